@@ -83,9 +83,7 @@ class ExpandableSegments:
         return self._reserve(pool, stream)
 
     def _reserve(self, pool: Pool, stream: int) -> Block:
-        """New address space, 9/8 of the device: pages unmapped at its front may have to be mapped
-        again at its end.
-        """
+        """New address space, 9/8 of the device: pages unmapped at its front may move to its end."""
         page = self._settings.page_size(small=pool.small)
         size = -(-(self._ledger.total * 9 // 8) // page) * page
         address = self._ledger.address_range(size)
@@ -95,9 +93,7 @@ class ExpandableSegments:
         return block
 
     def _map(self, block: Block, size: int, frames: Frames, now_us: int) -> bool:
-        """Backs the front of an unmapped block with memory and joins it with its free neighbours
-        (``map_block``).
-        """
+        """Backs the front of an unmapped block, joins it with free neighbours (``map_block``)."""
         assert block.reach is not None
         start, end = block.reach.pages(block.address, block.address + size)
         if end - start > self._ledger.free:

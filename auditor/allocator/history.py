@@ -166,9 +166,7 @@ class _Reader:
 
     @staticmethod
     def _end_free(call: Call, found: list[Call], begun: set[int]) -> None:
-        """A free that ends at once, or began before the recording, is one ``free``; else its end is
-        a call of its own.
-        """
+        """A free that ends at once, or began earlier, is one ``free``; else its end is one too."""
         if call.address not in begun:
             found.append(call._replace(action="free"))
             return
@@ -179,9 +177,7 @@ class _Reader:
             found.append(call)
 
     def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
-        """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the
-        device had no room.
-        """
+        """Why cached memory went back: ``empty_cache``, or an allocation that had no room."""
         index, first = events[0]
         following = events[-1][0] + 1
         after = self._trace[following] if following < len(self._trace) else {"action": ""}

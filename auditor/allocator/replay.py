@@ -75,9 +75,7 @@ def replay(
 
 
 class _Run:
-    """One replay: the allocator, and where it put the blocks that the recording names by other
-    addresses.
-    """
+    """One replay: the allocator, and where it put blocks that the recording names otherwise."""
 
     def __init__(
         self,

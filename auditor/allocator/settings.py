@@ -111,7 +111,11 @@ class AllocatorSettings:
             return MIN_BLOCK
         divisions = self.divisions(nbytes)
         if divisions > 1 and nbytes > MIN_BLOCK * divisions:
-            return _next_division(nbytes, divisions)
+            floor = 1 << (nbytes.bit_length() - 1)
+            part = floor >> (divisions.bit_length() - 1)
+            if nbytes == floor or part == 0:
+                return nbytes if nbytes == floor else floor << 1
+            return _multiple(nbytes, part)
         return _multiple(nbytes, MIN_BLOCK)
 
     def divisions(self, nbytes: int) -> int:
@@ -153,14 +157,6 @@ class AllocatorSettings:
 
 def _multiple(size: int, of: int) -> int:
     return (size + of - 1) // of * of
-
-
-def _next_division(size: int, divisions: int) -> int:
-    floor = 1 << (size.bit_length() - 1)
-    part = floor >> (divisions.bit_length() - 1)
-    if size == floor or part == 0:
-        return size if size == floor else floor << 1
-    return _multiple(size, part)
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -155,9 +155,7 @@ def _open_folder(folder: Path, dask: str | None) -> Evidence:
 
 
 def _only(snapshots: list[Path], folder: Path) -> Path:
-    """Raises :class:`AuditProblem` where there are several: unlike traces, snapshots of ranks say
-    nothing about each other.
-    """
+    """Raises :class:`AuditProblem` for several: unlike traces, snapshots tell nothing of others."""
     if len(snapshots) > 1:
         shown = ", ".join(path.name for path in snapshots[:3]) + (
             ", ..." if len(snapshots) > 3 else ""
@@ -193,9 +191,7 @@ GIVE = (
 
 
 def _require_recorded(path: Path) -> None:
-    """Raise :class:`AuditProblem` for a file that is something else than a recording, by its
-    name.
-    """
+    """Raises :class:`AuditProblem` for a file whose name is not that of a recording."""
     if path.name in ("report.json", "report.html"):
         raise AuditProblem(
             f"{path} is a report, not a recording",

@@ -98,9 +98,7 @@ def _is_own(edit: Edit, root: Path) -> bool:
 
 
 def _require_here(report: Path, root: Path, edits: Iterable[Edit]) -> None:
-    """Raise :class:`AuditProblem` in a folder that holds none of the files which are to be
-    patched.
-    """
+    """Raises :class:`AuditProblem` in a folder without any of the files to be patched."""
     files = dict.fromkeys(edit.site.file for edit in edits)
     if files and all(_read(root, file) is None for file in files):
         raise AuditProblem(
@@ -220,9 +218,7 @@ def _patched_before(
 def _still_to_do(
     file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read, cwd: str
 ) -> PatchedFile | None:
-    """From the file as it is now to what it should be; None if something else changed in it since
-    the audit.
-    """
+    """From the file as it is now to what it should be; None if it changed otherwise."""
     if current is None:
         return None
     made = patch.made_already(
@@ -243,9 +239,7 @@ def _nothing(standing: Standing, *, unsafe: bool) -> str:
 
 
 def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
-    """The selected findings, without those whose patch was shown to change the result (``audit
-    verify``).
-    """
+    """The selected findings whose patch was not shown to change the result (``audit verify``)."""
     for finding in report.findings:
         if not finding.is_selected(select):
             continue

@@ -245,9 +245,7 @@ def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -
 
 
 def _plain(words: str) -> Any:
-    """Words that may hold a file's name, for rich: no markup is looked for in them, and nothing
-    steers the terminal.
-    """
+    """Words that may hold a file's name, for rich: no markup in them steers the terminal."""
     from rich.text import Text
 
     shown = catalogue.reports("text")

@@ -209,9 +209,7 @@ def _with_verification(
     *,
     quiet: bool,
 ) -> Report:
-    """The report with what re-runs of its patches measured; without it stands on disk meanwhile,
-    whatever becomes of them.
-    """
+    """The report with what re-runs measured; the one without it stands on disk meanwhile."""
     report = build_report.drawn(report, evidence)
     with suppress(AuditProblem):  # said when the whole report cannot be written, either
         write_results.write(report, evidence, folder, (), tensorboard=True)

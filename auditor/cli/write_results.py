@@ -81,9 +81,7 @@ def write(
 
 
 def _write_report(report: Report, recording: Recording, out: Path) -> None:
-    """The report itself and its patches. Raises :class:`AuditProblem` where they cannot be
-    written.
-    """
+    """The report and its patches. Raises :class:`AuditProblem` if they cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         report = replace(report, folder=out.resolve().name)
@@ -188,13 +186,10 @@ def deliver(
             rendered = catalogue.renderer(name).render(whole)
             console.hand_over(rendered, form=name)
     if not quiet:
-        _say_next(whole, out, err=bool(asked))
+        err = bool(asked)
+        for command in catalogue.reports("next_steps").commands(whole):
+            console.say(f"{command.line(shlex.quote(str(out)))}  # {command.does}", err=err)
     console.say(str(path), err=bool(asked))
-
-
-def _say_next(report: Report, out: Path, *, err: bool) -> None:
-    for command in catalogue.reports("next_steps").commands(report):
-        console.say(f"{command.line(shlex.quote(str(out)))}  # {command.does}", err=err)
 
 
 def show(report: Report, *, err: bool) -> None:

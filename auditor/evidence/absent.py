@@ -48,9 +48,7 @@ def why_broken(evidence: Evidence, tables: Iterable[type[Table]]) -> str:
 
 
 def _lapses(evidence: Evidence) -> list[tuple[str, str, list[str]]]:
-    """Probes that failed: name, error and their parts. The manifest of a process that was killed
-    does not know of them.
-    """
+    """Probes that failed and their parts. A killed process's manifest does not know of them."""
     probes = evidence.recording.manifest.get("probes", {}).items()
     rows = evidence.rows(LapseRow) if evidence.has(LapseRow.part) else []
     known = [(name, each.get("error", ""), each.get("parts", [])) for name, each in probes]

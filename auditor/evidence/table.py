@@ -123,7 +123,6 @@ class Evidence:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What a reader of the recording asks for."""
             # a copy of this object is not made by asking the recording
             if name.startswith("__") or name == "recording":
                 raise AttributeError(name)

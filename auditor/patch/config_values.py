@@ -35,7 +35,11 @@ def set_values(raw: bytes, edits: Sequence[Edit]) -> bytes:
     file = edits[0].site.file
     text, suffix = _decode(raw), suffix_of(PurePosixPath(file).name)
     for edit in edits:
-        _expect_line(text, edit)
+        lines = unify_line_ends(text).split("\n")
+        if not 0 < edit.site.line <= len(lines):
+            raise Refused(f"the file has no line {edit.site.line}")
+        if edit.site.text and lines[edit.site.line - 1].split() != edit.site.text.split():
+            raise Refused(f"line {edit.site.line} is not what it was when the run was recorded")
     if suffix in SCRIPTS:
         splices = [_variable(text, edit) for edit in edits]
         return _spliced(text, splices).encode()
@@ -56,14 +60,6 @@ def _decode(raw: bytes) -> str:
         return raw.decode()  # a byte order mark stays, as a character
     except UnicodeDecodeError:
         raise Refused("the file is not valid utf-8") from None
-
-
-def _expect_line(text: str, edit: Edit) -> None:
-    lines = unify_line_ends(text).split("\n")
-    if not 0 < edit.site.line <= len(lines):
-        raise Refused(f"the file has no line {edit.site.line}")
-    if edit.site.text and lines[edit.site.line - 1].split() != edit.site.text.split():
-        raise Refused(f"line {edit.site.line} is not what it was when the run was recorded")
 
 
 def _spliced(text: str, splices: Sequence[Splice]) -> str:
@@ -152,9 +148,7 @@ def _literal(edit: Edit) -> object:
 
 
 def _changed(data: Any, path: tuple[str | int, ...], value: object) -> Any:
-    """A copy of the data with the value at ``path`` replaced, which must be there. Raises
-    :class:`Refused`.
-    """
+    """A copy with the value at ``path`` replaced. Raises :class:`Refused` if it is not there."""
     if not path:
         if isinstance(data, (dict, list)):
             raise Refused("what stands there is not a single value")
@@ -182,9 +176,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _variable(text: str, edit: Edit) -> Splice:
-    """The splice that sets a variable where the file sets it already, once; its other options
-    stay.
-    """
+    """The splice where the file sets the variable once already; its other options stay."""
     name = edit.keyword
     if name not in _VARIABLES or not _SETTING.fullmatch(edit.value):
         raise Refused(f"`{name}={edit.value}` is not a setting of the allocator")

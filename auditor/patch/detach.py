@@ -100,14 +100,14 @@ def _sole(value: ast.expr) -> ast.expr:
 
 def _expect_tensor(module: Module, value: ast.expr) -> None:
     code = module.source.code(value)
-    if _holds_no_graph(value):
+    if all(_cuts(node) or isinstance(node, ast.Constant) for node in _operands(value)):
         raise Refused(f"`{code}` already carries no graph")
     if not isinstance(value, (*_TAKES_SUFFIX, *_NEEDS_PARENTHESES)) or _is_not(value):
         raise Refused(f"`{code}` is not an expression that can be detached")
     if module.quoted_in(value) is not None:
         raise Refused(f"`{code}` stands inside an f-string")
     if isinstance(value, (ast.BinOp, ast.UnaryOp, ast.IfExp)) and any(
-        _is_number(node) for node in _operands(value)
+        isinstance(node, ast.Call) and name_of(node.func) in _TO_NUMBER for node in _operands(value)
     ):
         # number * unknown may be a plain number, which has no detach()
         raise Refused(
@@ -123,14 +123,6 @@ def _cuts(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return name_of(node.func) in _CUTS_GRAPH
     return isinstance(node, ast.Attribute) and node.attr == "data"
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and name_of(node.func) in _TO_NUMBER
-
-
-def _holds_no_graph(value: ast.expr) -> bool:
-    return all(_cuts(node) or isinstance(node, ast.Constant) for node in _operands(value))
 
 
 def _operands(value: ast.expr) -> Iterator[ast.expr]:

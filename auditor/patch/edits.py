@@ -50,7 +50,9 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
     try:
         changes = _changes(module, list({edit_key(edit): edit for edit in edits}.values()))
         splices = [splice for change in changes for splice in change.splices]
-        _expect_disjoint(splices)
+        for one, other in itertools.pairwise(sorted(splices)):
+            if other.start < one.end or (one.start, one.end) == (other.start, other.end):
+                raise Refused("the edit overlaps another edit of the same file")
     except Refused:
         _untouched.clear()
         _untouched[raw] = module
@@ -58,7 +60,8 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
     result = module.source.splice(splices)
     for change in changes:
         change.rewrite()
-    _expect_same(parse(result), module.tree)
+    if not same(parse(result), module.tree):
+        raise Refused("the changed text would not mean exactly the intended change")
     return result
 
 
@@ -68,9 +71,7 @@ _untouched: dict[bytes, Module] = {}
 
 @dataclass
 class _Wanted:
-    """What all edits together want, by the node that they change. A later edit that contradicts an
-    earlier one is refused.
-    """
+    """What all edits want, by the node they change. Contradicting an earlier one is refused."""
 
     keywords: dict[ast.Call, KeywordEdits] = field(default_factory=dict)
     doomed: dict[ast.stmt, None] = field(default_factory=dict)
@@ -141,17 +142,6 @@ def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:
         if edit.action == "make_on_device"
         else rename_call(module, call, edit)
     )
-
-
-def _expect_disjoint(splices: Sequence[Splice]) -> None:
-    for one, other in itertools.pairwise(sorted(splices)):
-        if other.start < one.end or (one.start, one.end) == (other.start, other.end):
-            raise Refused("the edit overlaps another edit of the same file")
-
-
-def _expect_same(result: ast.Module, intended: ast.Module) -> None:
-    if not same(result, intended):
-        raise Refused("the changed text would not mean exactly the intended change")
 
 
 # -- constants -------------------------------------------------------------------------------------
@@ -295,9 +285,7 @@ def _device(module: Module, move: ast.Call) -> str:
 
 
 def _is_device(node: ast.expr) -> bool:
-    """True for a name that ends in ``device``, for ``"cuda:0"``, and for ``torch.device(...)``: not
-    for a dtype or another tensor.
-    """
+    """True for names that end in ``device``, ``"cuda:0"`` and ``torch.device(...)``; no dtypes."""
     if isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Constant):
@@ -354,9 +342,7 @@ def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> 
 
 
 def _prefix_for(module: Module, old: str, new: str) -> str:
-    """What to write before ``new`` so that it comes from the module that ``old`` was imported from;
-    may be empty.
-    """
+    """What ``new`` needs before it to come from the module that ``old`` is of; may be empty."""
     imports = [
         node
         for node in ast.walk(module.tree)

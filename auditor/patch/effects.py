@@ -155,9 +155,7 @@ def expect_no_interval(module: Module, statement: ast.stmt) -> None:
 
 
 def _is_switch(test: ast.expr) -> bool:
-    """True for names, paths, and comparisons of them with a string, a flag or None; of a rank with
-    a number.
-    """
+    """Names, paths and their comparisons with a string, flag or None; a rank's with a number."""
     if isinstance(test, ast.BoolOp):
         return all(map(_is_switch, test.values))
     if isinstance(test, ast.UnaryOp):

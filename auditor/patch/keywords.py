@@ -102,9 +102,7 @@ def _rewrite(call: ast.Call, values: Mapping[str, ast.expr], drops: set[str]) ->
 
 
 def _add(source: SourceText, arguments: Arguments, words: list[str]) -> Iterator[Splice]:
-    """Behind the last argument: on its line, or on lines of their own where the last argument has
-    one.
-    """
+    """Behind the last argument: on its line, or on own lines where the last one has its own."""
     if not words:
         return
     if not arguments.slots:
@@ -151,9 +149,7 @@ def _drop(source: SourceText, arguments: Arguments, drops: set[str]) -> Iterator
 
 
 def _drop_inner(source: SourceText, run: Slot, after: int, before: Slot | None) -> Splice:
-    """Cut a run that ends in a comma: its lines, or from the comma before it, or up to the argument
-    behind it.
-    """
+    """Cut a run that ends in a comma: its lines, or from the comma before it, or up to the next."""
     if _has_own_lines(source, run.start, after):
         return _lines(source, run.start, after)
     if (

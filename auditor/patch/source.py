@@ -126,9 +126,10 @@ class SourceText:
         pieces, done = [], 0
         for splice in sorted(splices):
             start, end = self._decoded_offset(splice.start), self._decoded_offset(splice.end)
+            row = min(self._row(splice.start), len(self.endings) - 1)
             pieces += [
                 decoded[done:start],
-                splice.text.replace("\n", self._ending_at(splice.start)),
+                splice.text.replace("\n", self.endings[row] if row >= 0 else "\n"),
             ]
             done = end
         try:
@@ -145,10 +146,6 @@ class SourceText:
     def _decoded_offset(self, offset: int) -> int:
         row = self._row(offset)
         return self._decoded_starts[row] + offset - self._starts[row]
-
-    def _ending_at(self, offset: int) -> str:
-        row = min(self._row(offset), len(self.endings) - 1)
-        return self.endings[row] if row >= 0 else "\n"
 
 
 def detect_encoding(raw: bytes) -> str:

@@ -99,9 +99,7 @@ def every_of(edit: Edit) -> int:
 
 
 def _indent_unit(module: Module, statement: ast.stmt) -> str:
-    """By how much the statement is indented in the block that it stands in; four spaces if that
-    cannot be told.
-    """
+    """How much the statement is indented in its block; four spaces if that cannot be told."""
     own = module.source.before(module.source.span(statement)[0])
     owner = module.parents[statement]
     if isinstance(owner, ast.stmt):
@@ -113,9 +111,7 @@ def _indent_unit(module: Module, statement: ast.stmt) -> str:
 
 
 def _movable_rows(source: SourceText, statement: ast.stmt) -> Iterator[int]:
-    """Offsets of the statement's further lines, those left out that begin inside a string or are
-    empty.
-    """
+    """Offsets of the statement's further lines that neither begin in a string nor are empty."""
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     inside = set(_rows_inside_strings(source, statement))
     for line in range(first + 1, last + 1):
@@ -144,9 +140,7 @@ def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[in
 
 
 def _with_one_condition_more(source: SourceText, owner: ast.If, test: ast.expr) -> Change:
-    """``if verbose:`` becomes ``if verbose and step % 50 == 0:``: it has no other statement, and no
-    ``else``.
-    """
+    """``if verbose:`` becomes ``if verbose and step % 50 == 0:`` if nothing else is in it."""
     start, end = source.span(owner.test)
     more = f" and {ast.unparse(test)}"
     joined = isinstance(owner.test, ast.BoolOp) and isinstance(owner.test.op, ast.And)
@@ -257,9 +251,7 @@ def _steps_an_optimizer(scope: ast.AST) -> bool:
 
 
 def _loop_variable(loop: ast.For) -> ast.Name | None:
-    """``i`` of ``for i in range(n)`` and of ``for i, batch in enumerate(loader)``, a progress bar
-    around them or not.
-    """
+    """``i`` of ``for i in range(n)`` and ``for i, b in enumerate(x)``, also in a progress bar."""
     source = loop.iter
     while isinstance(source, ast.Call) and name_of(source.func) in _BARS and source.args:
         source = source.args[0]
@@ -297,9 +289,7 @@ def _counted_up(scope: ast.For | ast.While | ast.FunctionDef) -> Iterator[ast.ex
 
 
 def _outlives(scope: ast.For | ast.While | ast.FunctionDef, name: str) -> bool:
-    """Whether the name keeps its value from one turn to the next: a parameter of the function
-    begins again with each call.
-    """
+    """Whether the name lives on from turn to turn: a function's parameter begins again."""
     return not isinstance(scope, ast.FunctionDef) or any(
         isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names
         for node in ast.walk(scope)
@@ -312,9 +302,7 @@ def _is_int(node: ast.AST | None, value: int | None = None) -> bool:
 
 
 def _starts_as_integer(module: Module, counted: ast.expr) -> bool:
-    """Something in the file sets it to a plain integer: a tensor that counts would be read on the
-    host.
-    """
+    """Something sets it to a plain integer: a tensor that counts would be read on the host."""
     return any(
         isinstance(node, ast.Assign)
         and _is_int(node.value)

@@ -209,21 +209,15 @@ def _steps(base: str, inside: str) -> Iterator[str]:
 
 
 def _is_ignored(path: str, root: str) -> bool:
-    """True if git keeps the file out of the repository that it lies in. Where the whole project is
-    kept out, that says nothing.
-    """
+    """True if git keeps the file out of its repository, unless it keeps out the whole project."""
     folder, name = os.path.split(path)
-    if not _in_repository(folder):
+    if not any(
+        os.path.lexists(os.path.join(each, ".git"))
+        for each in (folder, *map(str, Path(folder).parents))
+    ):
         return False
     kinds = ("--cached", "--others", "--exclude-standard")
     listed = git(folder, "ls-files", "-z", *kinds, "--", f":(literal){name}", one_is_fine=True)
     if listed is None or listed:
         return False
     return git(root, "check-ignore", ".", one_is_fine=True) == b""
-
-
-def _in_repository(folder: str) -> bool:
-    return any(
-        os.path.lexists(os.path.join(each, ".git"))
-        for each in (folder, *map(str, Path(folder).parents))
-    )

@@ -55,7 +55,9 @@ class RecordingWriter:
         self._files: dict[str, AppendedFile] = {}
         self._sites: dict[tuple[Any, ...], int] = {}
         self._process = os.getpid()
-        self._mode = 0o666 & ~_umask()
+        mask = os.umask(0o077)
+        os.umask(mask)
+        self._mode = 0o666 & ~mask
 
     @property
     def forked(self) -> bool:
@@ -258,9 +260,3 @@ def _write_all(number: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[write(number, view) :]
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -311,9 +311,7 @@ class Child:
         self._orphans.close()
 
     def _read_output(self) -> None:
-        """Keep the last of what the target prints and show it; a terminal that is gone must not
-        hold the target up.
-        """
+        """Keep and show the target's last output; a terminal that is gone must not hold it up."""
         assert self.process.stdout is not None
         with self.process.stdout as output:
             while line := output.readline(LINE_LIMIT):

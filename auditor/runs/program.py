@@ -48,9 +48,7 @@ def _main_of_module(
 
 
 def _spec_of(address: Address, name: str) -> importlib.machinery.ModuleSpec:
-    """Where a module is. Imports its parents, which may raise whatever the user's package
-    raises.
-    """
+    """Where a module is. Importing its parents may raise whatever the user's package raises."""
 
     def find() -> importlib.machinery.ModuleSpec | None:
         try:

@@ -207,9 +207,7 @@ def copy(project: Path, scratch: Path, files: Mapping[str, bytes | None] = NOTHI
 
 
 def _surroundings(project: Path, scratch: Path) -> Path:
-    """The copy's own folder, in copies of the folders around it that link to everything else
-    there.
-    """
+    """The copy's folder, in copies of the folders around it that link to everything else."""
     around = [*project.parents][:LEVELS][::-1]
     here = scratch
     for parent, inner in zip(around, [*around[1:], project], strict=True):

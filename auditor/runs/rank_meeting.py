@@ -107,7 +107,9 @@ class RankMeeting:
                 "choose a folder that all ranks see with --out",
             ) from None
         told = self._folder / f"told-{name}"
-        found = self._read(told, seconds)
+        until = time.monotonic() + seconds
+        while (found := self._look(told)) is None and time.monotonic() < until:
+            time.sleep(POLL_S)
         if found is None:
             (self._folder / f"ask-{name}").unlink(missing_ok=True)
             raise AuditProblem(
@@ -180,12 +182,6 @@ class RankMeeting:
             time.sleep(POLL_S)
 
     # -- files -------------------------------------------------------------------------------------
-
-    def _read(self, path: Path, seconds: float) -> Any:
-        until = time.monotonic() + seconds
-        while (found := self._look(path)) is None and time.monotonic() < until:
-            time.sleep(POLL_S)
-        return found
 
     @staticmethod
     def _look(path: Path) -> Any:

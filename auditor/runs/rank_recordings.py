@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -102,9 +102,7 @@ class RankedRecording(Recording):
         return self.members[0], "no rank is slower than it by more than 5 %"
 
     def _stacks(self, judged: Recording) -> str:
-        """Where each rank was when the time was over, that of the judged one first; a stack that
-        several have stands there once.
-        """
+        """Where each rank was when time was over, the judged one first; equal stacks stand once."""
         ranks: dict[str, list[str]] = {}
         for each in sorted(_hung(self.members), key=lambda each: each is not judged):
             stack = _traceback(each).partition("\n")  # the first line names a thread by its address
@@ -157,7 +155,8 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
             found.append(Recording(path))
         except UnreadableRecording as error:
             unread.append(f"{path.name} is left out: {error}")
-    expected = _expected(found)
+    manifest = found[0].manifest if found else {}
+    expected = manifest.get("played") or range(int(manifest.get("world_size") or 0))
     if len(found) + len(unread) < len(expected):
         there = {each.rank for each in found}
         unread += [
@@ -168,11 +167,6 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
     if not found:
         raise UnreadableRecording(f"{folder} holds no recording of a rank that can be read")
     return found, unread
-
-
-def _expected(found: list[Recording]) -> Sequence[int]:
-    manifest = found[0].manifest if found else {}
-    return manifest.get("played") or range(int(manifest.get("world_size") or 0))
 
 
 def _quiet(recording: Recording) -> list[float]:

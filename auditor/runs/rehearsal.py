@@ -79,7 +79,9 @@ def rehearse(course: Course) -> None:
             recording.manifest["cuda_in_worker"] = _frames_in_worker(rehearsed)
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
-        _keep_only_snapshot(rehearsed)
+        for part in rehearsed.folder.glob("*.jsonl"):
+            if part.stem != SITES:
+                part.unlink()
         keep_sources(recording, rehearsed)
     elif rehearsed is None or why:
         shutil.rmtree(plan.folder, ignore_errors=True)
@@ -93,9 +95,7 @@ def keep(course: Course) -> None:
 
 
 def _planned(course: Course) -> Plan | None:
-    """The rehearsal of a target that completed, or of the steps before it failed; None where there
-    are none.
-    """
+    """Rehearsal of a completed target, or of its steps before it failed; None without any."""
     plan, recording = course.main
     outcome, steps = recording.manifest["outcome"], sum(counted(recording.folder).values())
     parts = course.audit.rehearsed
@@ -185,9 +185,7 @@ def _apart(
 
 
 def _frames_in_worker(rehearsed: Recording) -> list[dict[str, str | int]] | None:
-    """Where a worker process of a loader asked for CUDA, which ended the rehearsal: its frames,
-    outermost first. None where that is not what happened.
-    """
+    """Where a worker that asked for CUDA ended the rehearsal, outermost first; else None."""
     said = str((rehearsed.manifest.get("error") or {}).get("message", ""))
     if FORKED not in said or "DataLoader worker" not in said:
         return None
@@ -203,12 +201,6 @@ def _explained(rehearsed: Recording) -> bool:
         and not limit_of(rehearsed)
         and rehearsed.snapshot is not None
     )
-
-
-def _keep_only_snapshot(rehearsed: Recording) -> None:
-    for part in rehearsed.folder.glob("*.jsonl"):
-        if part.stem != SITES:
-            part.unlink()
 
 
 # -- whether it can be judged -----------------------------------------------------------------------

@@ -361,9 +361,7 @@ COUNTERS = frozenset(
 
 
 def _counts_steps(found: Callable[..., Any]) -> bool:
-    """Whether it is a function (no generator) whose one argument without a default has such a name,
-    and is an ``int`` if its type is told.
-    """
+    """A function whose one required argument has such a name, and may be an ``int``."""
     wanted = _wanted(found)
     if len(wanted) != 1 or wanted[0].kind is inspect.Parameter.KEYWORD_ONLY:
         return False

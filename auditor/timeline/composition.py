@@ -137,9 +137,7 @@ def _unknown(trace: Trace, tree: CallTree, steps: Steps, busy: Intervals) -> Int
 
 
 def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
-    """The time of operators that count, and of calls, from those that stand in no counting
-    operator: a small part of them.
-    """
+    """Time of operators that count and of calls in no counting operator: few of them."""
     operators, calls = tree.sources
     found = []
     for table, parent, rows in (

@@ -106,9 +106,7 @@ def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
 
 
 def _of_stack(text: bytes) -> Place | None:
-    """The innermost frame of the user's in a stack text (innermost first, ``file(line): function``
-    joined by ``;``).
-    """
+    """The user's innermost frame in a stack text (``file(line): function`` joined by ``;``)."""
     try:
         stack = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

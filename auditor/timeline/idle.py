@@ -174,9 +174,7 @@ def _shared_out(claims: _Claims, left: Ints) -> tuple[Ints, Ints]:
 
 
 def _driver_claims(trace: Trace, gaps: Intervals, calls: Ints, after: Ints) -> tuple[_Claims, Ints]:
-    """The part of each gap in which a call ran, and in the gap in which it ended what it cost after
-    it; and whose claim each is.
-    """
+    """The part of each gap in which a call ran, what it cost after its end, and whose it is."""
     start, end = trace.calls.start[calls], trace.calls.end[calls]
     first = np.searchsorted(gaps.end, start, side="right")
     number = np.maximum(np.searchsorted(gaps.start, end) - first, 0)

@@ -158,9 +158,7 @@ def _device_parts(line: Timeline) -> Covers:
 
 
 def _shares(parts: Covers, steps: Steps, rest: int) -> list[tuple[int, Floats]]:
-    """Time in us of each step that a part covers and no earlier part does; ``rest`` is what none
-    covers.
-    """
+    """Us of each step that a part covers and no earlier part does; ``rest`` is what is left."""
     start, end = np.empty(0, np.int64), np.empty(0, np.int64)
     before = np.zeros(steps.count, np.int64)
     shares = []

@@ -90,9 +90,7 @@ def call_prices(
 
 
 def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
-    """Of each gap, in order of time: at no point more than the idle time so far, nor than the time
-    held so far.
-    """
+    """Of each gap, in time: at no point more than the idle time, or the time held, so far."""
     result = np.zeros(len(end), np.int64)
     for _, together in groups(gap):
         rows = together[np.argsort(end[together], kind="stable")]
@@ -105,9 +103,7 @@ def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
 
 
 def _next_end(end: Ints) -> Ints:
-    """For each wait the end of the wait that ends next (equal ends: only the last of them may claim
-    idle time).
-    """
+    """For each wait, which ends next (of equal ends only the last may claim idle time)."""
     order = np.argsort(end, kind="stable")
     following = np.empty(len(end), np.int64)
     following[order] = np.concatenate((end[order][1:], [np.iinfo(np.int64).max]))

@@ -294,9 +294,7 @@ def align(ranks: Sequence[Sequenced]) -> Alignment | None:
 
 
 def _shared(ranks: Sequence[Sequenced]) -> list[Ints]:
-    """For each rank its rows of the collectives that all have: kernels that every rank ran equally
-    often, in their order.
-    """
+    """For each rank its rows of the collectives that every rank ran equally often, in order."""
     counts = [Counter(names) for names, _, _ in ranks]
     common = {name for name in counts[0] if all(count[name] == counts[0][name] for count in counts)}
     order: NDArray[np.int64] = _by_name_and_turn(ranks[0][0], common)

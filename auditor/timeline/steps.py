@@ -94,9 +94,7 @@ def _marked(trace: Trace) -> Steps | None:
 
 
 def _by_optimizer(trace: Trace) -> Steps | None:
-    """From the end of one optimizer step to the end of the next, by the optimizer that steps least
-    often (GANs have two).
-    """
+    """From one optimizer step to the next, of the one that steps least often (GANs have two)."""
     spans = trace.operators
     rows = np.flatnonzero(
         mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.step"))

@@ -58,9 +58,7 @@ class CallTree:
         return self._leap(found, wanted)
 
     def _leap(self, found: Ints, wanted: Flags) -> Ints:
-        """The same for what is nested deeper than programs are: each round doubles the stride, so
-        depth costs its logarithm.
-        """
+        """What is nested deeper than programs are: each round doubles the stride."""
         own = np.arange(len(self.parent))
         stride = np.where(wanted, own, self.parent).astype(np.int64)
         while True:

@@ -137,9 +137,7 @@ def waits(
 
 
 def _operator_rows(trace: Trace, tree: CallTree) -> Flags:
-    """Rows that are operators in the sense of a cause: dispatched names, no annotations and no
-    autograd wrappers.
-    """
+    """Rows of a cause's operators: dispatched names, no annotations or autograd wrappers."""
 
     def recognised(name: str) -> bool:
         return name.startswith(("aten::", "torch_")) or (
@@ -172,9 +170,7 @@ def _causes(trace: Trace, tree: CallTree, joined: Launches, call: Ints) -> tuple
 
 
 def _directions(trace: Trace, tree: CallTree, joined: Launches) -> Small:
-    """For each row of the tree the cause that its copy would be: calls by their own copy,
-    ``aten::copy_`` by the last inside.
-    """
+    """The cause that each row's copy would be: a call's own, ``aten::copy_``'s last inside."""
     by_name = np.array([_direction(name) for name in trace.names] or [COPY], np.int8)
     result = np.full(len(tree.name), COPY, np.int8)
     copying = np.flatnonzero(

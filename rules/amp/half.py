@@ -76,9 +76,7 @@ def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
 
 
 def _plain(call: ast.Call) -> bool:
-    """``torch.autocast("cuda")`` or ``torch.amp.autocast("cuda", dtype=torch.float16)``: nothing is
-    decided elsewhere.
-    """
+    """``torch.autocast("cuda")``, or with ``dtype=torch.float16``: nothing is decided elsewhere."""
     dtypes = [ast.unparse(given.value) for given in call.keywords if given.arg == DTYPE]
     of_torch = ast.unparse(call.func).startswith("torch.")
     return (

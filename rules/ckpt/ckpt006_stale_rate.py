@@ -82,9 +82,7 @@ class CheckpointOverridesRate(Rule):
     def _stale(
         self, configured: dict[str, float], saved: set[float], below: float = math.inf
     ) -> dict[str, float]:
-        """Configured rates, if none of them is among the saved ones: where one is, the others
-        belong to something else.
-        """
+        """Configured rates, if no saved rate is among them: else the rest is something else's."""
         if not saved or any(
             math.isclose(rate, each, rel_tol=self.tolerance)
             for rate in configured.values()

@@ -241,9 +241,7 @@ def _unsaved(
 
 
 def _made_anew(source: Source, known: TrainedNames) -> bool:
-    """True if one is made in a loop, or in a function that is called in one: it begins anew by
-    itself.
-    """
+    """True if one is made in a loop, or in a function called in one: it begins anew by itself."""
     for made in known.made:
         index = source.index(made.file)
         around = function_around(index, made.call)
@@ -376,9 +374,7 @@ class _Place:
 
 
 class _Reader:
-    """Follows names to what they may be: dictionaries, states and constants; None where that
-    cannot be read.
-    """
+    """Follows names to the dictionaries, states and constants they may be; None if unreadable."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -69,9 +69,7 @@ class CompiledUnused(Rule):
 
 
 def _remedy(argument: str, method: bool) -> Remedy:
-    """By the text of what is compiled, where the line has one, and whether ``Module.compile`` was
-    called.
-    """
+    """By the text of what the line compiles, if any, and whether it is ``Module.compile``."""
     if method:
         return Remedy(
             "Call the module itself, model(x): model.forward(x) bypasses the compiler and hooks."

@@ -107,9 +107,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
         return place.bytes_per_step <= self.small * place.per_step
 
     def _by_loader(self, copies: Copies) -> dict[int, list[CopyLine]]:
-        """The lines that move each loader's batches on most steps, or have them moved by a
-        library.
-        """
+        """The lines that move each loader's batches on most steps, or have a library move them."""
         lines: dict[int, list[CopyLine]] = {}
         for place in self.usual(copies.sites("batch", pinned=False)):
             for number in dict.fromkeys(map(_number, place.copies)):

@@ -106,9 +106,7 @@ class StepWaitsForInput(Rule):
         yield between(found, price)
 
     def _need_a_quiet_machine(self, waiting: Waiting | None) -> None:
-        """Raises :class:`NotLooked` where it is the workers' own waits for a processor that leave
-        little.
-        """
+        """Raises :class:`NotLooked` if the workers' waits for a processor leave little."""
         at_most = None if waiting is None else waiting.at_most
         if at_most is not None and self._waits(at_most, None):
             raise NotLooked(

@@ -152,9 +152,7 @@ def _is_of_ranks(error: Mapping[str, Any]) -> bool:
 
 
 def _waits_at(recording: Recording) -> Site | None:
-    """The line of the backward that a rank died in, or hung in when the time was up; None where it
-    is another call, or not known.
-    """
+    """The line of the backward that a rank died or hung in; None for other calls."""
     error = recording.manifest.get("error") or {}
     trace = str(error.get("traceback") or "")
     if BACKWARD_FILE not in trace.replace("\\", "/"):

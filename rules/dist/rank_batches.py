@@ -70,9 +70,7 @@ class LoaderLengths(Table):
 
 
 def _loaders(recording: Recording) -> dict[Place, tuple[Site, Site | None, int]]:
-    """By the line that makes them; lines whose loaders differ in length or are read in several
-    places are left out.
-    """
+    """By their line; without lines whose loaders differ in length or are read in several places."""
     found: dict[Place, tuple[Site, Site | None, int]] = {}
     differ = set()
     for row in recording.typed_rows(LoaderRow.part):

@@ -164,9 +164,7 @@ def _depths(statement: ast.stmt) -> Iterator[int]:
 
 
 def _levels(target: ast.expr) -> int:
-    """Items between the variable and what is stored into: one for ``hist[k]`` and for
-    ``hist.setdefault(k, [])``.
-    """
+    """Items between variable and store: 1 for ``hist[k]`` and ``hist.setdefault(k, [])``."""
     if isinstance(target, ast.Subscript):
         return 1 + _levels(target.value)
     if (

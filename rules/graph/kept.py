@@ -99,9 +99,7 @@ def _not_run(backward: Backward, source: Source) -> Site | None:
 
 
 def _without_create(site: Site, call: str) -> Remedy:
-    """An edit only where the ``call`` says itself whether it keeps the graph that it walks: else
-    create_graph did.
-    """
+    """An edit only if the ``call`` says itself if it keeps its graph: else create_graph did."""
     text = (
         "Drop create_graph: it is for gradients that are differentiated again. If the same graph "
         "is walked again, use retain_graph=True instead; is_grads_batched=True or "

@@ -226,9 +226,7 @@ class MemoryGrowsEveryStep(Rule):
         return _Place(rate, trend)
 
     def _keeper(self, keepers: KeptTensors, rate: float | None, *, device: bool) -> Keeper | None:
-        """The variable that holds half of the growth; where none is known, one that grows by
-        itself, and that no line cuts.
-        """
+        """The variable that holds half of the growth, else a growing one that no line cuts."""
         found = list(keepers.growing(self.rises, device=device))
         for each in found:
             own = self._rate(each.trend, 0.0)

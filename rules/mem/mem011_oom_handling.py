@@ -142,9 +142,7 @@ class OomHandlers(Table):
 
 
 def _traceback(evidence: Evidence) -> list[tuple[str, int]]:
-    """Files, as sites name them, and lines of the out-of-memory error that ended the run, and of
-    those that it came from.
-    """
+    """Files and lines of the out-of-memory error that ended the run, and of its causes."""
     if evidence.recording.manifest.get("outcome") != "oom":
         return []
     error = evidence.recording.manifest.get("error") or {}

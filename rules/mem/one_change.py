@@ -74,9 +74,7 @@ class PeakMemoryCutByOneChange(Rule):
 
 
 def _unchanged(leaner: Rows[LeanerRow]) -> int:
-    """Peak of the step as it is, in bytes. Raises :class:`NotLooked` where steps differ in
-    themselves, or none completed.
-    """
+    """Peak of the step as it is. Raises :class:`NotLooked` if steps differ or none ran."""
     same = [row.peak_allocated for row in leaner if not row.what]
     if len(same) < 2:
         raise NotLooked("too few steps were rehearsed with the change")

@@ -38,7 +38,8 @@ def size_made_at(source: Source, site: Site) -> Site | None:
     ]
     if not moved:
         return None
-    scope = _scope(source, site)
+    scope = source.index(site.file).scope_at(site.line)
+    assert scope is not None  # the line was recorded in it
     found = (_origin(source, scope, each, site) for each in moved)
     node = next((each for each in found if each is not None), None)
     if node is None:
@@ -47,15 +48,15 @@ def size_made_at(source: Source, site: Site) -> Site | None:
 
 
 def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.expr | None:
-    """What in the site's own file made the moved value: followed through assignments and calls of
-    the file's functions.
-    """
+    """What in the site's file made the moved value, through assignments and its functions."""
     value, line = moved, site.line
     for _ in range(DEPTH):
-        made = _sizing(value, DRAWS)
+        wanted = frozenset(DRAWS)
+        made = next((node for node in nodes_in(value, ast.expr) if _gives_size(node, wanted)), None)
         if made is not None:
             return made
-        called = _called(source, site.file, value)
+        name = name_of(value.func) if isinstance(value, ast.Call) else ""
+        called = next(iter(source.index(site.file).functions_named.get(name, ())), None)
         if called is not None:
             return next(_sizings(called, DRAWS), None)
         given = _assigned(scope, value, line)
@@ -63,11 +64,6 @@ def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.ex
             return None
         value, line = given.value, given.lineno
     return None
-
-
-def _called(source: Source, file: str, value: ast.expr) -> Function | None:
-    name = name_of(value.func) if isinstance(value, ast.Call) else ""
-    return next(iter(source.index(file).functions_named.get(name, ())), None)
 
 
 def _assigned(scope: Scope, value: ast.expr, line: int) -> ast.Assign | None:
@@ -135,31 +131,16 @@ def _sizings(function: Function | ast.Lambda, makes: Iterable[str]) -> Iterator[
     )
 
 
-def _sizing(value: ast.expr, makes: Iterable[str]) -> ast.expr | None:
-    wanted = frozenset(makes)
-    return next((node for node in nodes_in(value, ast.expr) if _gives_size(node, wanted)), None)
-
-
 def _gives_size(node: ast.expr, makes: frozenset[str]) -> bool:
     if isinstance(node, ast.Call):
         name = name_of(node.func)
         return name in PADS or (name in makes and any(map(_computed, node.args[:4])))
     return isinstance(node, ast.Subscript) and any(
         isinstance(part, ast.Slice) and part.upper is not None and _computed(part.upper)
-        for part in _parts(node.slice)
+        for part in (node.slice.elts if isinstance(node.slice, ast.Tuple) else (node.slice,))
     )
 
 
 def _computed(size: ast.expr) -> bool:
     """Whether a size is told by more than numbers: ``(len(batch), longest)``."""
     return any(nodes_in(size, ast.Name, ast.Attribute, ast.Call))
-
-
-def _parts(index: ast.expr) -> Iterable[ast.expr]:
-    return index.elts if isinstance(index, ast.Tuple) else (index,)
-
-
-def _scope(source: Source, site: Site) -> Scope:
-    scope = source.index(site.file).scope_at(site.line)
-    assert scope is not None  # the line was recorded in it
-    return scope

@@ -166,9 +166,7 @@ class BatchNotFinite(Rule):
 
 
 def _handed_on(source: Source, dataset: str) -> Site | None:
-    """Where the class of a dataset returns its samples; None where it is not one line of the
-    program's.
-    """
+    """Where a dataset class returns its samples; None unless one line of the program's."""
     return the_only(
         source.site_of(file, node)
         for file, owner in source.every(ast.ClassDef)

@@ -85,9 +85,7 @@ def _peak(call: NumericRow) -> float:
 
 
 def _headroom(call: NumericRow) -> float:
-    """Powers of two up to the largest float16; negative for what is not finite, infinite for
-    zeros.
-    """
+    """Powers of two up to the largest float16; negative if not finite, infinite for zeros."""
     peak = _peak(call)
     if not math.isfinite(peak):
         return -1.0

@@ -158,9 +158,7 @@ def _kind(call: NumericRow) -> str:
 
 
 def _used(call: NumericRow) -> float | None:
-    """Share of the dtype's exponent range that the input used; None where it says nothing (NaN,
-    infinite, empty).
-    """
+    """Share of the dtype's exponent range that was used; None where it says nothing (NaN)."""
     low, high = call.low, call.high
     if low is None or high is None or not (math.isfinite(high) and call.dtype in LARGEST):
         return None

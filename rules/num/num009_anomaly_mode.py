@@ -85,9 +85,7 @@ def _takes_its_error(handler: ast.ExceptHandler) -> bool:
 
 
 def _gain(price: Estimate | None, steps: Steps) -> str:
-    """What holding it off gave, in words; that nothing is proven where the interval reaches
-    zero.
-    """
+    """What holding it off gave, in words; or that the interval reaches zero: nothing is proven."""
     if price is None:
         return ""
     if price.proven:
@@ -103,9 +101,7 @@ def _gain(price: Estimate | None, steps: Steps) -> str:
 
 
 def _asked(modes: DebugModes, source: Source, configs: Configs) -> CallArgument | None:
-    """The argument that switched it on: of a framework, or an expression that the call takes; None
-    for a plain call.
-    """
+    """What switched it on: a framework's argument, or an expression; None for a plain call."""
     if modes.anomaly_library:
         asked = source.only_asked("detect_anomaly")
         return None if asked is None else given(source, configs, *asked, "detect_anomaly", ran=True)

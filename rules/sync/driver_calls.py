@@ -118,9 +118,7 @@ class TraceDriver(Table):
 
 
 def _uncached(line: Timeline) -> float:
-    """Allocations by the driver for each kernel after the first step, where they and frees come in
-    turn; 0 where they do not.
-    """
+    """Driver allocations per kernel after the first step, in turn with frees; else 0."""
     import numpy as np
 
     from auditor.timeline.naming import plain

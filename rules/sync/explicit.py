@@ -170,9 +170,7 @@ class AllocatorCallEveryStep(LineRule):
     def _costly(
         self, calls: Lines[CallRow], steps: Steps, machine: Machine
     ) -> Iterator[Line[CallRow]]:
-        """Calls that matter: commands on a GPU always, queries there and collections where they take
-        a measurable share of the step.
-        """
+        """Calls that matter: commands on a GPU, and others there that take a share."""
         if machine.gpu_path:
             yield from calls.lines(lambda call: call.name in COMMANDS)
         for line in calls.lines(lambda call: call.name in COLLECTIONS):

@@ -101,9 +101,7 @@ class PaddingComputed(Rule):
 
 
 def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
-    """Of the only call of the collate function that is given ``padding="max_length"``: one elsewhere
-    may see a row at a time.
-    """
+    """Of the only collate call given ``padding="max_length"``: others may see single rows."""
     if collate is None:
         return
     place = collate.file, collate.line

@@ -85,11 +85,6 @@ class Found:
         return f"{os.path.basename(self.file)}:{self.function}:{self.name}{self.path}"
 
 
-def _file_of(owner: type | None) -> str | None:
-    module = None if owner is None else sys.modules.get(owner.__module__)
-    return getattr(module, "__file__", None)
-
-
 def _files(place: Place) -> list[str]:
     return cells() if place.file == NO_FILE else [place.file]
 
@@ -106,7 +101,8 @@ class Sources:
     def find(self, place: Place) -> Found:
         """The statement that fills ``place``; ``line`` is None where none could be told."""
         if place.attribute:
-            found = self._attribute(place, _file_of(place.owner))
+            module = None if place.owner is None else sys.modules.get(place.owner.__module__)
+            found = self._attribute(place, getattr(module, "__file__", None))
         else:
             found = self._best(
                 (file, store)
@@ -279,9 +275,7 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 def _stored(
     statement: ast.stmt, harmless: Callable[[ast.expr], bool]
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Chains that a statement itself (not those nested in it) may store a tensor under, and whether
-    that grows.
-    """
+    """Chains that a statement itself may store a tensor under, and whether that grows."""
     if isinstance(statement, ast.AugAssign):
         if not harmless(statement.value):
             yield from _chained(statement.target, grows=True)

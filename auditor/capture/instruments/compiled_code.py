@@ -54,11 +54,8 @@ class CompiledCode:
     def install(self) -> None:
         """Act when the compiler is imported, or at once."""
         if not self._imports:
-            self._after(PACKAGE, self._imported)
-
-    def _after(self, module: str, action: Callable[[], None]) -> None:
-        self._imports.append(AfterImport(module, action))
-        self._imports[-1].install()
+            self._imports.append(AfterImport(PACKAGE, self._imported))
+            self._imports[-1].install()
 
     def uninstall(self) -> None:
         """Put its rules back. May be called twice."""

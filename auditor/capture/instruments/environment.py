@@ -95,9 +95,7 @@ def host_memory(root: Path = Path("/")) -> int:
 
 
 def _limit_files(root: Path) -> Iterator[Path]:
-    """Of version 2 those of the process's own group and of all above it; of version 1 the one that
-    a container sees.
-    """
+    """Version 2: those of the group and of all above it; version 1: the one a container sees."""
     groups = root / "sys/fs/cgroup"
     yield groups / "memory/memory.limit_in_bytes"
     yield groups / "memory.max"

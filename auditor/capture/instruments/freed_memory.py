@@ -68,9 +68,7 @@ class FreedMemory:
 
 
 def _trimmer() -> Callable[[int], int] | None:
-    """Glibc's ``malloc_trim``, which gives back whole pages inside the heap as well; others have
-    none.
-    """
+    """Glibc's ``malloc_trim`` gives back whole pages inside the heap as well; others have none."""
     try:
         return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
     except (AttributeError, OSError, TypeError):

@@ -52,9 +52,7 @@ class LoaderOrigins:
             )
 
     def _rebuilt_from(self, loader: Any) -> int | None:
-        """Where the user made the one loader over the same dataset: frameworks build theirs from
-        it, with its settings.
-        """
+        """Where the user made the one loader over its dataset: frameworks build theirs from it."""
         sites = {
             self._made_at.get(each) for each in self._made_by_user if each.dataset is loader.dataset
         }

@@ -302,9 +302,7 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _around(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What a function reaches: its object, its closure, and generators that are global where it, or
-    the object's class, is defined.
-    """
+    """What a function reaches: its object, its closure, and global generators of its module."""
     owner = getattr(value, "__self__", None)
     if owner is not None:
         yield name, owner

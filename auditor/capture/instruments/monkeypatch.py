@@ -55,7 +55,6 @@ class Patches:
         self._missed = missed
 
     def __bool__(self) -> bool:
-        """True while there is something to undo."""
         return bool(self._undo)
 
     def attribute(self, owner: Any, name: str, value: Any) -> None:

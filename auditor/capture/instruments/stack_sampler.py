@@ -205,9 +205,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _chain(top: FrameType | None) -> list[FrameType]:
-    """A frame of another thread and those around it, in one call of C: in between that thread does
-    not run, and no frame ends.
-    """
+    """A frame of another thread and those around it, in one call of C, so that no frame ends."""
     frames: list[FrameType] = []
     with contextlib.suppress(AttributeError):  # None has no frame around it
         frames.extend(
@@ -223,9 +221,7 @@ def queued_ns(queue: KeptOpen) -> int:
 
 
 def _in_doubt(places: Iterable[tuple[CodeType, int, int]]) -> bool:
-    """Whether what kept the interpreter may be in the line before, at whose end no other thread got
-    it.
-    """
+    """Whether what kept the interpreter may be in the line before, which no other thread saw."""
     for code, line, offset in places:
         before = _before(code, offset)
         if any(each.line not in (0, line) for each in before if each.name.startswith(LONG)):
@@ -242,9 +238,7 @@ class _Instruction(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _before(code: CodeType, offset: int) -> tuple[_Instruction, ...]:
-    """The instructions before that at ``offset``, last first, up to one at which threads take
-    turns, which is the last of these.
-    """
+    """The instructions before ``offset``, last first, up to one at which threads take turns."""
     found: list[_Instruction] = []
     lines = {start: line or 0 for start, _, line in code.co_lines()}
     known, run = 0, []

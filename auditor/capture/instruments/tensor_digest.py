@@ -21,9 +21,7 @@ def digest(tensors: Iterable[torch.Tensor]) -> str:
 
 
 def _content(tensor: torch.Tensor) -> bytes:
-    """Kind, shape and values; only the kind where torch cannot copy the values (meta tensors,
-    nested ones).
-    """
+    """Kind, shape and values; only the kind where torch cannot copy values (meta, nested)."""
     try:
         plain = (
             (tensor.to_dense() if tensor.layout is not torch.strided else tensor).cpu().contiguous()

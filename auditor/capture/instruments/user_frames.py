@@ -135,9 +135,7 @@ class Frames:
         return real == path or self._innermost_is_own(real)
 
     def _innermost_is_own(self, path: str) -> bool:
-        """True if the innermost folder around the file that is known is the user's, or none is
-        known.
-        """
+        """True if the innermost known folder around the file is the user's, or none is known."""
         library = max((len(root) for root in self._libraries if path.startswith(root)), default=0)
         for mark in INSTALLED:  # also of another environment that this one looks into
             library = max(library, path.rfind(mark) + len(mark) if mark in path else 0)

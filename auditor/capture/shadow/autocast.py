@@ -166,9 +166,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """As ``cached_cast``: leaves that need a gradient are cast once in a block, doubles and
-    integers stay.
-    """
+    """As ``cached_cast``: leaves with gradients once a block, doubles and integers never."""
     with DisableTorchFunctionSubclass():
         if tensor.dtype in (dtype, torch.float64) or not tensor.is_floating_point():
             return tensor

@@ -169,9 +169,7 @@ def _surface() -> dict[str, Any]:
 
 
 def _rebind(patches: Patches, before: dict[str, Any]) -> None:
-    """Names that modules took from torch before we came (``from torch import zeros``) follow the
-    patch.
-    """
+    """Names that modules took before we came (``from torch import zeros``) follow the patch."""
     replaced = {}
     for name, value in before.items():
         owner, _, attribute = name.rpartition(".")

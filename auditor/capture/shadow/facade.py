@@ -141,9 +141,7 @@ def _foreach_default(original: _Hook) -> _Hook:
 
 
 def _put(patches: Patches, module: Any, hooks: dict[str, _Hook]) -> None:
-    """Make ``module.name(...)`` call its hook, by every reference where torch's function is one in
-    Python.
-    """
+    """Make ``module.name(...)`` call its hook, by every reference where torch has it in Python."""
     for name, hook in hooks.items():
         function = getattr(module, name, None)
         if function is None:
@@ -202,9 +200,7 @@ def _device(gpu: GpuModel) -> dict[str, _Hook]:
 
 
 def _random() -> dict[str, _Hook]:
-    """The device draws the host's numbers, so that a rehearsal repeats the CPU's run: seeding it
-    does nothing more.
-    """
+    """The device draws the host's numbers, so that a rehearsal repeats the CPU's run."""
     return {
         "manual_seed": _says(None),
         "manual_seed_all": _says(None),
@@ -297,9 +293,7 @@ def _plain_constructor() -> None:
 
 
 def _install_profilers(patches: Patches) -> None:
-    """Without CUDA's own tracer torch marks each operator by device events, which a build for the
-    CPU answers by a warning each.
-    """
+    """Without CUDA's tracer torch marks operators by device events: a CPU build warns at each."""
     make: Any = profiler.profile.__init__
     make_nvtx: Any = profiler.emit_nvtx.__init__
 

@@ -106,9 +106,7 @@ def _on_device(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def _on_host(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An explicit host device: what is like a shadow is made plain; ``pin_memory`` needs a mark
-    only.
-    """
+    """An explicit host: what is like a shadow becomes plain; ``pin_memory`` needs only a mark."""
     pinned = kwargs.get("pin_memory", False)
     kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
     _check_generator(kwargs.get("generator"), "cpu")
@@ -198,9 +196,7 @@ def _made(
 
 
 def _read(data: Any) -> Any:
-    """Lists with device tensors in them: each is read by the host, one after the other
-    (tensor_new.cpp: item()).
-    """
+    """Lists with device tensors: the host reads each in turn (tensor_new.cpp: item())."""
     if isinstance(data, ShadowTensor):
         return data.item() if data.dim() == 0 else [_read(one) for one in data]
     if isinstance(data, (list, tuple)):
@@ -224,9 +220,7 @@ def _from_tensor(
 
 
 def _sent(host: Tensor, data: Any) -> Tensor:
-    """Numbers and arrays are first made on the host, then copied (tensor_new.cpp:
-    ``tensor.to(device, non_blocking=False)``).
-    """
+    """Made on the host, then copied (tensor_new.cpp: ``tensor.to(device, non_blocking=False)``)."""
     must_be_the_process()
     first = data
     while isinstance(first, (list, tuple)) and first:

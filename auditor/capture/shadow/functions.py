@@ -268,9 +268,7 @@ def become(target: Tensor, source: Tensor) -> None:
 
 
 def _get_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A gradient that the engine made of nothing but ``options()`` is brought to the device when it
-    is first asked for.
-    """
+    """A gradient made of only ``options()`` is brought to the device when first asked for."""
     with DisableTorchFunctionSubclass():
         grad = func(*args)
         if type(grad) is Tensor and isinstance(args[0], ShadowTensor):
@@ -293,9 +291,7 @@ def _set_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _one_hot(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Onehot.cpp: only the CPU checks the classes that it is given; both read the maximum where
-    none are.
-    """
+    """Onehot.cpp: only the CPU checks its classes; both read the maximum where none are given."""
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     if isinstance(classes, ShadowTensor):
         classes = classes.item()
@@ -312,9 +308,7 @@ def _unchecked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _where(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """TensorCompare.cpp, where_self_out: a 0-dim host tensor is moved to the device. Numbers are
-    made there.
-    """
+    """TensorCompare.cpp, where_self_out: a 0-dim host tensor is moved, numbers are made there."""
     for one in args:
         if isinstance(one, Tensor) and not isinstance(one, ShadowTensor) and one.dim() == 0:
             tell("copy", "aten::where", one.nbytes, "h2d")
@@ -334,9 +328,7 @@ def _matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Torch 2.9 has a fused kernel for CUDA only; what its CPU computes instead (layer_norm.cpp,
-    rms_norm_composite).
-    """
+    """Torch 2.9 fuses it for CUDA only; its CPU path: layer_norm.cpp, rms_norm_composite."""
     if has_kernel("aten::_fused_rms_norm_backward", "CPU"):
         return through(func, args, kwargs)
     names = ("input", "normalized_shape", "weight", "eps")

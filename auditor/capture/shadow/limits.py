@@ -138,7 +138,8 @@ def install(patches: Patches, playing: Current, *, compiled: str) -> None:
             patches.attribute(torch.cuda.memory, name, answers.get(name, refused))
     _install_sharding(patches)
     _install_sharing(patches)
-    _install_nested(patches)
+    for name in ("nested_tensor", "as_nested_tensor"):
+        patches.attribute(torch.nested, name, _nested(getattr(torch.nested, name)))
     _install_extensions(patches)
 
 
@@ -203,11 +204,6 @@ def _install_sharing(patches: Patches) -> None:
             patches.attribute(module, "to_dlpack", to_dlpack)
 
 
-def _install_nested(patches: Patches) -> None:
-    for name in ("nested_tensor", "as_nested_tensor"):
-        patches.attribute(torch.nested, name, _nested(getattr(torch.nested, name)))
-
-
 def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
     def nested(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         parts = tensors if isinstance(tensors, (list, tuple)) else [tensors]
@@ -221,9 +217,7 @@ def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _install_extensions(patches: Patches) -> None:
-    """Extensions in C++ and kernels in Triton: only where the program has imported what makes
-    them.
-    """
+    """C++ extensions and Triton kernels: only where the program imported what makes them."""
     extension = sys.modules.get("torch.utils.cpp_extension")
     for name in ("load", "load_inline") if extension is not None else ():
         patches.attribute(

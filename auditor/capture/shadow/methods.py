@@ -32,9 +32,7 @@ def install(patches: Patches) -> None:
 
 
 def _with_device_gradients(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The engine makes gradients of unused outputs as zeros on the C++ device: bring them to the
-    others' device.
-    """
+    """The engine makes zeros for unused outputs on the C++ device: bring them to the others'."""
 
     def apply(self: Any, *gradients: Any) -> Any:
         if any(isinstance(one, ShadowTensor) for one in gradients):
@@ -88,9 +86,7 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
 
 
 def _data() -> property:
-    """``p.data = shadow`` for a host tensor: torch sees two CPU tensors, and would keep the
-    class.
-    """
+    """``p.data = shadow`` for a host tensor: torch sees two CPU tensors, keeping the class."""
     slot: Any = Tensor.data
 
     def get(self: Tensor) -> Tensor:

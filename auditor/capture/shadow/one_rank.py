@@ -90,9 +90,7 @@ def _init_process_group(
 
 
 def _world_size(given: _Arguments) -> int | None:
-    """How many ranks a call of init_process_group asks for; None where it says too little, and
-    torch would refuse it.
-    """
+    """Ranks that init_process_group asks for; None where torch would refuse the call."""
     if given["world_size"] >= 0:
         return int(given["world_size"])
     if given["store"] is not None:

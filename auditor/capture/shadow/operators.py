@@ -138,9 +138,7 @@ def _item(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """TensorAdvancedIndexing.cpp: masks become indices by nonzero; host indices are moved to the
-    device.
-    """
+    """TensorAdvancedIndexing.cpp: masks become indices by nonzero; host indices are moved."""
     if not isinstance(args[0], ShadowTensor):
         return
     said = HERE.function is None or HERE.function in _INDEXING
@@ -155,9 +153,7 @@ def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """As :func:`_index`; one mask and one host number become masked_fill, which waits for
-    nothing.
-    """
+    """As :func:`_index`; one mask and one host number are masked_fill, which waits for nothing."""
     target, indices, value = args[0], args[1], args[2]
     if not isinstance(target, ShadowTensor):
         return
@@ -386,9 +382,7 @@ def _given(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: A
 
 
 def _compute(func: Any, product: str | None, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """``product`` is the operator's name if it is one that the CPU computes slowly in half
-    precision.
-    """
+    """``product`` names the operator if the CPU computes it slowly in half precision."""
     slow = slow_dtype(product, args) if product is not None else None
     try:
         return func(*args, **kwargs) if slow is None else in_float32(func, args, kwargs, slow)

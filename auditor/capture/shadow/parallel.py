@@ -42,9 +42,7 @@ def _of_one(original: Callable[..., None]) -> Callable[..., None]:
 def _scatter(
     original: Callable[..., Any], inputs: Any, target_gpus: Sequence[Any], dim: int = 0
 ) -> list[Any]:
-    """comm.cpp: each chunk by ``to(device, non_blocking=true)``; on the device it is a view, so
-    that it stays who it is.
-    """
+    """comm.cpp: each chunk by ``to(device, non_blocking=true)``; on the device a view."""
     (device,) = target_gpus
     return [
         moved_inputs(

@@ -141,29 +141,28 @@ def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
                     "this version of torch cannot play it inside a transform of torch.func",
                 )
         with DisableTorchFunctionSubclass():
-            if not _needs_graph(given):
+            if not (
+                (torch.is_grad_enabled() and any(one.requires_grad for one in given))
+                or _has_tangent(given)
+            ):
                 return run(operator, args, kwargs)
             look(operator, args, kwargs)
-            return _recorded(operator, args, kwargs, _backward_wait(name, args))
+            wait = _backward_wait(name, args)
+            behind = tree_map_only(ShadowTensor, _Behind.apply, (args, kwargs))
+            with _held():
+                results = operator(*behind[0], **behind[1])
+            return tree_map_only(Tensor, lambda one: _InFront.apply(one, wait), results)  # type: ignore[no-untyped-call]
 
     return kernel
 
 
 def _as_cpu(keys: Any, from_bits: Callable[[int], Any]) -> Any:
-    """The keys of the call, with the CPU in CUDA's place: there torch's own kernel for autograd is
-    still registered.
-    """
+    """The call's keys with the CPU in CUDA's place: there autograd's kernel is still registered."""
     cpu, cuda = (
         DispatchKeySet(DispatchKey.CPU).raw_repr(),
         DispatchKeySet(DispatchKey.CUDA).raw_repr(),
     )
     return from_bits(keys.raw_repr() & ~(cpu ^ cuda) | (cpu & ~cuda))
-
-
-def _needs_graph(given: list[Tensor]) -> bool:
-    return (torch.is_grad_enabled() and any(one.requires_grad for one in given)) or _has_tangent(
-        given
-    )
 
 
 def _has_tangent(given: list[Tensor]) -> bool:
@@ -192,13 +191,6 @@ def _backward_wait(name: str, args: tuple[Any, ...]) -> tuple[str, str] | None:
     if which == 0 and not learned.dim():  # a formula of its own
         return None
     return kind, f"aten::{name.partition('.')[0]}"
-
-
-def _recorded(operator: Any, args: Any, kwargs: Any, wait: tuple[str, str] | None) -> Any:
-    behind = tree_map_only(ShadowTensor, _Behind.apply, (args, kwargs))
-    with _held():
-        results = operator(*behind[0], **behind[1])
-    return tree_map_only(Tensor, lambda one: _InFront.apply(one, wait), results)  # type: ignore[no-untyped-call]
 
 
 def _held() -> contextlib.AbstractContextManager[Any]:

@@ -82,9 +82,7 @@ def _location(storage: Any) -> str | None:
 
 
 def _restore(storage: Any, location: str) -> Any:
-    """The storage itself, marked, where ``location`` is the device; None leaves it to the next in
-    the registry.
-    """
+    """The storage itself, marked, if ``location`` is the device; None leaves it to the next one."""
     if not str(location).startswith("cuda"):
         return None
     device_of(location)

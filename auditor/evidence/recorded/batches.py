@@ -397,9 +397,7 @@ def _copied_at(evidence: Evidence, loaders: tuple[Loader, ...]) -> Site | None:
 
 
 def _cause(batches: list[Batch]) -> Cause:
-    """Who put the batch on the device: samples that were there already, the default device, else
-    the collate function.
-    """
+    """Who put the batch on the device: its samples, the default device, or the collate function."""
     if all(batch.default_device.startswith("cuda") for batch in batches):
         return "default device"
     there = sum(
@@ -452,9 +450,7 @@ def _site(evidence: Evidence, number: int | None) -> Site | None:
 def _definition(
     evidence: Evidence, source: Source, file: str | None, line: int | None
 ) -> Site | None:
-    """The user's own definition (None for a library's): the line in it that moves tensors, else
-    where it begins.
-    """
+    """The user's own definition: the line that moves tensors, else its first; None of a library."""
     if not file or not line or evidence.recording.relative(file) not in source.texts:
         return None
     return evidence.recording.site_at(

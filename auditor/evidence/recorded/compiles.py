@@ -101,9 +101,7 @@ def _lines(evidence: Evidence, wanted: Callable[[RegionRow], bool]) -> tuple[Sit
 
 
 def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
-    """One for each line: those that the last compilation of a frame had, for an earlier one may be
-    in use no more.
-    """
+    """One for each line: those of a frame's last compilation, as earlier ones may be unused."""
     last = {row.frame: row.attempt for row in rows if row.what == "compile"}
     after: defaultdict[int | None, set[str]] = defaultdict(set)
     for row in rows:

@@ -217,9 +217,7 @@ def _is_written(row: CopyRow, made: ast.Call | None) -> bool:
 
 
 def _is_numbers(node: ast.expr) -> bool:
-    """Numbers of Python's, by the look of them; what else is given may be an array, and what is
-    computed with a name, too.
-    """
+    """Python numbers, by their look; other values, and what names compute, may be arrays."""
     if isinstance(node, ast.UnaryOp):
         return _is_numbers(node.operand)
     if isinstance(node, ast.BinOp):

@@ -170,9 +170,7 @@ def _same(evidence: Evidence, pass_name: str, rows: list[SamplerEpochRow]) -> Sa
 
 
 def _share(evidence: Evidence, pass_name: str, places: set[int | None]) -> float:
-    """Of the pass's steps, those that took batches of a loader that was made on one of these
-    lines.
-    """
+    """Of the pass's steps, those that took batches of a loader made on one of these lines."""
     table = evidence.get(Steps)
     steps = len(table.loud if pass_name == "loud" else table.quiet)
     loaders = {
@@ -244,9 +242,7 @@ Place = tuple[str, int]
 
 
 def _digests(recording: Recording, but: set[int]) -> dict[Place, dict[int, str]]:
-    """For each loader's line the digests of another rank's batches by step; empty of the ranks
-    ``but``.
-    """
+    """Another rank's batches by step for each loader's line; empty of the ranks ``but``."""
     found: dict[Place, dict[int, str]] = {}
     for row in recording.typed_rows(BatchDigestRow.part):
         if not isinstance(row, BatchDigestRow) or row.rank in but or row.loader_at is None:

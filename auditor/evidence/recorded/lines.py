@@ -147,9 +147,7 @@ class TrainingLoop(Table):
         return max(times, key=lambda site: times[site])
 
     def _call(self, around: Sequence[Site]) -> Site | None:
-        """Of the calls around a line, outermost first: of a callable that is one step the outermost,
-        else the innermost that is in a loop.
-        """
+        """Of the calls around a line: a whole step's outermost, else the innermost in a loop."""
         if self.one_step:
             return around[0] if around else None
         looped = (call for call in reversed(around) if loop_around(self.source, call) is not None)

@@ -51,9 +51,7 @@ def default_rate(load: OptimizerLoadRow, source: Source) -> float | None:
 
 
 def _gives_rate(source: Source, site: Site, owner: str) -> bool:
-    """The line makes an optimizer of this class and names its rate, by name or as the second
-    argument.
-    """
+    """The line makes such an optimizer and gives its rate, by name or as second argument."""
     calls = source.calls_at(site)
     here = [call for call in calls if name_of(call.func) == owner]
     return bool(here) and all(

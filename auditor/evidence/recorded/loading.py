@@ -132,7 +132,10 @@ class Loading(Table):
         path: tuple[Site, ...] = ()
         for depth in range(max((len(each.at) for each in inside), default=0)):
             least = min(share * total, FURTHER * _us(inside) if found is not None else total)
-            lines = _by_line(inside, depth)
+            lines: dict[Site, list[Seen]] = {}
+            for each in inside:
+                if len(each.at) > depth:
+                    lines.setdefault(each.at[depth], []).append(each)
             here = max(lines, key=lambda site: _us(lines[site]), default=None)
             if here is None:
                 break
@@ -173,9 +176,7 @@ class Loading(Table):
         return counted if looks >= LEAST_LOOKS or late else ()
 
     def _loop(self, lines: Mapping[Site, list[Seen]], least: float) -> Costliest | None:
-        """The innermost loop around lines of one function that take at least so many us; its
-        ``share`` is that time.
-        """
+        """The innermost loop around lines of one function that take so many us: its ``share``."""
         best: tuple[int, Costliest] | None = None
         for file, function in dict.fromkeys((site.file, site.function) for site in lines):
             mine = [site for site in lines if (site.file, site.function) == (file, function)]
@@ -193,9 +194,7 @@ class Loading(Table):
 
 
 def _function(lines: Mapping[Site, list[Seen]], least: float) -> Costliest | None:
-    """The costliest line of a function whose lines take at least so many us together; its ``share``
-    is their time.
-    """
+    """The costliest line of a function whose lines take so many us together: its ``share``."""
     by_function: defaultdict[tuple[str, str], list[Site]] = defaultdict(list)
     for site in lines:
         by_function[site.file, site.function].append(site)
@@ -228,14 +227,6 @@ def _loops_around(nodes: Sequence[ast.AST], line: int) -> list[ast.For | ast.Asy
 
 def _us(seen: Iterable[Seen]) -> float:
     return sum(each.us for each in seen)
-
-
-def _by_line(seen: Iterable[Seen], depth: int) -> dict[Site, list[Seen]]:
-    lines: dict[Site, list[Seen]] = {}
-    for each in seen:
-        if len(each.at) > depth:
-            lines.setdefault(each.at[depth], []).append(each)
-    return lines
 
 
 def _most(seen: Sequence[Seen]) -> Seen:

@@ -121,9 +121,7 @@ def _memory(steps: Sequence[StepRow]) -> Iterator[Series]:
 def _marks(
     numbered: Sequence[tuple[int, StepRow, float]], waits: Mapping[int, float]
 ) -> Iterator[tuple[float, str]]:
-    """Steps that took much longer than the median of their pass, with the cause that took most of
-    the difference.
-    """
+    """Steps that took much longer than their pass's median, and what took most of the excess."""
     if not numbered:
         return
     usual = median(own_us for _, _, own_us in numbered)
@@ -142,9 +140,7 @@ def _marks(
 
 
 def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[str, float]:
-    """What is known of a step's time, in us. A retry of the allocator has no time of its own: it
-    explains all where it happened.
-    """
+    """Causes of a step's time, in us. A retry of the allocator has none: it explains all."""
     now, then = known(row.retries), known(before.retries)
     retried = now is not None and then is not None and now > then
     return {

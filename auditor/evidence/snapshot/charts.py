@@ -58,9 +58,7 @@ def _about(course: Course) -> str:
 
 
 def _steps(evidence: Evidence) -> Iterator[tuple[float, str]]:
-    """When each step of the run that the snapshot is of began on the clock of snapshots, and its
-    name.
-    """
+    """When each step of the snapshot's run began, on the clock of snapshots, and its name."""
     again, snapshot = evidence.recording.to_oom, evidence.recording.snapshot
     of_it = again is not None and snapshot is not None and snapshot.parent == again.folder
     rows = again.rows(StepRow) if again is not None and of_it else evidence.rows(StepRow)

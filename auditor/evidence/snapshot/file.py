@@ -100,9 +100,7 @@ def _load(evidence: Evidence) -> SnapshotData:
 
 
 def _told(name: str, data: Any, *, named: bool) -> SnapshotData:
-    """From ``_snapshot()`` of any age: the bare list of ``memory_snapshot()`` has no history,
-    2023's no settings.
-    """
+    """Of any age: the bare list of ``memory_snapshot()`` has no history, 2023's no settings."""
     form: Mapping[str, Any] = {"segments": data} if isinstance(data, list) else data
     segments, traces = form["segments"], form.get("device_traces") or ()
     if sum(len(segment["blocks"]) for segment in segments) > BLOCK_LIMIT:
@@ -251,9 +249,7 @@ def _bounded(where: str, *values: int) -> None:
 
 
 class _Stacks:
-    """Events of one place share their list of frames, and lists share their frames: each list is
-    looked at once.
-    """
+    """Events share lists of frames, and lists share frames: each list is looked at once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Sequence[Any] | None] = {id(None): None}

@@ -186,9 +186,7 @@ def _from_message(data: SnapshotData, evidence: Evidence, why: str) -> OutOfMemo
 
 
 def _raised_at(evidence: Evidence) -> Site | None:
-    """The user's line that the error came from: a request of backward's threads has no Python frame
-    of its own.
-    """
+    """The user's line it came from: requests of backward's threads have no Python frame."""
     error = evidence.recording.manifest.get("error") or {}
     if not error.get("file"):
         return None

@@ -97,9 +97,7 @@ def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
 
 
 def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
-    """Options that are kept under this name and have a literal default. Two of one name count as
-    two.
-    """
+    """Options under this name with a literal default. Two of one name count as two."""
     for file, call in options_of(source, key):
         default = next((item.value for item in call.keywords if item.arg == "default"), None)
         if isinstance(default, ast.Constant):
@@ -108,9 +106,7 @@ def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
 
 
 def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Home]]:
-    """``num_workers = 0``, as a variable or a class's field, where nothing else in any file sets
-    that name.
-    """
+    """``num_workers = 0``, a variable or class field that nothing else in any file sets."""
     found = [
         (file, node)
         for file in source.texts
@@ -125,9 +121,7 @@ def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Ho
 
 
 def _sets(node: ast.AST, key: str, call: str) -> bool:
-    """True if the node gives the name a value: an assignment, a parameter, a loop, a keyword of
-    another call.
-    """
+    """True if it gives the name a value: assignment, parameter, loop, another call's keyword."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.NamedExpr)):
         return any(_names(target, key) for target in targets_of(node))
     if isinstance(node, ast.Call):

@@ -228,9 +228,7 @@ def _origin(
     *,
     steps: int = STEPS,
 ) -> Origin:
-    """The line that gave the expression its value, followed from name to name, and the expression
-    there.
-    """
+    """The line and expression that gave the value, followed from name to name."""
     name = _sole_name(written)
     if name is None or not steps:
         return None, None
@@ -260,14 +258,14 @@ Place = tuple[str, "ast.stmt | ast.expr", "ast.expr | None"]
 
 
 def _settings(source: Source, file: str, at: ast.AST, name: ast.expr) -> list[Place]:
-    """Everything that sets a name which is read at a node: file, node, and the expression of its
-    value.
-    """
+    """Whatever sets a name that is read at a node: file, node, and the value's expression."""
     key = last_key(name)
     if not isinstance(name, ast.Name):
         options = ((file, call, None) for file, call in options_of(source, key))
         return [*options, *_attributes(source, key)]
-    for function in _functions_around(source, file, at):
+    line = getattr(at, "lineno", 0)
+    around = [node for node in source.index(file).around(line) if line in lines_of(node)[1:]]
+    for function in sorted(around, key=lambda node: node.lineno, reverse=True):
         own: list[Place] = [
             (file, node, value) for node, value in _assigned(nodes_in(function, ast.stmt), key)
         ]
@@ -312,12 +310,6 @@ def _configured(configs: Configs, key: str) -> Site | None:
     return the_only(setting.site for setting in configs.settings if setting.where[-1:] == (key,))
 
 
-def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
-    line = getattr(at, "lineno", 0)
-    around = [node for node in source.index(file).around(line) if line in lines_of(node)[1:]]
-    return sorted(around, key=lambda node: node.lineno, reverse=True)
-
-
 def _outside_functions(source: Source, file: str) -> Iterator[ast.AST]:
     index = source.index(file)
     inside = {inner for node in index.functions for inner in nodes_in(node, ast.AST)}
@@ -342,20 +334,16 @@ def _passed(source: Source, file: str, function: Function, key: str) -> Iterator
             given_by_calls = True
             yield other, call, value
     if not given_by_calls:
-        default = _default(function, key)
+        placed = reversed(parameters_of(function))
+        defaults = dict(zip(placed, reversed(function.args.defaults), strict=False))
+        named = dict(zip(_named_only(function), function.args.kw_defaults, strict=True))
+        default = defaults.get(key) or named.get(key)
         yield file, default if default is not None else function, default
 
 
 def _class_of(source: Source, file: str, function: Function) -> str:
     cls = source.index(file).parents[function]
     return cls.name if isinstance(cls, ast.ClassDef) else ""
-
-
-def _default(function: Function, key: str) -> ast.expr | None:
-    placed = reversed(parameters_of(function))
-    defaults = dict(zip(placed, reversed(function.args.defaults), strict=False))
-    named = dict(zip(_named_only(function), function.args.kw_defaults, strict=True))
-    return defaults.get(key) or named.get(key)
 
 
 def _why(value: ast.expr | None, ran: object) -> str:

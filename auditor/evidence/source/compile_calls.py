@@ -97,9 +97,7 @@ def _is_call_of(called: ast.expr, name: str, *, method: bool) -> bool:
 
 
 def _read(source: Source, file: str, statement: ast.stmt, target: ast.Name | ast.Attribute) -> bool:
-    """Whether a name like it is read anywhere else in the file; an attribute counts whatever owns
-    it.
-    """
+    """Whether a name like it is read elsewhere in the file; an attribute of whatever owner."""
     name, index = name_of(target), source.index(file)
     loads = [node for node in _loads(source, file, name) if not index.holds(statement, node)]
     returned = _returned(source, file, name) if isinstance(target, ast.Name) else {}

@@ -92,9 +92,7 @@ def _asks_truth(expression: Expression, site: Site, source: Source) -> bool:
 
 
 def _line_asks_truth(site: Site, source: Source) -> bool:
-    """Without the expression's place (``-X no_debug_ranges``): a truth test or call on the line, and no
-    explicit scalar read.
-    """
+    """Without columns (``-X no_debug_ranges``): a truth test on the line, and no explicit read."""
     called = {name_of(call.func) for call in source.calls_at(site)}
     if called & SCALAR_CALLS:
         return False

@@ -38,17 +38,13 @@ def _statements(text: str) -> Mapping[int, range]:
     found = dict[int, range]()
     for node in index_of(text).nodes:  # outer ones come first, so the innermost stays
         if isinstance(node, ast.stmt):
-            lines = _own_lines(node)
+            decorators = getattr(node, "decorator_list", None) or ()
+            first = min([node.lineno, *(each.lineno for each in decorators)])
+            body = getattr(node, "body", None)
+            last = max(node.lineno, body[0].lineno - 1) if body else lines_of(node)[-1]
+            lines = range(first, last + 1)
             found.update(dict.fromkeys(lines, lines))
     return found
-
-
-def _own_lines(node: ast.stmt) -> range:
-    decorators = getattr(node, "decorator_list", None) or ()
-    first = min([node.lineno, *(each.lineno for each in decorators)])
-    body = getattr(node, "body", None)
-    last = max(node.lineno, body[0].lineno - 1) if body else lines_of(node)[-1]
-    return range(first, last + 1)
 
 
 CLOSES = {"(": ")", "[": "]", "{": "}"}

@@ -238,6 +238,8 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
     slow, copying, rate = _slow(line, rows)
     # a copy and its synchronisation are one wait
     synchronised = int(waits.synchronises[rows].sum())
+    work = line.launches.copy_of_call[line.waits.call[rows]]
+    sizes = line.trace.work.bytes[work[work >= 0]]
     return WaitPlace(
         cause=key.cause,
         operator=key.operator,
@@ -252,7 +254,7 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         held_us=float(waits.held[rows].sum()) / 1e3,
         won_us=float(line.wait_prices[rows].sum()) / 1e3,
         of=line.steps.count,
-        copied=_copied(line, rows),
+        copied=int(sizes.sum()) if (sizes >= 0).all() else -1,
         slow_us=slow,
         copying_us=copying,
         pinned=rate,
@@ -260,16 +262,8 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
     )
 
 
-def _copied(line: Timeline, rows: list[int]) -> int:
-    work = line.launches.copy_of_call[line.waits.call[rows]]
-    sizes = line.trace.work.bytes[work[work >= 0]]
-    return int(sizes.sum()) if (sizes >= 0).all() else -1
-
-
 def _slow(line: Timeline, rows: list[int]) -> tuple[float, float, str]:
-    """Us that the copies of these waits took longer than pinned memory would have, us that they
-    took, and its rate in words.
-    """
+    """Us that these copies took longer than pinned ones would, us in all, and the rate in words."""
     import numpy as np
 
     made = line.copies

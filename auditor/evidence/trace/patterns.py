@@ -33,9 +33,7 @@ class Where:
     exact: bool = False
 
     def __str__(self) -> str:
-        """The place in words where its line is only that of the function, else empty: `` in
-        train_step``.
-        """
+        """In words, where its line is only the function's, else empty: `` in train_step``."""
         return f" in {self.site.function}" if self.site is not None and not self.exact else ""
 
 

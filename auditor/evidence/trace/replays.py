@@ -103,9 +103,7 @@ def _shares(
 def _greedy(
     replays: Replays, asked: Sequence[Changes], alone: Sequence[int], rows: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """The order and what each buys in it. Where trying all would take too long, the order is that
-    of the single prices.
-    """
+    """The order and what each buys in it; that of single prices where trying takes too long."""
     left = sorted(rows, key=lambda row: -alone[row])
     tries = len(left) * (len(left) + 1) // 2
     fully = (2 * len(asked) + tries) * replays.plan.count <= GREEDY_EVENTS

@@ -41,9 +41,7 @@ class Source:
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        """Dotted paths by the names that imports gave them. A name that is also given another value
-        anywhere in the file is nobody's.
-        """
+        """Dotted paths of imported names. A name that is given another value is nobody's."""
         found: dict[str, set[str]] = {}
         for plain in self.index.of(ast.Import):
             for each in plain.names:

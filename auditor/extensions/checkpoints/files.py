@@ -114,9 +114,7 @@ def _one(path: Path) -> Scan | NotACheckpoint:
 
 
 def _apart(path: Path) -> Scan:
-    """As :func:`read`, in a process of its own: a file that its reader dies of is damaged, and no
-    other is.
-    """
+    """As :func:`read`, in a process of its own: a file whose reader dies is damaged."""
     size = _size(path)
     try:
         return isolated(

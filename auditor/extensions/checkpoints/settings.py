@@ -48,16 +48,12 @@ def _parsed(path: Path, text: str) -> Any:
     if path.suffix == ".json":
         return json.loads(text)
     if path.suffix == ".toml":
-        return _toml(text)
+        import tomllib
+
+        return tomllib.loads(text)
     if path.suffix in (".yaml", ".yml"):
         return _yaml(path, text)
     raise AuditProblem(f"--config {path}: only .yaml, .yml, .toml, .json and .py files are read")
-
-
-def _toml(text: str) -> Any:
-    import tomllib
-
-    return tomllib.loads(text)
 
 
 def _yaml(path: Path, text: str) -> Any:
@@ -101,9 +97,7 @@ def _setting(path: tuple[str, ...], value: Any) -> Iterator[Setting]:
 
 
 def _of_python(tree: ast.Module) -> Iterator[Setting]:
-    """Constants that are assigned, given as keywords, written in dicts, or defaults of command-line
-    options.
-    """
+    """Constants: assigned, in keywords, in dicts, or as defaults of command-line options."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:

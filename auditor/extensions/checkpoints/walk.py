@@ -169,9 +169,7 @@ class Walk:
         self.tensors.append(TensorFacts(named(path), dtype, shape, role, tally, path))
 
     def _tally(self, tensor: torch.Tensor, *, kept: bool) -> Tally:
-        """What is in it; views of the same numbers are looked at once, unless they are gone before
-        the next tensor is made.
-        """
+        """What is in it; views of the same numbers are looked at once, while they are alive."""
         mark = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if not kept or mark not in self._tallies:
             self._tallies[mark] = _tally(tensor)

@@ -371,7 +371,6 @@ class NextBackward:
         self._waiting: Callable[[], None] | None = None
 
     def __bool__(self) -> bool:
-        """Whether something waits."""
         return self._waiting is not None
 
     def do(self, work: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from auditor.errors import AuditProblem, TargetFailed
 from auditor.extensions.plan.planning import Planning
 from auditor.extensions.plan.reruns import Failed, Reruns
 from auditor.extensions.plan.result import Largest, PlanResult, PlanRow
-from auditor.model.gpus import Gpu, gpu_named
+from auditor.model.gpus import gpu_named
 from auditor.runs import null_run
 from auditor.runs import target as targets
 from auditor.runs.plan import Device
@@ -190,7 +190,8 @@ def run(
 ) -> int:
     """Plan a target; returns the exit code."""
     targets.parse(target)
-    gpus = _gpus(gpu)
+    found = [gpu_named(name) for name in gpu or (null_run.DEFAULT_GPU,)]
+    gpus = tuple(dict.fromkeys(found))
     if out is not None and Path(out).is_dir():
         raise AuditProblem(f"--out {out} is a folder; it must be a file")
     played = _device(device)
@@ -210,11 +211,6 @@ def run(
     if played == "rehearse" and not quiet:
         _advise()
     return EXIT_INTERRUPTED if result.interrupted else 0
-
-
-def _gpus(names: tuple[str, ...]) -> tuple[Gpu, ...]:
-    found = [gpu_named(name) for name in names or (null_run.DEFAULT_GPU,)]
-    return tuple(dict.fromkeys(found))
 
 
 def _device(asked: str) -> Device:

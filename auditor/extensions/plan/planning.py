@@ -299,9 +299,7 @@ class Planning:
         return self.budget_s - (time.monotonic() - self._began)
 
     def _takes(self, batch: int) -> float:
-        """Seconds that a re-run with this batch will take: as long as the first, and what the steps
-        of the largest batch so far would take longer.
-        """
+        """Seconds that a re-run with this batch takes: the first run's, and the batch's excess."""
         base = self._runs[0][1]
         (low, small), (high, large) = (
             pick(self._runs, key=lambda each: each[0]) for pick in (min, max)

@@ -59,9 +59,7 @@ def start(root: Path, port: int | None, *, talkative: bool = False) -> str:
 
 
 def _server(application: Any, flags: Any) -> Any:
-    """TensorBoard's own server, refusing a stranger's name that leads to this machine: it would
-    show its page what is here.
-    """
+    """TensorBoard's server, refusing a stranger's name that leads to this machine."""
     from tensorboard import program
 
     def for_this_machine(environ: dict[str, Any], start_response: StartResponse) -> Any:
@@ -74,9 +72,7 @@ def _server(application: Any, flags: Any) -> Any:
 
 
 def _keep_stderr_to_ourselves() -> None:
-    """``sys.stderr`` goes on as before; what writes to descriptor 2, as child processes do, is not
-    shown.
-    """
+    """``sys.stderr`` goes on; writes to descriptor 2, as of child processes, are not shown."""
     sys.stderr.flush()
     ours = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

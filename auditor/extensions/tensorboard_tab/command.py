@@ -69,9 +69,7 @@ def _is_ours(report: Path | None) -> bool:
 
 
 def _has_screen() -> bool:
-    """False where only a browser for the terminal could answer, which would take the terminal
-    away.
-    """
+    """False if only a text browser could answer, which would take the terminal away."""
     return sys.platform in ("darwin", "win32") or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

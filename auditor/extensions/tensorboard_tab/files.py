@@ -77,9 +77,7 @@ def complete(root: Path) -> None:
 
 
 def _is_taken(path: Path) -> bool:
-    """True if anything has this name, a link that leads nowhere included: what is there is not
-    written through.
-    """
+    """True if anything has this name, even a dangling link: nothing is written through one."""
     return path.exists() or path.is_symlink()
 
 

@@ -167,9 +167,7 @@ class Arm:
 
 
 def _proven(interval: Interval | None, noise: Interval | None) -> bool:
-    """The interval excludes 1, and the effect is larger than that between two runs of the same
-    code.
-    """
+    """The interval excludes 1, by more than two runs of the same code differ."""
     if interval is None or not interval.excludes_one:
         return False
     return noise is None or abs(math.log(interval.ratio)) > abs(math.log(noise.ratio))

@@ -58,9 +58,7 @@ def require_own_program(recording: Recording) -> None:
 
 
 def _file_of(module: str, cwd: str) -> str:
-    """Where the source of a module lies, without importing anything. Raises :class:`patch.Refused`
-    for one that is installed.
-    """
+    """A module's source, found without imports. Raises :class:`patch.Refused` if installed."""
     inside = module.replace(".", "/")
     for name in (f"{inside}.py", f"{inside}/__main__.py", f"{inside}/__init__.py"):
         if Path(cwd, name).is_file():

@@ -62,9 +62,7 @@ def run(*, before: str, after: str, max_regression: float | None, as_json: bool)
 
 
 def _require_interval(compared: Comparison, before: str, after: str) -> None:
-    """Raise :class:`AuditProblem` unless there is something to judge: neither a pass nor a failure
-    would mean anything.
-    """
+    """Raises :class:`AuditProblem` if there is nothing to judge: no verdict would mean anything."""
     if "step_us" in compared.barred:
         raise AuditProblem(
             _shown(
@@ -110,9 +108,7 @@ GIVE = "give report.json, the folder of a run, or its recording"
 
 
 def _side(path: Path) -> Side:
-    """What lies at a path: one audit, or a folder of audits of the same thing (then their spread is
-    known).
-    """
+    """What lies at a path: one audit, or a folder of audits of one thing (with their spread)."""
     open_input.require_exists(path, GIVE)
     found = (
         [path]
@@ -158,7 +154,11 @@ def _audit(path: Path) -> Side:
         return _side_of(report, Evidence(recording) if mine and recording is not None else None)
     assert recording is not None
     evidence = Evidence(recording)
-    return _side_of(_judge(evidence), evidence)
+    settings = config.load(Path.cwd(), catalogue.rules())
+    return _side_of(
+        write_results.judge(evidence, catalogue.choose(settings.select, settings.ignore), settings),
+        evidence,
+    )
 
 
 def _side_of(report: Report, evidence: Evidence | None) -> Side:
@@ -167,13 +167,6 @@ def _side_of(report: Report, evidence: Evidence | None) -> Side:
     run = quiet_run(evidence)
     return Side(
         report, (run,) if run.us else (), tuple(evidence.recording.manifest.get("argv", ()))
-    )
-
-
-def _judge(evidence: Evidence) -> Report:
-    settings = config.load(Path.cwd(), catalogue.rules())
-    return write_results.judge(
-        evidence, catalogue.choose(settings.select, settings.ignore), settings
     )
 
 
@@ -227,9 +220,7 @@ _NAMES: dict[Row, str] = {
 
 
 def _rows(compared: Comparison) -> dict[Row, tuple[str, float | None, float | None, Shown]]:
-    """The rows of which at least one side knows something: title, both values, and how one is
-    shown. Findings are always there.
-    """
+    """Rows that a side knows: title, both values, how one is shown. Findings are always there."""
     one, other = compared.before, compared.after
     old, new = one.report.run.peak_bytes, other.report.run.peak_bytes
     rows: dict[Row, tuple[str, float | None, float | None, Shown]] = {

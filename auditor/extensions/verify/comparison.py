@@ -150,9 +150,7 @@ def _other_arguments(before: Side, after: Side) -> tuple[str, ...]:
 
 
 def _keys(findings: Sequence[Finding]) -> set[str]:
-    """Those of all parts: one report may have joined what another, of an older version or of less
-    code, held apart.
-    """
+    """Those of all parts: a report may join what an older one, or one of less code, held apart."""
     return {key for finding in findings for key in finding.keys}
 
 

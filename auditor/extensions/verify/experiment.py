@@ -88,9 +88,7 @@ class Experiment:
         return not arm.candidate.rehearsed and not self._laboratory.rehearses
 
     def _fits(self, runs: int, *, rehearsed: bool = False) -> bool:
-        """True if so many more runs end in time. The first look at each patch is all that a budget
-        of 0 asks for.
-        """
+        """True if so many more runs end in time. A budget of 0 asks only for each first look."""
         return self._budget.seconds == 0 or self._budget.fits(runs, rehearsed=rehearsed)
 
     def _next(self, arms: Sequence[Arm]) -> list[Arm]:
@@ -131,9 +129,7 @@ class Experiment:
     def _take(
         self, arm: Arm, before: Measured, after: Measured, *, rehearsed: bool = False
     ) -> None:
-        """Add a pair. A result that differs must differ again: a target that is only sometimes the
-        same accuses no patch.
-        """
+        """Add a pair. A different result must recur: an unstable target accuses no patch."""
         arm.add(before, after)
         if arm.differs and self.repeatable:
             self._confirm(arm, before, rehearsed=rehearsed)
@@ -185,9 +181,7 @@ class Experiment:
             )
 
     def _rehearse(self, arms: Sequence[Arm]) -> None:
-        """Check on the shadow device what only a GPU would run: the same result, host syncs, peak
-        memory; no times.
-        """
+        """Check on the shadow device what only a GPU would run: result, syncs, peak; no times."""
         if not arms or not self._fits(2, rehearsed=True):
             return
         before = self._unpatched_run(rehearsed=True)
@@ -207,9 +201,7 @@ class Experiment:
     # -- all together ------------------------------------------------------------------------------
 
     def _joined(self) -> Arm | None:
-        """The patches that are good by now as one; begun anew when one of them is good no
-        longer.
-        """
+        """The patches that are good by now as one; begun anew when one is good no longer."""
         good = [
             arm
             for arm in self._arms

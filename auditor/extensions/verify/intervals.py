@@ -137,9 +137,7 @@ def _drawn(runs: Sequence[Run], draw: random.Random) -> float:
 
 
 def _blocks(run: Sequence[float], draw: random.Random) -> list[float]:
-    """As many steps as the run has, in blocks of neighbours; the end is joined to the beginning, so
-    that all are as likely.
-    """
+    """As many steps as the run has, in blocks, joined end to begin: all equally likely."""
     length = max(1, round(BLOCK_SHARE * len(run)))
     steps: list[float] = []
     while len(steps) < len(run):

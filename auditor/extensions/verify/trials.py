@@ -189,9 +189,7 @@ def files_read(recording: Recording) -> frozenset[str]:
 
 
 def _took(evidence: Evidence) -> float:
-    """Seconds that the longest of the audit's processes took, from its first instrument to its last
-    step.
-    """
+    """Seconds of the audit's longest process, from its first instrument to its last step."""
     made = [
         each
         for each in (evidence, evidence.inside(REHEARSAL))
@@ -229,9 +227,7 @@ def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, in
 
 
 def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
-    """Reads, and in a rehearsal blocking copies to the device, in each loud step; None where there
-    is no device, real or shadow, to wait for.
-    """
+    """Reads, and blocking copies of a rehearsal, in each loud step; None without any device."""
     loud = len([row for row in rows if row.pass_name == "loud"])
     if not loud or not recording.device.accelerator:
         return None
@@ -258,9 +254,7 @@ def _failure(recording: Recording, patience: float) -> str:
 
 
 def _hung_at(recording: Recording) -> str:
-    """Where its stacks say that it was, innermost line of its own first; empty where they were not
-    to be had.
-    """
+    """Where its stacks say it was, innermost own line first; empty where there are none."""
     trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
     own = (
         f"{recording.relative(file)}:{line}"

@@ -210,9 +210,7 @@ def schedule(sources: Sources) -> Schedule | None:
 
 
 def _events(sources: Sources, rows: Ints, orphans: Ints) -> tuple[Ints, ...]:
-    """Columns ``start``, ``end``, ``call``, ``orphan``, ``boundary`` and ``thread``, not yet in
-    order.
-    """
+    """Columns ``start``, ``end``, ``call``, ``orphan``, ``boundary``, ``thread``, unordered."""
     calls, work, steps = sources.trace.calls, sources.trace.work, sources.steps
     marks = np.empty(2 * steps.count, np.int64)
     marks[0::2], marks[1::2] = steps.start, steps.end

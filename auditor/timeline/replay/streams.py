@@ -170,9 +170,7 @@ def _tells(call: str) -> bool:
 
 
 def _rigid(event: Ints) -> Ints:
-    """The first row of the same call, for rows after it: a graph's work keeps the order and
-    distances that it had.
-    """
+    """The first row of its call for each later row: a graph's work keeps order and distances."""
     result = np.full(len(event), -1)
     again = np.flatnonzero((event[1:] == event[:-1]) & (event[1:] >= 0)) + 1
     for row in again.tolist():
@@ -181,9 +179,7 @@ def _rigid(event: Ints) -> Ints:
 
 
 def _told(queue: _Queue) -> Flags:
-    """Work before which the host told a stream to wait for an event (``cudaStreamWaitEvent``),
-    since the launch before it on its stream.
-    """
+    """Work before which the host made its stream wait for an event (``cudaStreamWaitEvent``)."""
     before = queue.previous
     since = np.where(before >= 0, queue.begin[before], LONG_AGO)
     low, high = (np.searchsorted(queue.told, when, side="right") for when in (since, queue.begin))

@@ -151,9 +151,7 @@ class Replays:
 
     @cached_property
     def _slow(self) -> Ints:
-        """What each pageable copy took longer than pinned memory would have, in ns, hidden or
-        not.
-        """
+        """What each pageable copy took longer than pinned memory would, in ns, hidden or not."""
         made, lost = self.costs.copies, self.costs.pageable
         rate = np.where(made.to_host, lost.to_host.gbs, lost.to_device.gbs)
         needed = np.minimum(OVERHEAD_NS + made.bytes / rate, made.ns)
@@ -166,9 +164,7 @@ class Replays:
         edits.gap[events] -= inside[events]
 
     def _merge(self, edits: Edits, events: Flags) -> None:
-        """The host's pace from launch to launch gone, as if one call launched them all; what the
-        host does for :data:`LONG_GAP_NS` or longer stays.
-        """
+        """Launches as if one call made all; what the host does for :data:`LONG_GAP_NS` stays."""
         mine, plan = self._launching & events, self.plan
         paced = mine & (plan.gap > 0) & (plan.gap < LONG_GAP_NS)
         edits.gap[paced] -= plan.gap[paced]

@@ -28,9 +28,7 @@ SAMPLED = 4
 
 @dataclass
 class _State:
-    """What one call of ``state_dict()`` returned: some of its tensors, with the count of changes
-    that torch keeps for each.
-    """
+    """What one ``state_dict()`` returned: some tensors, with torch's count of their changes."""
 
     row: KeptStateRow
     tensors: list[weakref.ref[torch.Tensor]]

@@ -207,9 +207,7 @@ class UnusedGraphsProbe(Probe):
                 self._hooks[id(module)] = module.register_forward_hook(self._ran)
 
     def _reducing(self) -> Callable[[torch.nn.Module, Any], Any]:
-        """``copy`` and ``pickle`` ask a module for its parts by this method, those of its hooks
-        among them.
-        """
+        """``copy`` and ``pickle`` ask a module for its parts, hooks among them, by this method."""
 
         def reduce_ex(module: torch.nn.Module, protocol: Any) -> Any:
             handle = self._hooks.pop(id(module), None)
@@ -344,9 +342,7 @@ def _own_parameters(module: torch.nn.Module) -> bool:
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    """Tensors of an output: itself, or in tuples, lists and dicts (``transformers`` returns
-    dicts).
-    """
+    """Tensors of an output: itself, or in tuples, lists and dicts (``transformers``' are dicts)."""
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, (tuple, list)):

@@ -91,7 +91,9 @@ class IndexingLoopsWatch(Subscriber):
         self._seen += 1
         given = [plain(each) for each in call.given]
         at = call.site
-        self._begin_turns(at)
+        for each in self._running:
+            if each.start <= each.last and at in each.heads:
+                each.start, each.away = self._seen, each.heads[at]
         turn = self._turn_of(operator, call.args, given)
         turns = None
         if turn is not None and at is not None:
@@ -190,15 +192,8 @@ class IndexingLoopsWatch(Subscriber):
         elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
         return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
-    def _begin_turns(self, at: int | None) -> None:
-        for turns in self._running:
-            if turns.start <= turns.last and at in turns.heads:
-                turns.start, turns.away = self._seen, turns.heads[at]
-
     def _heads(self, at: int) -> dict[int, int]:
-        """What ran before a first turn; of nothing where the line is not new: then it may have been
-        a turn of another loop.
-        """
+        """What ran before a first turn; nothing on a known line, which may be another loop's."""
         if at in self._recent:
             return {}
         before = reversed(self._recent)
@@ -285,9 +280,7 @@ def _is_piece(tensor: torch.Tensor) -> bool:
 
 
 def _is_loader() -> bool:
-    """A data loader is fetching: its samples are asked for one by one, whatever the dataset
-    does.
-    """
+    """A data loader is fetching: it asks for samples one by one, whatever the dataset does."""
     frame = sys._getframe(1)
     while frame is not None:
         if _LOADER in frame.f_code.co_filename:

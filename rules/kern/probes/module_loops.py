@@ -161,9 +161,7 @@ class ModuleLoopsProbe(Probe):
             return
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
-        """The series of this call; None where it is given no piece, or has no parameters: an
-        augmentation may draw for each sample.
-        """
+        """The series of a call; None without a piece or parameters: augmentations may draw."""
         if not any(_is_piece(each) for each in tensors_in(args)):
             return None
         if next(module.parameters(), None) is None:
@@ -178,9 +176,7 @@ class ModuleLoopsProbe(Probe):
         return known
 
     def _inside(self) -> int:
-        """How many of the user's lines around the call the module runs that makes it; all of them
-        where none does.
-        """
+        """How many user lines around the call run in the module that makes it; else all."""
         frame: FrameType | None = sys._getframe(1)
         lines, calls = 0, 0
         while frame is not None and calls < 2:

@@ -63,7 +63,10 @@ class PairwiseDifferencesWatch(Subscriber):
             self._spoil(call)
         elif operator.name == "sub" and _all_pairs(args, result):
             self._spoil(call)
-            self._begin(call, result)
+            if call.site is not None:
+                made = Differences(call.site, result.shape, result.nbytes, call.graph)
+                self.found.append(made)
+                self._trails.lay(result, made)
         else:
             self._follow(call, result)
 
@@ -72,12 +75,6 @@ class PairwiseDifferencesWatch(Subscriber):
         found, self.found = self.found, []
         self._trails.clear()
         return [each for each in found if each.summed and not each.used]
-
-    def _begin(self, call: Call, result: torch.Tensor) -> None:
-        if call.site is not None:
-            made = Differences(call.site, result.shape, result.nbytes, call.graph)
-            self.found.append(made)
-            self._trails.lay(result, made)
 
     def _follow(self, call: Call, result: torch.Tensor) -> None:
         operator, args = call.operator, call.args

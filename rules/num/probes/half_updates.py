@@ -114,7 +114,7 @@ class HalfUpdatesProbe(OptimizerProbe):
             (each, group)
             for group in optimizer.param_groups
             for each in group["params"]
-            if _half(each)
+            if each.dtype in HALF and each.grad is not None and each.grad.layout is torch.strided
         ][:PARAMETERS]
         if not half or (found_inf is not None and bool(plain(found_inf))):
             return
@@ -153,14 +153,6 @@ class HalfUpdatesProbe(OptimizerProbe):
             for parameter, before, asked in counted:
                 watched.asked.append(asked.sum())
                 watched.kept.append((asked & (sample(parameter) == before)).sum())
-
-
-def _half(parameter: torch.Tensor) -> bool:
-    return (
-        parameter.dtype in HALF
-        and parameter.grad is not None
-        and parameter.grad.layout is torch.strided
-    )
 
 
 def sample(tensor: Any) -> Any:

@@ -114,7 +114,11 @@ class LoadStateDictProbe(OptimizerProbe):
         """
         with contextlib.suppress(TypeError):  # a class of the user's that has no hash
             self._stepped.add(optimizer)
-            self._settle(optimizer)
+            row, left = self._unsettled.pop(optimizer, (None, 0))
+            if row is not None and left > 1:
+                self._unsettled[optimizer] = row, left - 1
+            elif row is not None:
+                self.context.add(row)
         loaded = self._loaded.pop(id(optimizer), None)
         scheduled = self._scheduled.pop(id(optimizer), None)
         if loaded is None and scheduled is not None and scheduled.optimizer is optimizer:
@@ -140,13 +144,6 @@ class LoadStateDictProbe(OptimizerProbe):
         if loaded.in_step:
             self._unsettled[optimizer] = row, SETTLED
         else:
-            self.context.add(row)
-
-    def _settle(self, optimizer: Optimizer) -> None:
-        row, left = self._unsettled.pop(optimizer, (None, 0))
-        if row is not None and left > 1:
-            self._unsettled[optimizer] = row, left - 1
-        elif row is not None:
             self.context.add(row)
 
     def _write_scheduled(self, loaded: _Scheduled) -> None:

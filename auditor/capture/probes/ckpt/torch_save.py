@@ -61,9 +61,7 @@ class TorchSaveProbe(Probe):
         return result
 
     def _compiled(self, at: int, saved: Any) -> str:
-        """A name in it that is one of a compiled module; empty where there is none, or this line
-        was asked before.
-        """
+        """A name in it of a compiled module; empty if it has none, or the line was asked."""
         if at in self._looked or not COMPILED_CODE.tells_of_calls:
             return ""
         self._looked.add(at)

@@ -162,17 +162,14 @@ class PlannedChangeProbe(Probe):
             self._called_at[kind] = self.context.frames.here()
         self._depth += 1
         try:
-            if self._is_checkpointed(module):
+            wanted = self._change.checkpointed
+            if bool(wanted) and module.training and class_name(type(module)) == wanted:
                 self._done["checkpointed"] += 1
                 forward = functools.partial(original, module, **kwargs)
                 return checkpoint(forward, *args, use_reentrant=False)
             return original(module, *args, **kwargs)
         finally:
             self._depth -= 1
-
-    def _is_checkpointed(self, module: nn.Module) -> bool:
-        wanted = self._change.checkpointed
-        return bool(wanted) and module.training and class_name(type(module)) == wanted
 
     def _enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         on = self._autocast is None and torch.is_autocast_enabled("cuda")

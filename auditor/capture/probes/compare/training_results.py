@@ -90,7 +90,7 @@ class TrainingResultsProbe(OptimizerProbe):
             yield ParameterRow(
                 place=place,
                 name=names.get(id(parameter), ""),
-                value=_norm(value),
+                value=float(torch.linalg.vector_norm(value, dtype=torch.float64)).hex(),
                 bits=_bits(value),
             )
 
@@ -104,14 +104,8 @@ def _scalar(value: torch.Tensor) -> torch.Tensor:
     return value.clone() if value.numel() == 1 else value.sum(dtype=torch.float64)
 
 
-def _norm(value: torch.Tensor) -> str:
-    return float(torch.linalg.vector_norm(value, dtype=torch.float64)).hex()
-
-
 def _bits(value: torch.Tensor) -> int | None:
-    """Sum of the bit patterns as whole numbers: equal for equal tensors, in whatever order a device
-    adds.
-    """
+    """Sum of the bit patterns as integers: equal for equal tensors in whatever order."""
     integers = _INTEGERS.get(value.element_size())
     if integers is None or value.is_complex():
         return None

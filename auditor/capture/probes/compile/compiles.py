@@ -138,9 +138,7 @@ class CompilesProbe(Probe):
             self.context.add(row)
 
     def _ends_at(self, data: dict[str, Any]) -> None:
-        """At which line of the frame that was compiled its graph was broken: the compiler tells of
-        the whole stack.
-        """
+        """At which line of the frame its graph broke: the compiler tells the whole stack."""
         name, file = _resumed(str(data.get("co_name") or "")), str(data.get("co_filename") or "")
         stacks, self._stacks = self._stacks, []
         for row, frames in stacks:

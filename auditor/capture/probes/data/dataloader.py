@@ -244,9 +244,7 @@ class DataLoaderProbe(Probe):
         return number
 
     def _row(self, number: int, facts: LoaderFacts) -> LoaderRow:
-        """Its facts; where a dataset or collate function of a library is defined tells nobody what
-        to change.
-        """
+        """Its facts; where a library defines a dataset or collate function helps nobody."""
         row = facts.row(number, self._consumed_at.get(facts))
         row.iter_at = self._iterated_at.get(facts)
         if row.dataset_file and not self.context.frames.is_user(row.dataset_file):

@@ -70,7 +70,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         dataset_class(loader.dataset),
         *place_of_callable(loader.collate_fn),
         _length(loader),
-        _samples(loader),
+        None if loader.batch_size is None or _length(loader) is None else len(loader.sampler),
         sorted_classes(loader),
         keeps_open_file(loader.dataset),
     )
@@ -117,9 +117,7 @@ def keeps_open_file(dataset: Any) -> bool:
 
 
 def _length(loader: Any) -> int | None:
-    """Batches of an epoch, where only torch's own samplers are asked: a user's ``__len__`` may draw
-    random numbers.
-    """
+    """Batches of an epoch, asked of torch's samplers only: a user's ``__len__`` may draw."""
     batches = loader.batch_sampler
     sampler = loader.sampler if batches is None or type(batches) is BatchSampler else batches
     if not type(sampler).__module__.startswith("torch.") or not hasattr(
@@ -130,10 +128,6 @@ def _length(loader: Any) -> int | None:
         return len(sampler if batches is None else batches)
     except (TypeError, NotImplementedError):
         return None
-
-
-def _samples(loader: Any) -> int | None:
-    return None if loader.batch_size is None or _length(loader) is None else len(loader.sampler)
 
 
 LABELS = ("targets", "labels")
@@ -217,9 +211,7 @@ def lengths_in(batch: Any) -> list[int] | None:
 
 
 def _lengths(rows: torch.Tensor) -> list[int] | None:
-    """Lengths of rows without what fills up their ends: one value, which is nowhere else. Of a mask
-    it is 0.
-    """
+    """Lengths of rows without the one value that fills up their ends. Of a mask it is 0."""
     padding = rows[:, -1].mode().values
     is_padding = rows == padding
     filled = is_padding.flip(1).long().cumprod(1).sum(1)

@@ -74,9 +74,7 @@ class BatchDigestsProbe(Probe):
 
 
 def _digest(batch: Any) -> bytes:
-    """Of the first bytes of the batch's first tensor, its shape with them; empty where it is not
-    plain memory of the host.
-    """
+    """Of its first tensor's first bytes and shape; empty if that is not plain host memory."""
     with contextlib.suppress(Exception):  # a batch can be any object of the user's
         tensor = next(tensors_in(batch, 1), None)
         if tensor is None or type(tensor) is not torch.Tensor or tensor.device.type != "cpu":

@@ -254,9 +254,7 @@ class CommunicationProbe(OperatorProbe):
             watch.waited(*found, self._here())
 
     def _here(self) -> int | None:
-        """The user's line; of what a backward issues in a thread of torch's, that of the
-        backward.
-        """
+        """The user's line; of what a backward issues in a thread of torch's, the backward's."""
         if not self.context.in_step:
             return None
         at = site_of_operator(self.context)

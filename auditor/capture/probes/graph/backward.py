@@ -71,9 +71,7 @@ idea only if he named it.
 
 
 class _Kept:
-    """One retained backward. Its marks live in the nodes, so it dies when the last node that it
-    kept is freed.
-    """
+    """One retained backward. Its marks live in the nodes, so it dies with the last node kept."""
 
     def __init__(self, at: int, *, capped: bool) -> None:
         self.at = at
@@ -156,7 +154,10 @@ class BackwardProbe(Probe):
         row.us += call.us
         row.followed = call.create_graph and at not in self._unknown
         if retain and not call.failed:
-            self._mark(call.walked, at)
+            kept = _Kept(at, capped=call.walked.capped)
+            for node in call.walked.nodes:
+                node.metadata[_MARK] = kept
+            self._live.add(kept)
             if at not in self._held:  # measured once per place
                 self._held.add(at)
                 row.held_bytes = saved_bytes(call.walked)
@@ -188,12 +189,6 @@ class BackwardProbe(Probe):
         if walked.capped:  # unknown: what was not reached may have been
             return set(self._made)
         return {made for node in walked.nodes for made in node.metadata.get(_MADE, ())}
-
-    def _mark(self, walked: Walk, at: int) -> None:
-        kept = _Kept(at, capped=walked.capped)
-        for node in walked.nodes:
-            node.metadata[_MARK] = kept
-        self._live.add(kept)
 
     def _reached(self, walked: Walk) -> set[_Kept]:
         live = set(self._live)

@@ -38,9 +38,7 @@ OPTIMIZERS = 64
 
 @dataclass
 class _Watched:
-    """One optimizer: what is still without a gradient, and the highest rate of each group. None:
-    unknown (a tensor).
-    """
+    """One optimizer: what has no gradient yet, and each group's highest rate (None: a tensor)."""
 
     name: str
     at: int | None

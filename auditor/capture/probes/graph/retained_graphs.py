@@ -201,9 +201,7 @@ class RetainedGraphsProbe(Probe):
 
 
 def _closure(marks: list[_Born], root: _Root) -> set[_Born]:
-    """These marks and those below that ``root`` is to blame for: made in the same step, or held by
-    it before.
-    """
+    """These marks and those below that ``root`` is to blame for: of its step, or held before it."""
     found: set[_Born] = set()
     waiting = list(marks)
     while waiting:
@@ -217,9 +215,7 @@ def _closure(marks: list[_Born], root: _Root) -> set[_Born]:
 
 
 def _front(start: Node, visited: set[Node]) -> tuple[Walk, set[_Born]]:
-    """The nodes behind ``start`` that are neither ``visited`` nor behind another marked one, and
-    those marks.
-    """
+    """Nodes behind ``start``, neither ``visited`` nor behind a marked one; and those marks."""
     nodes: list[Node] = []
     leaves: list[Node] = []
     below: set[_Born] = set()

@@ -96,9 +96,7 @@ def now_us() -> int:
 
 
 def _tensors(states: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """The tensors in the optimizer's state of each parameter, one level of lists deep (L-BFGS keeps
-    lists).
-    """
+    """Tensors in the state of each parameter, one level of lists deep (L-BFGS keeps lists)."""
     for state in states:
         for value in state.values() if isinstance(state, dict) else ():
             yield from (

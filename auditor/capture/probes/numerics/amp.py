@@ -196,9 +196,7 @@ class AmpProbe(OptimizerProbe):
             self._note_clipping(parameters)
 
     def _unscales(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> None:
-        """Gradients of an optimizer are about to be unscaled: whoever clipped them before clipped
-        scaled ones.
-        """
+        """Gradients are about to be unscaled: whoever clipped them before clipped scaled ones."""
         self._step.unscaled.add(id(optimizer))
         known = self._updates.setdefault(id(scaler), _Updates())
         known.stepped(id(optimizer), self.context.step)

@@ -157,7 +157,7 @@ class NonfiniteProbe(Probe):
         )
 
     def step_end(self) -> None:
-        if self._due():
+        if self._looks() and (self._each_step or self.context.step % QUIET_EVERY == 0):
             self._look()
         else:
             self._stepped.put_off()
@@ -184,9 +184,6 @@ class NonfiniteProbe(Probe):
 
     def _looks(self) -> bool:
         return self._each_step or not self.context.device.native
-
-    def _due(self) -> bool:
-        return self._looks() and (self._each_step or self.context.step % QUIET_EVERY == 0)
 
     def stop(self) -> None:
         """A step that raised after its optimizer had stepped never reached its end: look now."""
@@ -268,9 +265,7 @@ def _exactly(optimizer: Optimizer, what: Literal["gradient", "parameter"]) -> It
 
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
 def _looks_finite(tensors: Sequence[torch.Tensor]) -> bool:
-    """False if anything is non-finite; also when a sum overflows, which is rare enough to look
-    twice.
-    """
+    """False if anything is non-finite, or a sum overflows: rare enough to look twice."""
     small = [tensor for tensor in tensors if tensor.numel() <= SMALL and not tensor.is_cuda]
     total = 0.0
     if small:
@@ -291,9 +286,7 @@ _PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    """Left out are sharded and wrapped parameters (an operator on them may talk to other processes)
-    and frozen ones (masks).
-    """
+    """Without sharded and wrapped parameters (operators may talk to others) and frozen ones."""
     return (
         type(plain(tensor)) in _PLAIN
         and tensor.requires_grad

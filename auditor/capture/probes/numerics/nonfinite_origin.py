@@ -94,9 +94,7 @@ class Position:
         return None if found is None else self._frames.number(found)
 
     def _innermost(self) -> tuple[FrameType | None, bool]:
-        """The innermost user frame on this side of autograd's engine, and whether an optimizer's
-        code runs inside it.
-        """
+        """The innermost user frame on this side of the engine; if an optimizer runs in it."""
         frame: FrameType | None = sys._getframe(1)
         optimizing = False
         while frame is not None and frame.f_code.co_name != ENGINE:
@@ -187,7 +185,8 @@ class NonfiniteOriginProbe(Probe):
         if bad:
             self._done = True
             reached = {birth for each in bad if (birth := self._log.of(each.tensor)) is not None}
-            for birth in self._in_order(reached)[:MOST_ROWS]:
+            told = {self._log.told(birth) for birth in reached}
+            for birth in sorted(told, key=lambda birth: birth.order)[:MOST_ROWS]:
                 self.context.add(self._log.row(birth))
 
     def stop(self) -> None:
@@ -210,22 +209,15 @@ class NonfiniteOriginProbe(Probe):
         if BatchNorm is not None:
             self._patches.around(BatchNorm, "forward", before=begins, after=ran)
 
-    def _in_order(self, reached: set[Birth]) -> list[Birth]:
-        told = {self._log.told(birth) for birth in reached}
-        return sorted(told, key=lambda birth: birth.order)
-
     def _watch(self) -> None:
         self._modules.watch(self._patches)
-        self._keep_tracebacks()
+        before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        torch.set_anomaly_enabled(True, before[1] and before[0])
+        self._patches.on_undo(lambda: torch.set_anomaly_enabled(*before))
         run_compiled_code_eagerly(self._patches)
         watch = NonfiniteOriginWatch(self._log, Position(self.context, self._modules), self._fail)
         self._look_at_norms()
         self._patches.on_undo(subscribe(self.context, watch))
-
-    def _keep_tracebacks(self) -> None:
-        before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-        torch.set_anomaly_enabled(True, before[1] and before[0])
-        self._patches.on_undo(lambda: torch.set_anomaly_enabled(*before))
 
     def _fail(self, error: Exception) -> None:
         self._errors += 1

@@ -262,9 +262,7 @@ class NonfiniteOriginWatch(Subscriber):
         )
 
     def _foreign(self, ranges: Ranges, tensor: torch.Tensor, known: Range) -> Birth:
-        """A non-finite value that no watched operator made: a parameter, a mask, optimizer state,
-        or the data.
-        """
+        """A non-finite value that no watched operator made: a parameter, a mask, state, or data."""
         place = self._where.now()
         phase: Phase = "state" if place["phase"] == "optimizer" else "input"
         if self._log.of_parameter(tensor):

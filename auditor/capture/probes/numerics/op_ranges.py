@@ -170,9 +170,7 @@ def _made_by(operator: Operator, first: Trail) -> str:
 
 
 def _number(args: tuple[Any, ...], position: int) -> float | None:
-    """The Python number at this position, or that of a CPU tensor of one
-    (``torch.tensor(1e-8)``).
-    """
+    """The Python number here, or that of a CPU tensor of one (``torch.tensor(1e-8)``)."""
     value = args[position] if len(args) > position else None
     if (
         type(value) is torch.Tensor

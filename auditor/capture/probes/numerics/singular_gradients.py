@@ -193,9 +193,7 @@ class SingularGradients:
 def _made(
     stands: torch.Tensor, came: torch.Tensor, went: list[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Whether a node made a finite gradient non-finite on its pole, and whether it did so only
-    where 0 came in.
-    """
+    """Whether a node made a finite gradient non-finite on its pole, and only where 0 came in."""
     finite = torch.stack([torch.isfinite(each).all() for each in went]).all()
     asked = [
         (~torch.isfinite(each) & (came != 0)).any() for each in went if each.shape == came.shape

@@ -109,9 +109,7 @@ def _pre_hook(
 
 
 def _telling_once(closure: Callable[..., Any], tell: Callable[[], None]) -> Callable[..., Any]:
-    """The closure, which tells when it has returned for the first time: later calls stand in the
-    middle of the step.
-    """
+    """The closure, which tells when it first returns: later calls are in the middle of the step."""
     told = False
 
     def then_tell(*args: Any, **kwargs: Any) -> Any:
@@ -138,7 +136,6 @@ class PerOptimizer(Generic[W]):
         self._held: dict[int, tuple[weakref.ref[Optimizer], W]] = {}
 
     def __iter__(self) -> Iterator[W]:
-        """In the order in which they were first seen."""
         return (each for _, each in self._held.values())
 
     def get(self, optimizer: Optimizer) -> W | None:

@@ -290,9 +290,7 @@ def _numbers(value: Any) -> str:
 
 
 def _spelled(value: Any) -> str:
-    """Numbers, names and lists of them; of all else the class, since its text may hold an
-    address.
-    """
+    """Numbers, names and lists of them; else the class, as a text may hold an address."""
     if isinstance(value, torch.Tensor):
         return "tensor"
     if value is None or isinstance(value, (bool, int, float, complex, str)):

@@ -105,9 +105,7 @@ class Trace:
 
 @contextmanager
 def _silent_kineto() -> Iterator[None]:
-    """Kineto reads how much it may print when the first profiler of a process starts; without this
-    it prints two lines for each.
-    """
+    """Kineto reads what it may print at the first profiler; else it prints two lines for each."""
     given = os.environ.get(LEVEL)
     os.environ.setdefault(LEVEL, "99")
     try:

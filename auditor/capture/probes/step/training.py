@@ -129,9 +129,7 @@ class TrainingProbe(OperatorProbe):
         self._before.clear()
 
     def _look_again(self) -> None:
-        """The last chance: did the parameters change? The replays of a CUDA graph may do so
-        unseen.
-        """
+        """The last chance: did parameters change? Replays of a CUDA graph may do so unseen."""
         if not self._sign:
             try:
                 self._sign = "parameters" if self._changed() or _graphs_of_cuda() else ""
@@ -146,9 +144,7 @@ class TrainingProbe(OperatorProbe):
         self.context.trained = True
 
     def _changed(self) -> bool:
-        """Whether a parameter is not what it was, or a new one took the place of one that is no
-        more.
-        """
+        """Whether a parameter is not what it was, or a new one took the place of another."""
         gone = set()
         for reference, version, sample, shape in self._before:
             now = reference()
@@ -163,9 +159,7 @@ class TrainingProbe(OperatorProbe):
 
 
 def _parameters() -> Iterator[torch.Tensor]:
-    """Live parameters, and other leaves that want a gradient; not the fake ones that torch.compile
-    keeps.
-    """
+    """Live parameters and other leaves that want gradients; no fake ones of torch.compile."""
     found = 0
     for each in live_instances(torch.Tensor):
         if found >= TENSORS:

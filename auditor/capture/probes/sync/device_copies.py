@@ -28,9 +28,7 @@ INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch
 
 
 class _Inside(threading.local):
-    """True while a copy that counts already runs in this thread: one that converts or broadcasts
-    copies once more inside.
-    """
+    """True while a copy that counts runs in this thread: one that converts copies again inside."""
 
     copying = False
 
@@ -137,9 +135,7 @@ class DeviceCopiesProbe(Probe):
 
 
 def _indexes(made: Expression | None, target: torch.Tensor, source: torch.Tensor) -> bool:
-    """True if what is copied is in brackets: then it goes to memory of its own, not into a part
-    of the tensor that is assigned to.
-    """
+    """True if what is copied is in brackets: then it goes to memory of its own."""
     return (
         made is not None
         and made.indexes

@@ -185,9 +185,7 @@ def _reading(log: ReadLog, kernel: Kernel, kind: str, counts: Counts) -> Kernel:
 
 
 def _unless(log: ReadLog, kernel: Kernel, reading: Kernel, harmless: Counts) -> Kernel:
-    """``reading``, but calls that are ``harmless`` run without being counted, nor anything inside
-    them.
-    """
+    """``reading``, but ``harmless`` calls are not counted, nor anything inside them."""
     inside = log.inside
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:

@@ -67,9 +67,7 @@ def watch_transfers(log: ReadLog, patches: Patches) -> None:
 
 
 def _inner(log: ReadLog, original: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run the original; what it does inside is not counted again (under a function mode it calls us
-    once more).
-    """
+    """Run the original uncounted (under a function mode it calls us once more)."""
     log.inside.reading = True
     try:
         return original(*args, **kwargs)

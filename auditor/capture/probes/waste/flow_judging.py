@@ -132,9 +132,7 @@ class Judging:
         return dead if len({each.step for each in dead}) >= FEWEST else []
 
     def _cost(self, dead: list[Gradient]) -> tuple[set[Node], float]:
-        """The calls that only these gradients needed, and their work; of a call that made something
-        else as well, half.
-        """
+        """The calls that only these gradients needed, and their work: half of what made more."""
         calls = {each.call for each in dead}
         reached = behind(each.value for each in dead)
         idle = {node for node in reached.nodes if node not in self._read.nodes}
@@ -449,9 +447,7 @@ def _common(paths: Iterable[Path]) -> Path:
 
 
 def _unlike(place: _Place, live: list[Node]) -> int:
-    """The innermost line of a place by which the same expressions are not called where their
-    results are read.
-    """
+    """The innermost line of a place that is called otherwise where results are read."""
     depth = len(place.prefix)
     same = {node.spots[depth - 1] for node in place.nodes}
     used = {line for node in live if not same.isdisjoint(node.spots) for line in node.path}

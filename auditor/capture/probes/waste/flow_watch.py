@@ -313,9 +313,7 @@ class FlowWatch(Subscriber):
     # -- recipes -----------------------------------------------------------------------------------
 
     def _recipe(self, call: Call, operator: FlowOperator, over: set[int]) -> int | None:
-        """A number that two calls share that make the same of the same; None where that is not
-        known.
-        """
+        """A number that calls share that make the same of the same; None where it is not known."""
         try:
             given = self._frozen((call.args, call.kwargs), operator, over)
             return hash((call.operator.func, given, torch.is_autocast_enabled()))

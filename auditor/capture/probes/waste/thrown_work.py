@@ -96,7 +96,11 @@ class ThrownWorkProbe(OperatorProbe):
             if isinstance(each, torch.Tensor)
         ]
         self._watch = FlowWatch(self.context, buffers, self.fail)
-        self._watch_addresses()
+        for name in (*ADDRESSES, *READS):
+            original = getattr(torch.Tensor, name, None)
+            if original is not None:
+                call = self._taking(original, address=name in ADDRESSES)
+                self._patches.attribute(torch.Tensor, name, StandIn(original, call))
         self._watch_threads()
         self.watch_backward(self._patches)
         self.enter(self._watch)
@@ -185,13 +189,6 @@ class ThrownWorkProbe(OperatorProbe):
         self._gradients, self._owners = [], {}
 
     # -- who takes memory away ---------------------------------------------------------------------
-
-    def _watch_addresses(self) -> None:
-        for name in (*ADDRESSES, *READS):
-            original = getattr(torch.Tensor, name, None)
-            if original is not None:
-                call = self._taking(original, address=name in ADDRESSES)
-                self._patches.attribute(torch.Tensor, name, StandIn(original, call))
 
     def _taking(self, original: Callable[..., Any], *, address: bool) -> Callable[..., Any]:
         @functools.wraps(original)
