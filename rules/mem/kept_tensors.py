@@ -278,5 +278,5 @@ def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
     return replace(
         found,
         bounded=bounds.cut(file, name, **how),
-        cut=bounds.cut(file, name, **how, made=not found.larger),
+        cut=not found.cycled and bounds.cut(file, name, **how, made=not found.larger),
     )

@@ -111,7 +111,11 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
         ),
         shifted.call,
     )
-    return Dependence("future", attention_of(tape, begins), n, positions - 1 - position)
+    reader = attention_of(tape, begins)
+    mask = tape.maker_before(reader, reader.parents[0][0]) if reader.name == "softmax" else None
+    if mask is not None and mask.name in MASKING and mask.at is not None:
+        reader = mask
+    return Dependence("future", reader, n, positions - 1 - position)
 
 
 def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
@@ -151,6 +155,9 @@ def softmax_behind(tape: FunctionTape, call: Call, shares: torch.Tensor) -> Call
         maker = tape.maker_before(maker, maker.parents[0][0])  # dropout may give it back
     return None
 
+
+MASKING = frozenset({"masked_fill", "where"})
+"""Functions that put a mask on scores."""
 
 PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum"})
 BETWEEN = frozenset(

@@ -18,7 +18,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 
-from ..rows import DependenceRow, PaddingReadRow, RepairRow, TokenWeightsRow
+from ..rows import RECURRENT, DependenceRow, PaddingReadRow, RepairRow, TokenWeightsRow
 from . import activations, broadcasts, dependence, padding_reads, paddings
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
@@ -72,7 +72,7 @@ class LossRepairsProbe(OptimizerProbe):
             torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
         )
         tape = FunctionTape(
-            self.context, Wanted(_is_placed, broadcasts.MADE_FOR_IT, self._noted), self.missed
+            self.context, Wanted(self._is_placed, broadcasts.MADE_FOR_IT, self._noted), self.missed
         )
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(tape))
@@ -99,6 +99,16 @@ class LossRepairsProbe(OptimizerProbe):
         compares = name in paddings.NAMES or name in paddings.COMPARING
         noted = compares or name in activations.TWICE or name in padding_reads.READING
         return paddings.beside(self.context) if noted else None
+
+    def _is_placed(self, name: str, given: tuple[torch.Tensor, ...]) -> bool:
+        if name == "getitem" and given and self._tape is not None:
+            made = self._tape.maker(given[0])
+            return made is not None and made.name in RECURRENT  # it picks a state
+        return (
+            name in PLACED
+            or paddings.may_be_padded(name, given)
+            or broadcasts.may_broadcast(name, given)
+        )
 
     def backward_begins(self, call: Backward) -> None:
         """Look at the loss while its graph is whole."""
@@ -281,16 +291,9 @@ PLACED = (
     | dependence.MIXING
     | dependence.ATTENDING
     | dependence.FORMS
+    | dependence.MASKING
     | frozenset({"mean", "div"})
 )
-
-
-def _is_placed(name: str, given: tuple[torch.Tensor, ...]) -> bool:
-    return (
-        name in PLACED
-        or paddings.may_be_padded(name, given)
-        or broadcasts.may_broadcast(name, given)
-    )
 
 
 def _has_peers() -> bool:

@@ -8,7 +8,7 @@ causality or packing keeps them out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -83,7 +83,9 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
             if share is not None:
                 zero = call.name == "mean" and not _is_set(call, tokens)
                 if not (zero and _is_rescaled(tape, call)):
-                    yield PaddingRead(reader, share, tokens, zero)
+                    picks = call.name == "getitem" and call.at is not None
+                    told = replace(reader, at=call.at) if picks else reader
+                    yield PaddingRead(told, share, tokens, zero)
                 break
 
 

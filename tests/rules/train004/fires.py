@@ -454,8 +454,8 @@ def last_output_of_a_recurrent_layer():
     layer = nn.GRU(8, 8, batch_first=True)
 
     def encode(x, lengths):
-        outputs, _ = layer(x)  # TRAIN004
-        return outputs[:, -1]
+        outputs, _ = layer(x)
+        return outputs[:, -1]  # TRAIN004
 
     return classed_by(encode)
 

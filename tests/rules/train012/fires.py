@@ -35,8 +35,8 @@ def mask_of_the_wrong_sign():
     def attend(query, key, value):
         scores = query @ key.transpose(1, 2) / 8**0.5
         mask = torch.ones(11, 11).tril().bool()
-        shares = torch.softmax(scores.masked_fill(mask, -1e9), -1)  # TRAIN012
-        return shares @ value
+        scores = scores.masked_fill(mask, -1e9)  # TRAIN012
+        return torch.softmax(scores, -1) @ value
 
     return _step(_Decoder(attend))
 
