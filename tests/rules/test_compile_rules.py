@@ -148,24 +148,6 @@ def test_what_the_limit_costs_is_measured_inside_the_timing_pass():
     assert 0 < found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
 
 
-@pytest.mark.parametrize(
-    ("reached", "steps"),
-    [
-        ([GIVEN_UP], slower(0.0)),
-        ([GIVEN_UP], slower(-500.0)),
-        ([GIVEN_UP], slower(500.0, n=25)),
-        ([replace(GIVEN_UP, since=5)], slower(500.0, at=5)),
-        ([replace(GIVEN_UP, since=None)], slower(500.0)),
-        ([replace(GIVEN_UP, guard="tensor 'x' size mismatch at index 1")], slower(500.0)),
-        ([GIVEN_UP, replace(GIVEN_UP, function="head")], slower(500.0)),
-    ],
-)
-def test_what_the_limit_costs_is_not_told_where_it_is_not_known(reached, steps):
-    for found in told(RecompileLimitReached(), (), reached, steps):
-        assert (found.lost_us_per_step, found.basis) == (None, "none")
-        assert "slower" not in found.message
-
-
 def test_five_steps_on_each_side_of_the_limit_are_enough():
     (found,) = told(RecompileLimitReached(), (), [GIVEN_UP], slower(500.0, n=26))
     assert found.basis == "measured"

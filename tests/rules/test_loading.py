@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.loading import LEAST_STARTS, ONE
+from auditor.rules.loading import LEAST_STARTS
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.loading import Fetched, Loading, Seen
@@ -63,29 +63,6 @@ def test_a_line_is_the_place_from_half_of_the_loading_time(share, site):
 EACH = {"made": (1,) * 6, "started": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("loader", "given", "site"),
-    [
-        (LOADER, EACH, TAKEN),
-        (LOADER, {**EACH, "started": 0.5}, TAKEN),
-        (LOADER, {**EACH, "started": 0.49}, DEAR),
-        (replace(LOADER, iter_at=None), EACH, TAKEN),
-        (LOADER, {"made": (1,) * (LEAST_STARTS - 1) + (0,), "started": 1.0}, DEAR),
-        (LOADER, {"made": (1,) * LEAST_STARTS, "started": 1.0}, TAKEN),
-        (replace(LOADER, length=1), EACH, MADE),  # an epoch of one batch
-        (replace(LOADER, length=1, persistent=True), EACH, DEAR),
-        (LOADER, {**EACH, "taken": 4}, MADE),  # an epoch of four
-        (replace(LOADER, persistent=True), {**EACH, "taken": 4}, DEAR),
-        (replace(LOADER, workers=0), EACH, DEAR),  # it must be loaded, whatever iterator it is of
-    ],
-)
-def test_iterators_that_begin(loader, given, site):
-    assert ONE < 4
-    where = "worker" if loader.workers else "step"
-    one, _ = found(loader, seen=line(0.9, where), **given)
-    assert one.site == site
-
-
 def test_the_order_of_a_large_dataset_drawn_for_each_batch():
     loader = replace(LOADER, workers=0)
     drawn = (Seen((), "sampler", 50.0, 50), Seen((), "dataset", 50.0, 50))
@@ -110,35 +87,6 @@ def test_workers_for_each_short_epoch_have_a_patch():
     assert "starting" not in found(**{**EACH, "started": 0.4}, taken=4)[0].message
 
 
-@pytest.mark.parametrize(
-    ("wait_us", "loader", "told"),
-    [
-        (4500.0, LOADER, True),
-        (3900.0, LOADER, False),
-        (4500.0, replace(LOADER, persistent=True), False),
-        (7900.0, replace(LOADER, persistent=True), False),
-        (9000.0, replace(LOADER, persistent=True), True),
-    ],
-)
-def test_workers_started_for_each_short_epoch_are_told_from_a_tenth_of_the_time(
-    wait_us, loader, told
-):
-    """Of four steps of 10 ms the first begins an epoch and waits."""
-    numbers = range(40)
-    batches = tuple(
-        Batch(0, n, us, batches=1, made=n % 4 == 0, start_us=us)
-        for n in numbers
-        for us in (wait_us if n % 4 == 0 else 0.0,)
-    )
-    timed = tuple(Step(n, 10_000.0) for n in numbers)
-    table = Batches(loaders=(loader,), quiet_steps=timed, quiet=batches)
-    source = Source({"train.py": TEXT})
-    found = list(ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {})))
-    assert bool(found) is told
-    if told and not loader.persistent:
-        assert "starting and ending its 2 workers every 4 batches" in found[0].message
-
-
 def waited(*waits_us, workers=2, queued_us=0.0, busy=0.0, **knobs):
     """Findings of steps of 10 ms that wait so long each."""
     batches = tuple(
@@ -152,28 +100,6 @@ def waited(*waits_us, workers=2, queued_us=0.0, busy=0.0, **knobs):
     table = Batches(loaders=(loader,), quiet_steps=timed, quiet=batches)
     source = Source({"train.py": TEXT})
     return list(ask(StepWaitsForInput(**knobs), table, Machine(), source, Loading(source, {})))
-
-
-@pytest.mark.parametrize(
-    ("waits", "given", "severity"),
-    [
-        ((3000.0,) * 6, {}, None),
-        ((2999.0,) * 6, {}, Severity.NOTE),
-        ((2999.0,) * 6, {"workers": 0}, None),
-        ((5000.0,) * 6, {}, Severity.ERROR),
-        ((5000.0,) * 6, {"queued_us": 2500.0}, Severity.NOTE),
-        ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {}, Severity.NOTE),  # not proven
-        ((9000.0, 0.0) * 4, {}, Severity.NOTE),
-        ((9000.0, 0.0) * 5, {}, Severity.ERROR),  # five steps that waited
-        ((9000.0, 0.0, 9000.0, 0.0), {}, Severity.ERROR),  # too few for an interval
-        ((5000.0,) * 6, {"queued_us": None, "busy": 0.2}, Severity.NOTE),
-        ((5000.0,) * 6, {"queued_us": None}, Severity.ERROR),
-        ((5000.0,) * 6, {"busy": 0.2}, Severity.ERROR),
-    ],
-)
-def test_what_is_not_sure_is_a_note(waits, given, severity):
-    (one,) = waited(*waits, **given)
-    assert one.severity == severity
 
 
 def test_where_only_waits_for_a_processor_are_left_nothing_was_seen():
@@ -194,28 +120,6 @@ def test_epochs_that_begin_every_few_steps_are_separate_events():
     (one, _) = found(made=(1, 0, 0, 1, 0, 0, 1, 0, 0), started=0.9)
     assert one.lost_us_per_step_low is not None and one.lost_us_per_step_low > 0.0
     assert one.lost_us_per_step_high >= one.lost_us_per_step
-
-
-LOOPED = """\
-def collate(rows):
-    for row in rows:
-        for each in row:
-            total += each
-    return total
-"""
-
-
-def test_loops_around_the_line_are_places_too():
-    site = Site("data.py", 4, "collate", "total += each")
-    source = Source({"data.py": LOOPED})
-    table = Batches(
-        loaders=(LOADER,),
-        quiet_steps=tuple(Step(n, 10_000.0) for n in range(6)),
-        quiet=tuple(Batch(0, n, 8000.0, batches=1) for n in range(6)),
-    )
-    seen = Seen((site,), "collate", 100.0, 50, "worker")
-    (one,) = ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {0: (seen,)}))
-    assert one.site == site and [place.site.line for place in one.places] == [2, 3, 4]
 
 
 @pytest.mark.parametrize(

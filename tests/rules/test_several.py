@@ -1,9 +1,6 @@
 """Rules that tell of several lines: one behind an innocent one is told, and so are two."""
 
-from dataclasses import replace
-
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.num.bad_input import WeightsPoisoned
 from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
@@ -15,7 +12,6 @@ from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
-from auditor.evidence.snapshot.state_at import Holder
 from auditor.model import Site
 from tests.rules.asking import ask, delicate, rows
 
@@ -27,10 +23,6 @@ OFTEN = {1: range(20), 3: range(20)}
 
 def steps_of(at: int) -> list[int]:
     return list(OFTEN.get(at, [0]))
-
-
-def everywhere(make):
-    return tuple(make(site, step) for at, site in enumerate(LINES) for step in steps_of(at))
 
 
 def lines(findings):
@@ -84,14 +76,3 @@ def test_devices_near_their_capacity():
     )
     found = list(ask(DeviceMemoryNearlyFull(), TraceMemory(devices)))
     assert ["gpu1" in found[0].message, "gpu3" in found[1].message, len(found)] == [True, True, 2]
-
-
-def test_peaks_of_devices():
-    def peak(at, size):
-        holder = Holder(LINES[at], size, 1, (), 0, 0)
-        nobody = replace(holder, site=None)
-        return Peak(at, 8 * GIB, 9 * GIB, (nobody, holder), timed=True)
-
-    peaks = tuple(peak(at, size) for at, size in enumerate((1, 6 * GIB, 1, 6 * GIB)))
-    unknown = replace(peaks[0], holders=peaks[0].holders[:1])
-    assert lines(ask(PeakHeldByFewLines(), PeakHolders((unknown, *peaks)), CUDA)) == [2, 4]

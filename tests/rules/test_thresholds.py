@@ -513,14 +513,6 @@ def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None, keepe
 
 
 STEADY = [100 * MIB + step * MIB for step in range(20)]
-FLAT = [400 * MIB] * 20
-
-
-def test_steady_growth_is_found_with_its_rate():
-    (finding,) = mem003(device=STEADY)
-    assert finding.lost_bytes == MIB
-    (host,) = mem003(host=[step * 4 * MIB for step in range(20)])
-    assert "host memory grows by 4 MiB per step" in host.message
 
 
 @pytest.mark.parametrize(
@@ -544,51 +536,11 @@ def keeper(per_step, *, devices=("cuda",), steps=20, **more):
     return replace(Keeper("self.seen[*]", site, numbers, nbytes, devices), **more)
 
 
-def test_the_variable_that_keeps_half_of_what_grows_is_the_place():
-    (one,) = mem003(device=STEADY, keepers=(keeper(MIB // 2),))
-    assert one.site.line == 7 and one.places == ()
-    made = NeverFreedLine(Site("trainer.py", 3, "step"), (MIB, MIB, MIB), 20)
-    (both,) = mem003(device=STEADY, keepers=(keeper(MIB),), kept=(made,))
-    assert both.site.line == 7 and [place.site.line for place in both.places] == [3, 7]
-    (other,) = mem003(device=STEADY, keepers=(keeper(MIB // 2 - 1, cut=True),))
-    assert other.site is None
-    elsewhere, beside = mem003(device=STEADY, keepers=(keeper(MIB, devices=("cpu",)),))
-    assert elsewhere.site is None and beside.message.startswith("host memory grows")
-
-
 def test_a_variable_that_some_line_cuts_is_a_note():
     (cut,) = mem003(device=STEADY, keepers=(keeper(MIB, bounded=True, cut=True),))
     assert cut.severity is Severity.NOTE
     (never,) = mem003(device=STEADY, keepers=(keeper(MIB),), machine=REHEARSED)
     assert never.severity is None and "nothing ever shrinks" in never.message
-
-
-@pytest.mark.parametrize(
-    ("per_step", "known", "severity"),
-    [
-        (2048, {}, Severity.NOTE),
-        (2047, {}, "silent"),
-        (2048, {"tensors": (1,) * 20}, None),
-        (2048, {"keys": "shuffled"}, None),
-        (2048, {"devices": ("cuda",)}, None),
-        (MIB, {"bounded": True, "cut": True}, "silent"),
-        (MIB, {"tensors": (1,) * 20, "bounded": True}, Severity.NOTE),
-        (MIB, {"site": None}, "silent"),
-        (MIB, {"nbytes": (99 << 20,) * 20}, "silent"),  # views of one dataset
-    ],
-)
-def test_a_variable_is_counted_where_no_growth_shows(per_step, known, severity):
-    each = keeper(per_step, **{"devices": ("cpu",), **known})
-    for machine in (CPU, REHEARSED):
-        found = mem003(host=FLAT, keepers=(each,), machine=machine)
-        assert [one.severity for one in found] == ([] if severity == "silent" else [severity])
-        assert [one.lost_bytes for one in found] == [per_step] * len(found)
-
-
-def test_what_is_known_never_to_end_comes_before_what_may():
-    list_, bank = keeper(MIB // 16, devices=("cpu",)), keeper(2048, devices=("cpu",))
-    (one,) = mem003(host=FLAT, keepers=(list_, replace(bank, name="bank", tensors=(1,) * 20)))
-    assert one.severity is None and "stores a larger tensor in bank" in one.message
 
 
 def test_a_larger_tensor_is_told_where_it_is_made():
@@ -630,13 +582,6 @@ def test_growth_of_the_host_that_comes_and_goes_or_jumps_is_silent(changes, foun
         host.append(host[-1] + change * MIB)
     assert bool(mem003(host=host)) is found
     assert len(mem003(host=host, keepers=(keeper(4 * MIB, devices=("cpu",)),))) == 1
-
-
-def test_growth_names_the_holder_of_graphs():
-    holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
-    (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
-    assert "losses[*] retains graphs" in finding.message
-    assert finding.follows == "GRAPH001"
 
 
 def test_growth_of_the_device_is_told_at_the_line_whose_blocks_stay_or_get_larger():
@@ -847,17 +792,6 @@ def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
     assert (
         remedy.edits == ()
         and remedy.refused == "`set_to_none` is decided by `args.drop`: change it there"
-    )
-
-
-def test_num009_a_switch_of_the_users_is_changed_where_it_is_set():
-    ((finding,), (remedy,)) = num009(
-        range(12), text="with torch.autograd.set_detect_anomaly(args.debug):"
-    )
-    assert finding.message.endswith(": mode=args.debug, which was True")
-    assert (
-        remedy.edits == ()
-        and remedy.refused == "`mode` is decided by `args.debug`: change it there"
     )
 
 

@@ -52,30 +52,6 @@ def test_loaders_with_the_lines_to_change(seen, home):
     assert (table.get(Batches).default_set_at.line, table.get(Batches).device) == (2, "cuda")
 
 
-@pytest.mark.parametrize(
-    ("copies", "loaders", "lines"),
-    [
-        ([(1, "loader", 8), (2, "loader", 7)], (3,), [5]),  # where most of it is copied
-        ([(1, "", 8), (2, "loader", 7)], (3,), [6]),  # the step's own copies are others
-        ([(0, "loader", 8)], (3,), [2]),  # at the loop: code of a library
-        ([], (3,), [2]),
-        ([(1, "loader", 8)], (3, 4), [2, 2]),  # which of two loaders it was is not known
-    ],
-)
-def test_what_a_loader_copies_is_where_it_put_the_batch(seen, home, copies, loaders, lines):
-    own = {"collate": "collate", "collate_file": str(home / "trainer.py"), "collate_line": 2}
-    table = seen(
-        text="import torch\ndef collate(rows): ...\n\n\n\n\n",
-        device="cuda",
-        sites=[4, 5, 6],
-        steps=steps(1),
-        loaders=[{"loader": each, "at": 0, **own} for each in loaders],
-        batches=[loud(0, loader=each, n=1, devices={"cuda:0": 1}) for each in loaders],
-        copies=[loud(0, at=at, lib=lib, n=1, bytes=size) for at, lib, size in copies],
-    ).get(Batches)
-    assert [each.site.line for each in table.resident()] == lines
-
-
 def test_batches_by_pass(seen):
     rows = [
         quiet(0, loader=1, n=1, wait_us=30.0),

@@ -2,11 +2,10 @@
 
 import pytest
 
-from auditor.evidence.recorded.batches import Batches, Starts
 from auditor.evidence.recorded.loading import LEAST_LATE, LEAST_LATE_US, LEAST_LOOKS, Loading, Seen
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.evidence.recorded.rows import loud
 
 TEXT = """\
 def fetched(i):
@@ -71,32 +70,10 @@ def test_the_innermost_line_with_enough_of_the_time(seen, line):
     assert costliest(*seen) == line
 
 
-@pytest.mark.parametrize(
-    ("seen", "loops"),
-    [
-        ((at(9),), [7, 8]),
-        ((at(9, us=50), at(10, us=50)), [7]),  # the loop of line 8 itself
-        ((at(6),), []),
-        ((at(6, 2),), []),
-    ],
-)
-def test_loops_of_the_same_function_around_it(seen, loops):
-    found = Loading(Source({"train.py": TEXT}), {0: seen}).costliest(0, 0.6)
-    assert [site.line for site in found.loops] == loops
-    assert {site.function for site in found.loops} <= {"Data.__getitem__"}
-
-
 def test_a_loop_around_the_function_is_not_meant():
     text = "for each in data:\n    def fetched(i):\n        return opened(i)\n"
     seen = Seen((Site("train.py", 3, "fetched"),), "dataset", 10.0, 100)
     assert Loading(Source({"train.py": text}), {0: (seen,)}).costliest(0, 0.5).loops == ()
-
-
-def test_the_share_asked_for():
-    seen = at(6, us=49), at(11, us=51)
-    assert costliest(*seen, share=0.5) == (11, 0.51)
-    assert costliest(*seen, share=0.52) == (11, 1.0)  # of the function
-    assert costliest(*seen, share=0.51) == (11, 0.51)
 
 
 def test_the_costliest_lines_of_a_function():
@@ -156,30 +133,3 @@ def test_rows_of_the_diagnostic_pass(seen):
 
 def test_a_recording_from_before_there_were_stacks(seen):
     assert seen(text=TEXT, steps=[]).get(Loading).seen == {}
-
-
-def test_how_iterators_begin(seen):
-    rows = [
-        quiet(0, loader=1, n=1, wait_us=30.0, made=1, start_us=20.0),
-        quiet(1, loader=1, n=3, wait_us=10.0),
-        quiet(1, loader=2, n=9, wait_us=10.0, made=4, start_us=10.0),
-    ]
-    table = seen(steps=steps(2, "quiet"), loaders=[], batches=rows).get(Batches)
-    starts = table.starts(1)
-    assert starts == Starts(made=1, batches=4, us=20.0, wait_us=40.0, each_us=(20.0,))
-    assert (starts.share, starts.batches_each) == (0.5, 4.0)
-    assert (table.starts(3).share, table.starts(3).batches_each) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("seen", "lines"),
-    [
-        ((at(6, 2, us=60), at(6, 3, us=20), at(11, us=20)), [6]),
-        ((at(6, 2, us=41), at(6, 3, us=39), at(11, us=20)), []),  # it is the line itself
-        ((at(9, us=35), at(10, us=35), at(11, us=30)), []),
-        ((at(6, us=40), at(6, us=60)), []),
-    ],
-)
-def test_lines_that_led_to_it(seen, lines):
-    found = Loading(Source({"train.py": TEXT}), {0: seen}).costliest(0, 0.5)
-    assert [each.line for each in found.path] == lines

@@ -35,13 +35,6 @@ def test_without_a_timing_pass_nothing_is_timed(seen):
     assert seen(sites=[3]).get(LoopTimes).us_of(0) is None
 
 
-def test_a_loop_has_the_time_of_the_line_that_is_known(seen):
-    rows = [{**PIECES, "at": 1, "n": 10, "cut": 0}]
-    parts = {"piecewise": rows, "steps": steps(3, "quiet"), "loop_times": times(0, 300.0)}
-    (loop,) = seen(TEXT, sites=[3, 4], manifest=PASSES, **parts).get(IndexingLoops).loops
-    assert (loop.us, loop.head.line) == (300.0, 2)
-
-
 def test_the_time_of_a_loop_over_a_module_is_counted_once(seen):
     parts = {
         "piecewise": [{**PIECES, "at": 0, "n": 10}],

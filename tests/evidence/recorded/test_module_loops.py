@@ -1,6 +1,5 @@
 """Loops that call a module piece by piece: which loop, and how much of the step."""
 
-import pytest
 from auditor.rules.kern.loops import ModuleLoops
 
 TEXT = """def value(x):
@@ -42,11 +41,6 @@ def test_the_innermost_line_in_a_loop_is_the_place(seen):
     (each,) = table.loops
     assert (each.site.line, each.head.line, each.head.text) == (5, 4, "for x in states:")
     assert (each.turns, each.share, each.steps, each.same) == (10, 0.2, 3, True)
-
-
-@pytest.mark.parametrize("lines", [(3, 1), (1,), (0,), (3, 0)])
-def test_the_loop_that_trains_is_not_the_one_that_turns(seen, lines):
-    assert loops(seen, [row(step, lines) for step in range(3)]).loops == ()
 
 
 def test_of_one_loop_the_outermost_module_stands_for_all(seen):

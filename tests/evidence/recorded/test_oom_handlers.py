@@ -67,12 +67,6 @@ def test_the_flaws_of_a_handler(seen, text, line, flaws):
     assert table.errors == 2
 
 
-def test_a_handler_of_the_module_itself(seen):
-    text = "".join(line[4:] + "\n" for line in KEPT.splitlines()[1:] if "return" not in line)
-    (flaw,) = handlers(seen, text, 2).flaws
-    assert (flaw.site.function, flaw.site.line, flaw.reason) == ("<module>", 4, "kept")
-
-
 def test_what_does_not_parse_or_was_not_recorded_has_no_flaws(seen):
     assert handlers(seen, "def step(:", 1).flaws == ()
     table = handlers(seen, KEPT, 3, inside="b", enclosing=[], steps=[quiet(0, us=1.0)])

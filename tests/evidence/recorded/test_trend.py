@@ -72,40 +72,6 @@ def test_facts_say_how_much_in_how_many_steps():
     assert Trend((1.0,)).slope is None and Trend(tuple(map(float, range(9)))).slope.low == 1.0
 
 
-STEADY = [float(step) for step in range(12)]
-
-
-@pytest.mark.parametrize(
-    ("values", "last_third"),
-    [
-        (STEADY, 1 / 3),
-        ([-500.0, *STEADY[1:]], 1 / 3),  # what the first step makes
-        ([*STEADY[:8], 60.0, *STEADY[9:]], 1 / 3),  # one noisy step
-        ([min(each, 6.0) for each in STEADY], 0.0),
-    ],
-    ids=str,
-)
-def test_one_step_does_not_bend_the_last_third(values, last_third):
-    assert Trend(tuple(values)).last_third == pytest.approx(last_third, abs=0.06)
-
-
-@pytest.mark.parametrize(
-    ("values", "last_third"),
-    [
-        ((0.0, 3.0, 6.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0), 0.0),
-        ((*(0.0,) * 8, 1.0, 2.0, 3.0, 4.0, 5.0), 1.0),
-        ((*(0.0,) * 9, 9.0, 18.0, 27.0, 36.0), 1.0),
-    ],
-)
-def test_the_last_third_is_of_the_steps(values, last_third):
-    """Twelve steps: the last four of them."""
-    late = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values[8:]), 2)]
-    whole = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values), 2)]
-    expected = median(late) / median(whole) / 3 if median(whole) > 0 else 0.0
-    assert Trend(values).last_third == pytest.approx(expected)
-    assert (expected > 0.3) is (last_third > 0.5) or median(whole) == 0.0
-
-
 @pytest.mark.parametrize(
     ("values", "noise"),
     [((), 0.0), ((5.0,), 0.0), ((0.0, 1.0, 2.0), 0.0), ((0.0, 3.0, 0.0, 3.0), 1.25)],

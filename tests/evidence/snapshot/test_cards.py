@@ -14,7 +14,6 @@ from auditor.evidence.snapshot.what_if import (
     GIB,
     MIB,
     Outcome,
-    WhatIf,
     _agrees,
     _said,
     on_cards,
@@ -77,11 +76,3 @@ def test_an_outcome_in_words(retries, ooms, said):
 def test_a_replay_may_miss_by_a_twentieth(replayed, agrees):
     assert AGREES == 0.05
     assert _agrees(replayed, SimpleNamespace(peak_reserved=100)) is agrees
-
-
-def test_what_no_setting_can_save_more_than(recorded):
-    tried = recorded(50 * MIB, 7 * MIB).get(WhatIf)
-    assert tried.recorded.peak_allocated == 57 * MIB
-    assert tried.may_save == tried.recorded.peak_reserved - 57 * MIB > 0
-    assert (tried.since, tried.card, tried.rounded) == ((), None, False)
-    assert {each.setting for each in tried.others} == set(tried.replays.changes)

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence.snapshot.by_line import LINES, OLDER, POINTS, REST
+from auditor.evidence.snapshot.by_line import OLDER, POINTS
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.table import Evidence
@@ -46,24 +46,6 @@ def by_name(chart):
     return {tone.name: column for tone, column in zip(chart.layers, chart.held)}
 
 
-def test_layers_add_up_to_what_was_allocated_at_every_point(charts):
-    layers, recording = charts(steps(CachingAllocator(1 << 40), 20).snapshot())
-    (chart,), (course,) = layers, recording.get(Allocations).devices
-    assert chart.events == len(course.reserved) == len(chart.x)
-    assert [sum(column) for column in zip(*chart.held)] == list(course.allocated)
-    assert list(chart.reserved) == list(course.reserved)
-    assert by_name(chart)["project/train.py:10 keep"][-1] == 20 * MIB
-
-
-def test_what_stays_lies_below_what_comes_and_goes(charts):
-    allocator = CachingAllocator(1 << 40)
-    allocator.malloc(50 * MIB, frames=at(1, "model"))
-    layers, _ = charts(steps(allocator, 20).snapshot())
-    names = [tone.name for tone in layers[0].layers]
-    assert names[0] == "project/train.py:1 model"
-    assert names.index("project/train.py:10 keep") < names.index("project/train.py:22 step")
-
-
 def test_a_long_history_keeps_its_one_spike_in_few_points(charts):
     layers, recording = charts(steps(CachingAllocator(1 << 40), 3000, spike_at=1234).snapshot())
     (chart,), (course,) = layers, recording.get(Allocations).devices
@@ -71,30 +53,6 @@ def test_a_long_history_keeps_its_one_spike_in_few_points(charts):
     assert len(chart.x) * (len(chart.layers) + 1) <= POINTS
     assert max(sum(column) for column in zip(*chart.held)) == course.peak_allocated
     assert max(by_name(chart)["project/train.py:30 spike"]) == 200 * MIB
-
-
-def test_many_lines_become_the_largest_and_a_rest(charts):
-    allocator = CachingAllocator(1 << 40)
-    for line in range(1, 31):
-        allocator.malloc(line * MIB, frames=at(line))
-    layers, _ = charts(allocator.snapshot())
-    assert len(layers[0].layers) == LINES + 1 and layers[0].layers[-1].name == REST
-    assert {tone.name for tone in layers[0].layers[:-1]} == {
-        f"project/train.py:{line} step" for line in range(23, 31)
-    }
-
-
-def test_lines_too_small_to_be_seen_are_among_the_rest(charts):
-    allocator = CachingAllocator(1 << 40)
-    allocator.malloc(900 * MIB, frames=at(1))
-    for line in range(2, 6):
-        allocator.malloc(MIB, frames=at(line))
-    layers, _ = charts(allocator.snapshot())
-    assert by_name(layers[0]) == {
-        "project/train.py:1 step": layers[0].held[0],
-        REST: layers[0].held[1],
-    }
-    assert layers[0].held[1][-1] == 4 * MIB
 
 
 def test_what_was_there_before_is_told_apart(charts):

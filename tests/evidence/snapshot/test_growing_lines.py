@@ -65,14 +65,6 @@ def growing(tmp_path):
     return made
 
 
-def test_the_line_whose_block_replaces_a_smaller_one(growing):
-    (line,) = growing().lines
-    assert (line.site.file, line.site.line) == ("train.py", 4)
-    assert len(line.held.values) == 12
-    assert line.held.slope.per_step == 256 * KIB
-    assert line.held.rises == 1.0
-
-
 def test_blocks_of_one_size_do_not_grow(growing):
     assert growing(per_step=0).lines == ()
 

@@ -42,24 +42,6 @@ def kept(evidence, *lines):
     ]
 
 
-@pytest.mark.parametrize(
-    ("lines", "found"),
-    [
-        ((4,) * 9, [(4, (6, 6, 6), 9)]),
-        ((4, 4, 4, 0, 0, 0, 0, 0, 0), []),
-        ((4, 0, 0, 4, 0, 0, 4), [(4, (2, 2, 2), 3)]),
-        ((4, 0, 0, 4, 0, 0, 0), []),
-        ((0, 0, 4, 0, 0, 4), []),
-        ((4, 5, 4, 5, 5, 4, 5), [(5, (2, 4, 2), 4), (4, (2, 2, 2), 3)]),
-    ],
-)
-def test_lines_with_blocks_in_each_third(evidence, lines, found):
-    assert [
-        (line, tuple(size // MIB for size in thirds), blocks)
-        for line, thirds, blocks in kept(evidence, *lines)
-    ] == found
-
-
 def test_all_of_them_are_its_size(evidence):
     allocator = CachingAllocator(1 << 40)
     for _ in range(9):
@@ -81,13 +63,6 @@ def flushing(evidence, steps=10, *, flush=(6, 7), line=8, name="empty_cache"):
             frames = ({"filename": "/torch/cuda/memory.py", "line": 1, "name": name}, *at(line))
             allocator.empty_cache(frames=frames)
     return evidence(allocator).get(CacheChurn)
-
-
-def test_flushes_of_the_second_half(evidence):
-    table = flushing(evidence)
-    assert (table.flushes, table.retries, table.site.line) == (2, 0, 8)
-    assert (table.again_bytes, table.peak_reserved) == (60 * MIB, 30 * MIB)
-    assert table.facts[-1][0] == "with the cache kept (predicted)"
 
 
 @pytest.mark.parametrize(

@@ -97,13 +97,6 @@ def test_it_is_what_the_program_needs_with_half_the_batch(tmp_path):
     assert told.halved == (("with a batch of 4 instead of 8 (estimated)", said),)
 
 
-@pytest.mark.parametrize(
-    "used", [(), (0, 1), (7,)], ids=["no loader", "two sizes", "one that is not known"]
-)
-def test_without_one_batch_size_nothing_is_said(tmp_path, used):
-    assert peak_of(Program(8).run().recording(tmp_path, used=used)).halved == ()
-
-
 def test_without_an_optimizer_nothing_is_said(tmp_path):
     program = Program(8).run()
     program.owners = [row for row in program.owners if row.what == "step"]

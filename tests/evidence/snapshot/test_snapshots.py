@@ -20,12 +20,8 @@ from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.cli.main import main
-from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations
-from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory as Shortage
-from auditor.evidence.snapshot.segments import Origins, Snapshot
-from auditor.evidence.snapshot.state_at import by_line, state_after
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Severity
@@ -105,54 +101,6 @@ def test_bytes_are_those_of_the_allocator_at_every_event(bare):
         assert stat["reserved_bytes.all.current"] in set(course.reserved)
 
 
-def test_state_in_the_middle_of_a_history(bare):
-    allocator = CachingAllocator(1 << 40)
-    first = allocator.malloc(40 * MIB, frames=at(1))
-    second = allocator.malloc(60 * MIB, frames=at(2))
-    middle = len(list(allocator.history)) - 1
-    allocator.free(first)
-    allocator.free(second)
-    allocator.malloc(30 * MIB, frames=at(3))
-    recording = bare(allocator.snapshot())
-    data = snapshot_of(recording)
-    then, now = (state_after(data, 0, index) for index in (middle, 10**6))
-    lines = [
-        [
-            (holder.site.line, holder.size, holder.lifetime)
-            for holder in by_line(s.blocks, Origins(recording))
-        ]
-        for s in (then, now)
-    ]
-    assert lines == [
-        [(2, 60 * MIB, "freed again"), (1, 40 * MIB, "freed again")],
-        [(3, 30 * MIB, "kept to the end")],
-    ]
-    assert (then.largest_free, now.largest_free) == (0, 60 * MIB)
-
-
-def test_pages_in_the_middle_of_a_history(bare):
-    allocator = CachingAllocator(
-        1 << 40, settings=AllocatorSettings.parse("expandable_segments:True")
-    )
-    held, seen = [], []
-    for size in (30, 50, 90, 10):
-        held.append(allocator.malloc(size * MIB, frames=at(size)))
-        seen.append(
-            (len(list(allocator.history)) - 1, allocator.stats()["reserved_bytes.all.current"])
-        )
-    for address in held[1:3]:
-        allocator.free(address)
-    seen.append((len(list(allocator.history)) - 1, allocator.stats()["reserved_bytes.all.current"]))
-    allocator.empty_cache()
-    allocator.malloc(40 * MIB, frames=at(40))
-    data = snapshot_of(bare(allocator.snapshot()))
-    states = [(state_after(data, 0, index), reserved) for index, reserved in seen]
-    assert [sum(state.segments.values()) for state, _ in states] == [
-        reserved for _, reserved in states
-    ]
-    assert states[-1][0].largest_free == 140 * MIB
-
-
 def test_a_history_that_begins_late_has_what_was_there_before(bare):
     allocator = CachingAllocator(1 << 40, history_limit=3)
     old = [allocator.malloc(50 * MIB, frames=at(1)) for _ in range(4)]
@@ -186,26 +134,6 @@ def test_without_history_the_moment_of_the_snapshot_counts(bare):
         bare(nameless).get(PeakHolders)
 
 
-def test_several_devices_are_told_apart(bare):
-    small = CachingAllocator(1 << 40, device=0)
-    small.malloc(20 * MIB, frames=at(1))
-    large = CachingAllocator(1 << 40, device=1)
-    large.malloc(700 * MIB, frames=at(2))
-    one, two = small.snapshot(), large.snapshot()
-    both = {
-        "segments": one["segments"] + two["segments"],
-        "device_traces": [one["device_traces"][0], two["device_traces"][1]],
-    }
-    recording = bare(both)
-    assert [(u.device, u.reserved, u.allocated) for u in recording.get(Snapshot).devices] == [
-        (0, 20 * MIB, 20 * MIB),
-        (1, 700 * MIB, 700 * MIB),
-    ]
-    assert [course.device for course in recording.get(Allocations).devices] == [1, 0]
-    (finding,) = engine.judge(recording, (PeakHeldByFewLines,)).findings
-    assert finding.site.line == 2 and "on GPU 1" in finding.message
-
-
 def test_expandable_segments(bare):
     allocator = CachingAllocator(
         1 << 40, settings=AllocatorSettings.parse("expandable_segments:True")
@@ -219,20 +147,6 @@ def test_expandable_segments(bare):
         stats["allocated_bytes.all.peak"],
     )
     assert course.allocated[-1] == stats["allocated_bytes.all.current"]
-
-
-def test_lines_whose_blocks_stay_are_told_from_what_is_made_anew(bare):
-    allocator, gradients = CachingAllocator(1 << 40), 0
-    allocator.malloc(50 * MIB, frames=at(1))  # weights
-    for _ in range(12):
-        allocator.free(gradients)
-        gradients = allocator.malloc(50 * MIB, frames=at(2))
-        allocator.malloc(3 * MIB, frames=at(3))
-    (line,) = bare(allocator.snapshot()).get(NeverFreed).lines
-    assert (line.site.line, line.blocks, line.size) == (3, 12, 36 * MIB) and min(
-        line.thirds
-    ) >= 9 * MIB
-    assert bare(allocator.snapshot()["segments"]).get(NeverFreed).lines == ()
 
 
 # -- the rules -------------------------------------------------------------------------------------
@@ -313,22 +227,6 @@ def test_the_request_and_the_segment_of_torchs_message_are_told_apart(bare, aske
     if segment is not None:
         assert f"segment of {segment} MiB" in finding.message
         assert f"Tried to allocate {segment}.00 MiB" in str(raised.value)
-
-
-def test_an_error_that_was_got_over_is_told_with_the_state_of_then(bare):
-    allocator = CachingAllocator(1000 * MIB)
-    large = [allocator.malloc(300 * MIB, frames=at(1)) for _ in range(3)]
-    with pytest.raises(OutOfMemory):
-        allocator.malloc(400 * MIB, frames=at(2))
-    for address in large:
-        allocator.free(address)
-    allocator.malloc(400 * MIB, frames=at(2))
-    shortage = bare(allocator.snapshot()).get(Shortage)
-    assert (shortage.live, shortage.holders[0].site.line, shortage.holders[0].size) == (
-        900 * MIB,
-        1,
-        900 * MIB,
-    )
 
 
 def flushed(times, frames):

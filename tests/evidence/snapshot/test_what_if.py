@@ -6,15 +6,12 @@ import pickle
 
 import pytest
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
-from auditor.rules.mem.segments import AllocatorSettingWouldHelp
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence.snapshot import what_if
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations
-from auditor.evidence.snapshot.what_if import AGREES, WhatIf, card_of, replays_of
+from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
 from auditor.evidence.table import Evidence
-from auditor.judging import engine
 from auditor.recordings.standalone import SnapshotRecording
 
 MIB = 2**20
@@ -69,15 +66,6 @@ def test_a_replay_reserves_what_was_recorded(bare, card, limit):
     assert abs(ratio - 1) <= AGREES
 
 
-def test_from_a_late_beginning_a_setting_counts_from_then_on(bare):
-    recording = bare(sliding(CachingAllocator(1 << 40, history_limit=46), steps=40))
-    tried = recording.get(WhatIf)
-    (course,) = recording.get(Allocations).devices
-    assert course.start_reserved > 0 and tried.replays.from_recorded
-    assert tried.since == (("replayed", "from where the history begins, when 448 MiB were in use"),)
-    assert all(each.peak_reserved >= course.start_reserved for each in tried.others)
-
-
 def test_a_late_beginning_says_nothing_of_cards_that_were_too_small_then(bare):
     allocator = CachingAllocator(1 << 40, history_limit=4)
     for _ in range(10):
@@ -89,20 +77,3 @@ def test_a_late_beginning_says_nothing_of_cards_that_were_too_small_then(bare):
         allocator.free(address)
     (peak,) = bare(allocator).get(PeakHolders).devices
     assert peak.cards == (("on a card of 11 GiB, from where the history begins", "fits"),)
-
-
-def test_nothing_is_replayed_under_settings_that_could_save_nothing(bare, monkeypatch):
-    allocator = CachingAllocator(1 << 40)
-    for _ in range(20):
-        allocator.malloc(100 * MIB, frames=at(1))
-    settings, original = [], what_if.replay
-
-    def counted(history, chosen, **more):
-        settings.append(chosen)
-        return original(history, chosen, **more)
-
-    monkeypatch.setattr(what_if, "replay", counted)
-    judged = engine.judge(bare(allocator), (AllocatorSettingWouldHelp,))
-    assert judged.verdicts[0].status == "clean" and len(settings) == 1
-    engine.judge(bare(sliding(CachingAllocator(1 << 40))), (AllocatorSettingWouldHelp,))
-    assert len(set(settings)) > 3

@@ -11,7 +11,6 @@ from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs, Setting
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.patch import plan
 from auditor.syntax.config_files import read_document, suffix_of, values_in
 
 LOADER = "loader = DataLoader(data, num_workers={})\n"
@@ -41,52 +40,12 @@ def home(texts: dict[str, str], documents: dict[str, str], ran: object = 0) -> H
     ).home
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "cfg.data.num_workers",
-        'cfg["num_workers"]',
-        'int(cfg.get("num_workers", 2))',
-        "num_workers",
-        "args.num_workers",
-    ],
-)
-def test_in_a_configuration_file(written):
-    found = home({"t.py": LOADER.format(written)}, YAML)
-    assert found == Home(Site("c.yaml", 2), "set_value", keyword='["data", "num_workers"]')
-
-
 @pytest.mark.parametrize("written", ["0", "2"])
 def test_in_the_call(written):
     assert home({"t.py": LOADER.format(written)}, YAML).own
 
 
-# name: (the loader's file, another file, the line that changes, what it becomes)
-# fmt: off
-IN_PYTHON = {
-    "an option": (LOADER.format("args.num_workers"), OPTION, OPTION, OPTION.replace("default=0", "default=4")),
-    "an option kept by another name": (
-        LOADER.format("args.num_workers"), "p.add_argument('--jobs', dest='num_workers', default=0)\n", "default=0",
-        "default=4"),
-    "click's": (
-        LOADER.format("num_workers"), "@click.option('--num-workers', default=0)\ndef f(num_workers): ...\n", "=0", "=4"),
-    "a constant": ("num_workers = 0  # none\n" + LOADER.format("num_workers"), "", "num_workers = 0", "num_workers = 4"),
-    "a constant of another file": (
-        "from config import num_workers\n" + LOADER.format("num_workers"), "num_workers = 0\n", "= 0", "= 4"),
-    "a field": (LOADER.format("cfg.num_workers"), "class Config:\n    num_workers: int = 0\n", "= 0", "= 4"),
-}
 # fmt: on
-
-
-@pytest.mark.parametrize("name", IN_PYTHON)
-def test_in_python(name):
-    loader, other, old, new = IN_PYTHON[name]
-    texts = {"t.py": loader, "o.py": other}
-    found = home(texts, {})
-    planned = plan([found.edit("4", reason="more")], lambda file: texts[file].encode())
-    assert not planned.refused
-    (file,) = planned.files
-    assert file.after.decode() == file.before.decode().replace(old, new, 1) != file.before.decode()
 
 
 @pytest.mark.parametrize(

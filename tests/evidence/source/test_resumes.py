@@ -128,19 +128,6 @@ def test_what_is_never_saved(program, expected):
     assert lacking(program) == expected
 
 
-def test_the_lines_are_those_of_the_dictionary_the_save_and_the_load():
-    text = textwrap.dedent(NO_OPTIMIZER)
-    (found,) = resumes(Source({"train.py": text})).unsaved
-    lines = [found.site.text, found.saved.text, found.resumed.text, found.made.text]
-    assert lines == [
-        "state = {",
-        "torch.save(state, path)",
-        'model.load_state_dict(saved["weights"])',
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
-    ]
-    assert found.counter == "epoch"
-
-
 def test_a_program_in_two_files():
     text = textwrap.dedent(NO_OPTIMIZER)
     cut = text.index("def main")
@@ -251,11 +238,3 @@ def test_near_misses(why):
 )
 def test_clean_means_that_there_is_such_a_checkpoint(program, looked):
     assert resumes(Source({"train.py": textwrap.dedent(program)})).looked is looked
-
-
-def test_a_plain_lambda_of_the_epoch_is_no_knowledge_of_where_the_training_is():
-    text = NO_SCHEDULER.replace(
-        "OneCycleLR(optimizer, 1e-3, epochs=args.epochs)",
-        "LambdaLR(optimizer, lambda epoch: 0.9 ** epoch)",
-    )
-    assert lacking(text) == [("scheduler", "LambdaLR")]

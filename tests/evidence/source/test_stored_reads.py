@@ -116,9 +116,3 @@ def test_a_function_s_own_variable_is_another_one():
             head(kept[-1]).backward()
     """
     assert read_at(program) is None
-
-
-def test_where_steps_were_watched_only_what_differentiates_counts():
-    assert read_at(LIST.format("save(kept)"), watched=True) is None
-    late = "if step == 1000: total = torch.stack(kept).sum(); total.backward()"
-    assert "total.backward()" in read_at(LIST.format(late), watched=True)

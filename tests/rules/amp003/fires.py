@@ -11,13 +11,3 @@ def a_vocabulary_of_50257__trace():
             program.operator("aten::mm", 300.0, runs="ampere_bf16_s16816gemm", **{"Input Dims": sizes, "Input type": HALF})
             program.operator("aten::relu", 50.0)
     return program.trace()
-
-
-def scores_of_an_odd_sequence__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            sizes = [[], [12, 3137, 3137], [12, 3137, 64]]
-            kinds = ["c10::Half", "c10::Half", "c10::Half"]
-            program.operator("aten::baddbmm", 300.0, runs="ampere_fp16_s16816gemm", **{"Input Dims": sizes, "Input type": kinds})
-    return program.trace()

@@ -268,41 +268,6 @@ def a_scaler_made_once_at_the_first_step():
     return step
 
 
-def two_optimizers_each_with_its_scaler():
-    first, one, scaler = _parts(growth_interval=500)
-    second, other, own = _parts(growth_interval=500)
-
-    def step():
-        one.zero_grad()
-        scaler.scale(first(torch.ones(4, 8)).mean()).backward()
-        scaler.step(one)
-        scaler.update()
-        other.zero_grad()
-        own.scale(second(torch.ones(4, 8)).mean()).backward()
-        own.step(other)
-        own.update()
-
-    return step
-
-
-def the_critic_stepped_more_often_than_the_generator():
-    first, one, scaler = _parts(growth_interval=500)
-    second, other, _ = _parts()
-
-    def step():
-        for _ in range(3):
-            one.zero_grad()
-            scaler.scale(first(torch.ones(4, 8)).mean()).backward()
-            scaler.step(one)
-            scaler.update()
-        other.zero_grad()
-        scaler.scale(second(torch.ones(4, 8)).mean()).backward()
-        scaler.step(other)
-        scaler.update()
-
-    return step
-
-
 def two_optimizers_and_one_update():
     first, one, scaler = _parts(growth_interval=500)
     second, other, _ = _parts()
@@ -353,23 +318,5 @@ def two_iterations_of_one_step_that_take_turns():
     def step():
         train(0)
         train(1)
-
-    return step
-
-
-def each_of_two_scalers_updated_when_the_next_step_has_begun():
-    first, one, scaler = _parts(growth_interval=500)
-    second, other, own = _parts(growth_interval=500)
-    begun = []
-
-    def step():
-        if begun:
-            scaler.update()
-            own.update()
-        begun.append(True)
-        for model, optimizer, scale in ((first, one, scaler), (second, other, own)):
-            optimizer.zero_grad()
-            scale.scale(model(torch.ones(4, 8)).mean()).backward()
-            scale.step(optimizer)
 
     return step

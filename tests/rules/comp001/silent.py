@@ -161,21 +161,6 @@ def autocast_inside():
     return trained_on_noise(forward, net.parameters())
 
 
-def autocast_as_a_decorator_and_kept_as_an_attribute():
-    class _Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.cast = nn.Linear(16, 16), torch.autocast("cpu", dtype=torch.bfloat16)
-
-        @torch.autocast("cpu", dtype=torch.bfloat16)
-        def forward(self, x):
-            with self.cast:
-                return self.a(x).float()
-
-    net = _Net()
-    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
-
-
 def a_library_that_breaks_a_function_nobody_gave():
     net = nn.Linear(16, 16)
 

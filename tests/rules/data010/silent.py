@@ -18,17 +18,6 @@ def arrays_stacked_first():
     return step
 
 
-def list_of_numbers():
-    numbers = [[0.5] * 3000 for _ in range(16)]
-    model = nn.Linear(3000, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        trained_once(model, optimizer, torch.tensor(numbers))
-
-    return step
-
-
 def a_few_small_arrays():
     sizes = [np.array([3, 4]), np.array([5, 6])]
     model = nn.Linear(2, 1)
@@ -36,17 +25,6 @@ def a_few_small_arrays():
 
     def step():
         trained_once(model, optimizer, torch.tensor(sizes, dtype=torch.float32))
-
-    return step
-
-
-def numbers_of_numpy():
-    values = [np.float32(0.5)] * 4000
-    model = nn.Linear(4000, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        trained_once(model, optimizer, torch.tensor(values))
 
     return step
 

@@ -46,14 +46,3 @@ def hidden_state_detached_between_steps():
         state["hidden"] = hidden.detach()
 
     return step
-
-
-def host_data_collected():
-    model, seen = nn.Linear(8, 1), []
-
-    def step():
-        x = torch.ones(4, 8)
-        seen.append(x)
-        model(x).mean().backward()
-
-    return step

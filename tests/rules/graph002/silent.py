@@ -54,18 +54,6 @@ def retained_on_one_step_only():
     return step
 
 
-def second_derivatives():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
-
-    def step():
-        x = torch.ones(4, 8, requires_grad=True)
-        (first,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
-        (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
-        second.square().mean().backward()
-
-    return step
-
-
 def gradients_whose_graph_waits_for_a_later_step():
     model, kept = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)), []
 

@@ -6,18 +6,6 @@ def _model():
     return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
-def gradients_set_to_none_at_the_next_step():
-    model = _model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward(create_graph=True)
-        optimizer.step()
-
-    return step
-
-
 def gradients_filled_with_zeros_which_detaches_them():
     model = _model()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -76,20 +76,6 @@ def group_with_a_rate_of_zero():
     return step
 
 
-def schedule_that_has_ended():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / 3))
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).mean().backward()
-        optimizer.step()  # GRAPH005
-        schedule.step()
-
-    return step
-
-
 def auxiliary_head_whose_output_reaches_no_loss():
     class Net(nn.Module):
         def __init__(self):

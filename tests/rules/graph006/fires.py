@@ -23,29 +23,6 @@ def table_made_with_rand_in_a_module():
     return step
 
 
-def layers_in_a_plain_list():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = [nn.Linear(8, 8), nn.Linear(8, 8)]
-            self.head = nn.Linear(8, 1)
-
-        def forward(self, x):
-            for layer in self.layers:
-                x = layer(x).relu()
-            return self.head(x)
-
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()  # GRAPH006
-        optimizer.step()
-
-    return step
-
-
 def body_neither_frozen_nor_trained():
     body, head = nn.Linear(8, 8), nn.Linear(8, 1)
     optimizer = torch.optim.SGD(head.parameters(), lr=1e-3)

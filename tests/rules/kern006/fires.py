@@ -35,20 +35,6 @@ def a_loss_summed_over_samples():
     return step
 
 
-def distances_within_each_sample():
-    model = nn.Linear(3, 3)
-
-    def step():
-        x, total = torch.randn(12, 5, 3), 0.0
-        out = model(x)
-        for i in range(12):
-            d = torch.cdist(out[i], x[i])  # KERN006
-            total = total + d.min(0).values.mean() + d.min(1).values.mean()
-        (total / 12).backward()
-
-    return step
-
-
 def columns_in_a_list():
     model = nn.Linear(8, 12)
 
@@ -209,18 +195,6 @@ def rows_on_the_gpu__rehearsal():
         torch.stack(best).mean().backward()
 
     return step
-
-
-def row_after_row__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-            for _ in range(30):
-                program.operator("aten::select")
-                program.operator("aten::mul", 2.0)
-                program.operator("aten::copy_", 2.0)
-    return program.trace()
 
 
 def index_inside_a_function__trace():

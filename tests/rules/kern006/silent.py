@@ -33,18 +33,6 @@ def a_cell_that_is_given_both():
     return step
 
 
-def a_moving_average():
-    model = nn.Linear(8, 8)
-
-    def step():
-        x, level = model(torch.randn(16, 8)), torch.zeros(8)
-        for t in range(16):
-            level = 0.9 * level + 0.1 * x[t]
-        level.mean().backward()
-
-    return step
-
-
 def written_from_the_row_before():
     model = nn.Linear(8, 8)
 
@@ -346,18 +334,6 @@ def a_few_turns_of_much_work_each():
                 y = torch.tanh(y * 0.5 + 1).exp().log1p()
             total.append(y.sum())
         torch.stack(total).mean().backward()
-
-    return step
-
-
-def a_queue_whose_wait_goes_on_from_the_one_before():
-    model = nn.Linear(8, 8)
-
-    def step():
-        x, wait, nothing = model(torch.randn(20, 8)), torch.zeros(8), torch.zeros(8)
-        for t in range(20):
-            wait = torch.maximum(wait + x[t], nothing)
-        wait.sum().backward()
 
     return step
 

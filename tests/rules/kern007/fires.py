@@ -45,20 +45,6 @@ def encoder_called_for_each_time_step():
     return step
 
 
-def gru_cell_over_a_rollout():
-    cell, head = nn.GRUCell(6, 8), nn.Linear(8, 2)
-    optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=1e-3)
-
-    def step():
-        x, state, outputs = torch.randn(16, 4, 6), torch.zeros(4, 8), []
-        for t in range(16):
-            state = cell(x[t], state)  # KERN007
-            outputs.append(state)
-        _trained(optimizer, head(torch.stack(outputs)).square().mean())
-
-    return step
-
-
 def lstm_cell_over_unbound_words():
     class Reader(nn.Module):
         def __init__(self):

@@ -219,29 +219,6 @@ def library_that_loops_over_its_own_pieces():
     return step
 
 
-def state_in_a_dict_of_the_module():
-    class Kept(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weigh, self.memories = nn.Linear(4, 4), {"v": torch.zeros(2, 4)}
-
-        def forward(self, x):
-            self.memories["v"] = torch.tanh(self.weigh(x) + self.memories["v"])
-            return self.memories["v"]
-
-    net = Kept()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-
-    def step():
-        x, total = torch.randn(12, 2, 4), 0
-        net.memories["v"] = torch.zeros(2, 4)
-        for t in range(12):
-            total = total + net(x[t])
-        _trained(optimizer, total.square().mean())
-
-    return step
-
-
 def augmentation_that_draws_for_each_image():
     class Shift(nn.Module):
         def forward(self, image):

@@ -26,17 +26,6 @@ def bounded_buffer_that_is_full():
     return step
 
 
-def numbers_logged():
-    model, log = nn.Linear(8, 1), []
-
-    def step():
-        loss = model(torch.ones(4, 8)).mean()
-        loss.backward()
-        log.append(loss.item())
-
-    return step
-
-
 def optimizer_state_made_in_the_first_step__cuda():
     model = nn.Linear(1024, 1024, device="cuda")
     optimizer = torch.optim.Adam(model.parameters())
@@ -68,19 +57,6 @@ def a_memory_of_the_last_rows__rehearsal():
         context = torch.cat([memory[0], torch.ones(64, 64, device="cuda")])
         model(context).square().mean().backward()
         memory[0] = context[-256:].detach()
-
-    return step
-
-
-def a_ring_buffer__rehearsal():
-    model, bank = torch.nn.Linear(64, 256, device="cuda"), torch.zeros(512, 256, device="cuda")
-    at = [0]
-
-    def step():
-        z = model(torch.ones(64, 64, device="cuda"))
-        (z.mean() - bank.mean()).square().backward()
-        bank[at[0] : at[0] + 64] = z.detach()
-        at[0] = (at[0] + 64) % 512
 
     return step
 
@@ -141,26 +117,6 @@ def memory_of_segments_that_is_cut__rehearsal():
     return step
 
 
-def a_bank_on_the_host_that_keeps_its_last_rows():
-    class Bank:
-        def __init__(self):
-            self.keys = torch.randn(64, 32)
-
-        def push(self, keys):
-            self.keys = torch.cat([self.keys, keys])
-            if len(self.keys) > 4096:
-                self.keys = self.keys[-4096:]
-
-    model, bank = nn.Linear(8, 32), Bank()
-
-    def step():
-        out = model(torch.ones(16, 8))
-        (out @ bank.keys.T).mean().backward()
-        bank.push(out.detach())
-
-    return step
-
-
 def numbers_joined_to_a_tensor():
     model, losses = nn.Linear(8, 1), [torch.zeros(0)]
 
@@ -194,28 +150,6 @@ def features_kept_of_each_batch_that_comes_again():
     return step
 
 
-def features_kept_of_each_sample():
-    class Store:
-        def __init__(self):
-            self.images = torch.randn(4000, 64)
-            self.known = {}
-
-        def of(self, index):
-            for i in index.tolist():
-                if i not in self.known:
-                    self.known[i] = self.images[i].relu()
-            return torch.stack([self.known[i] for i in index.tolist()])
-
-    head, store, waiting = nn.Linear(64, 1), Store(), []
-
-    def step():
-        if not waiting:
-            waiting.extend(torch.randperm(4000).split(8))
-        head(store.of(waiting.pop())).mean().backward()
-
-    return step
-
-
 def outputs_of_every_step_of_which_all_are_read():
     class Outputs:
         def __init__(self):
@@ -245,26 +179,6 @@ def losses_of_every_step_of_which_the_last_is_shown():
         loss.backward()
         losses.append(loss.detach())
         return losses[-1]
-
-    return step
-
-
-def embeddings_of_the_last_steps():
-    class Window:
-        def __init__(self):
-            self.window = []
-
-        def loss(self, h):
-            far = (h - self.window[-1]).square().mean() if self.window else 0.0
-            self.window.append(h.detach().clone())
-            if len(self.window) > 2:
-                self.window.pop(0)
-            return h.mean() + far
-
-    model, window = nn.Linear(8, 32), Window()
-
-    def step():
-        window.loss(model(torch.ones(64, 8))).backward()
 
     return step
 
@@ -321,19 +235,6 @@ def a_replay_list_whose_places_are_filled_again__no_note():
     return _replayed(Memory().push)
 
 
-def a_replay_list_that_drops_the_oldest__no_note():
-    class Memory:
-        def __init__(self):
-            self.recent = []
-
-        def push(self, row):
-            self.recent.append(row)
-            if len(self.recent) > 1000:
-                self.recent.pop(0)
-
-    return _replayed(Memory().push)
-
-
 def a_list_cleared_after_each_epoch__no_note():
     class Trainer:
         def __init__(self):
@@ -344,20 +245,6 @@ def a_list_cleared_after_each_epoch__no_note():
 
         def epoch_ends(self):
             self.of_epoch.clear()
-
-    return _replayed(Trainer().push)
-
-
-def a_list_begun_anew_in_each_epoch__no_note():
-    class Trainer:
-        def __init__(self):
-            self.outs = []
-
-        def epoch_begins(self):
-            self.outs = []
-
-        def push(self, row):
-            self.outs.append(row)
 
     return _replayed(Trainer().push)
 

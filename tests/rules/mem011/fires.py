@@ -168,19 +168,3 @@ def a_smaller_try_by_another_function_inside_the_handler():
         optimizer.step()
 
     return step
-
-
-def exception_kept_with_its_number():
-    model, failures, count = nn.Linear(8, 1), [], [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        count[0] += 1
-        optimizer.zero_grad()
-        try:
-            model(torch.ones(4, 8)).square().mean().backward()
-            optimizer.step()
-        except torch.OutOfMemoryError as error:
-            failures.append((count[0], error))  # MEM011
-
-    return step

@@ -235,22 +235,6 @@ def every_try_takes_less():
     return step
 
 
-def text_kept_with_its_number():
-    model, failures, count = nn.Linear(8, 1), [], [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        count[0] += 1
-        optimizer.zero_grad()
-        try:
-            model(torch.ones(4, 8)).square().mean().backward()
-            optimizer.step()
-        except torch.OutOfMemoryError as error:
-            failures.append((count[0], str(error), type(error)))
-
-    return step
-
-
 def exception_kept_without_its_frames():
     model, failures = nn.Linear(8, 1), []
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

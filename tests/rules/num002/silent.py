@@ -25,28 +25,6 @@ def masked_attention():
     return _trained(model, loss)
 
 
-def fused_attention_with_a_causal_mask():
-    model = nn.Linear(4, 4)
-
-    def loss():
-        x = model(torch.ones(1, 1, 6, 4))
-        return F.scaled_dot_product_attention(x, x, x, is_causal=True).square().mean()
-
-    return _trained(model, loss)
-
-
-def metric_with_a_guarded_logarithm():
-    model, best = nn.Linear(4, 4), [float("inf")]
-
-    def loss():
-        out = model(torch.ones(2, 4)).square()
-        with torch.no_grad():
-            best[0] = min(best[0], torch.log(out * 0).nan_to_num(neginf=0.0).mean().item())
-        return out.mean()
-
-    return _trained(model, loss)
-
-
 def infinite_metric_that_never_reaches_the_loss():
     model, perplexities = nn.Linear(4, 4), []
 
@@ -156,18 +134,6 @@ def huge_but_finite_weights():
 def nan_loss_of_ignored_labels_whose_gradients_are_zero():
     model = nn.Linear(4, 4)
     return _trained(model, lambda: F.cross_entropy(model(torch.ones(3, 4)), torch.full((3,), -100)))
-
-
-def nan_loss_of_an_empty_selection():
-    model, count = nn.Linear(4, 4), [0]
-
-    def loss():
-        count[0] += 1
-        x = model(torch.ones(6, 4))
-        chosen = x[torch.arange(6) >= count[0]]
-        return chosen.sum() / len(chosen)
-
-    return _trained(model, loss)
 
 
 def hole_in_the_data_which_is_for_another_rule():

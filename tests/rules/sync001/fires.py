@@ -43,18 +43,6 @@ def formatted_into_a_message__rehearsal():
     return step
 
 
-def nan_check_through_math__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        if math.isnan(loss):  # SYNC001
-            raise ValueError
-        loss.backward()
-
-    return step
-
-
 def gradient_norms_of_every_parameter__rehearsal():
     model, row = nn.Sequential(nn.Linear(8, 8, device="cuda"), nn.Linear(8, 1, device="cuda")), {}
 

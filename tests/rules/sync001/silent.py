@@ -52,16 +52,6 @@ def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
     return step
 
 
-def item_of_a_host_side_schedule__rehearsal():
-    model, schedule, count = nn.Linear(8, 1, device="cuda"), torch.linspace(1, 0, 100), [0]
-
-    def step():
-        (model(torch.ones(4, 8, device="cuda")).mean() * schedule[count[0] % 100].item()).backward()
-        count[0] += 1
-
-    return step
-
-
 def adam_reads_its_own_step_counters__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)

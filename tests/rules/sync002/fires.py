@@ -38,28 +38,6 @@ def loop_until_converged__rehearsal():
     return step
 
 
-def truth_of_a_condition__rehearsal():
-    model, flags = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        flags.append(bool(loss > 0))  # SYNC002
-        loss.backward()
-
-    return step
-
-
-def negated_condition__rehearsal():
-    model, flags = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        flags.append(not (loss > 0))  # SYNC002
-        loss.backward()
-
-    return step
-
-
 def larger_of_two_losses__rehearsal():
     model = nn.Linear(8, 2, device="cuda")
 

@@ -1,6 +1,5 @@
 """SYNC004 must report exactly the marked lines."""
 
-import contextlib
 import time
 
 import torch

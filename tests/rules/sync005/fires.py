@@ -14,28 +14,6 @@ def hard_examples_by_mask__rehearsal():
     return step
 
 
-def indices_of_nonzero__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        rows = out.detach().nonzero()  # SYNC005
-        (out.mean() * rows.shape[0]).backward()
-
-    return step
-
-
-def one_argument_where__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        rows = torch.where(out.detach() > -9)  # SYNC005
-        out[rows].mean().backward()
-
-    return step
-
-
 def masked_select_of_errors__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
 

@@ -4,17 +4,6 @@ import torch
 from torch import nn
 
 
-def mask_applied_by_multiplication__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        error = model(torch.ones(4, 8, device="cuda")).square()
-        hard = (error >= error.mean()).to(error.dtype)
-        ((error * hard).sum() / hard.sum()).backward()
-
-    return step
-
-
 def mask_filled_with_a_number__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
 

@@ -23,17 +23,6 @@ def a_python_number_in_an_expression__rehearsal():
     return step
 
 
-def filled_in_place__rehearsal():
-    model, x, mask = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda"), torch.zeros(4, 2, device="cuda")
-
-    def step():
-        mask[0] = 1.0
-        mask.fill_(0.5)
-        (model(x) * mask).mean().backward()
-
-    return step
-
-
 def a_constant_of_the_host__rehearsal():
     model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
 

@@ -1,7 +1,6 @@
 import itertools
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from tests.rules.programs import gan
@@ -64,27 +63,6 @@ def gan_of_sigmoids_and_logarithms():
         fake = g(torch.randn(32, 16))
         (-torch.log(torch.sigmoid(d(fake)))).mean().backward()  # WASTE001
         g_opt.step()
-
-    return step
-
-
-def critic_of_an_actor():
-    actor, critic = (
-        nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 2)),
-        nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1)),
-    )
-    a_opt, c_opt = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
-
-    def step():
-        s, a, r = torch.randn(64, 8), torch.randn(64, 2), torch.randn(64, 1)
-        q_loss = F.mse_loss(critic(torch.cat([s, a], 1)), r)
-        c_opt.zero_grad()
-        q_loss.backward()
-        c_opt.step()
-        pi_loss = -critic(torch.cat([s, actor(s)], 1)).mean()
-        a_opt.zero_grad()
-        pi_loss.backward()  # WASTE001
-        a_opt.step()
 
     return step
 

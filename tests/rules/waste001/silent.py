@@ -151,25 +151,6 @@ def generator_in_every_second_step_with_a_frozen_critic():
     return step
 
 
-def gradients_of_every_second_step_used_in_the_fourth():
-    g, d, g_opt, d_opt = gan()
-    done = itertools.count()
-
-    def step():
-        number = next(done)
-        fake = g(torch.randn(32, 16))
-        g_opt.zero_grad()
-        d(fake).mean().backward(inputs=list(g.parameters()))
-        g_opt.step()
-        if number % 2 == 0:
-            d(fake.detach()).square().mean().backward()
-        if number % 4 == 3:
-            d_opt.step()
-            d_opt.zero_grad()
-
-    return step
-
-
 def gradients_of_three_steps_used_in_the_fourth_of_some_parameters():
     """Steps of three kinds, and gradients that go on over the end of the pass."""
     g, d, g_opt, d_opt = gan()

@@ -370,21 +370,3 @@ def read_in_every_second_step():
             shown.append(spread.item())
 
     return step
-
-
-def made_in_every_second_step_and_read_in_the_next():
-    body, aux, head = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 1)
-    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
-    done, kept = itertools.count(), [torch.zeros(32, 64)]
-
-    def step():
-        optimizer.zero_grad()
-        h = body(torch.randn(32, 64))
-        if next(done) % 2 == 0:
-            kept[0] = aux(h).detach()
-        else:
-            h = h + kept[0]
-        head(h).square().mean().backward()
-        optimizer.step()
-
-    return step

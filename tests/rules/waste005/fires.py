@@ -73,19 +73,3 @@ def the_part_before_the_dropout():
         opt.step()
 
     return step
-
-
-def small_encoder_below_unlike_heads():
-    encoder = nn.Sequential(nn.Linear(32, 64), nn.GELU())
-    heads = nn.ModuleList([nn.Linear(64, 128), nn.Sequential(nn.Linear(64, 128), nn.Tanh())])
-    opt = torch.optim.SGD([*encoder.parameters(), *heads.parameters()], lr=0.1)
-
-    def step():
-        x = torch.randn(64, 32)
-        opt.zero_grad()
-        first = heads[0](encoder(x)).square().mean()
-        second = heads[1](encoder(x)).square().mean()  # WASTE005
-        (first + second).backward()
-        opt.step()
-
-    return step
