@@ -76,9 +76,9 @@ def _nothing(report: Report) -> Gain:
 
 
 def _priced(report: Report, micro: str) -> Iterator[Gain]:
-    best, said = proven(report), verified.banner(report)
-    if said:
-        yield Gain(f"verified: {', '.join(said)}", said[0], kind="verified")
+    best, banner = proven(report), verified.banner(report)
+    if banner:
+        yield Gain(f"verified: {', '.join(banner)}", banner[0], kind="verified")
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
         saved, was, now = (amounts.duration(us, micro) for us in (before - after, before, after))
@@ -92,34 +92,31 @@ def _priced(report: Report, micro: str) -> Iterator[Gain]:
     if dropped := verified.dropped(report):
         yield Gain(dropped)
     parts = recoverable(report)
-    for part in parts:
-        fixing, apart = f"fixing {amounts.count(len(part.among), 'finding')}", ""
+    for basis, part in parts:
+        fixing, apart = f"fixing {amounts.count(len(part.findings), 'finding')}", ""
         if part.alone_us is not None:
             fixing += " together"
-            apart = f" ({shares.one_by_one(part.us_per_step, part.alone_us, micro)})"
-        yield Gain(
-            f"{part.basis}: {fixing} could save {_price(report, part, micro)}{apart}",
-            amounts.duration(part.us_per_step, micro),
-            "per step",
-            part.basis,
-            part.among,
-            part.share,
-        )
+            apart = f" ({shares.one_by_one(part.us, part.alone_us, micro)})"
+        said = f"{basis}: {fixing} could save {_price(report, part, micro)}{apart}"
+        share = share_of_step(part.us, report.run.step_us)
+        figure = amounts.duration(part.us, micro)
+        yield Gain(said, figure, "per step", basis, part.findings, share)
     if len(parts) > 1:
         yield Gain("measured and estimated savings are not added together", page_only=True)
     if unproven := verified.nothing_proven(report):
         yield Gain(unproven, "Not confirmed" if parts else "Nothing proven", "by re-runs")
 
 
-def _price(report: Report, part: Recoverable, micro: str) -> str:
-    lost = amounts.duration(part.us_per_step, micro)
-    if report.run.step_us is None or part.share is None:
+def _price(report: Report, part: what_ifs.Together, micro: str) -> str:
+    lost, times = amounts.duration(part.us, micro), report.run.step_us
+    share = share_of_step(part.us, times)
+    if times is None or share is None:
         return f"{lost} per step"
-    if part.share > 1:
-        beside = shares.beside_step(part.us_per_step, report, len(part.among))
-        return f"{lost} per step ({beside})"
-    usual = amounts.duration(usual_us(report.run.step_us), micro)
-    return f"{lost} of {usual} per step ({amounts.percent(part.share)})"
+    if share > 1:
+        return f"{lost} per step ({shares.beside_step(part.us, report, len(part.findings))})"
+    return (
+        f"{lost} of {amounts.duration(usual_us(times), micro)} per step ({amounts.percent(share)})"
+    )
 
 
 def _waits(report: Report) -> Iterator[Gain]:
@@ -171,46 +168,16 @@ def _memory(report: Report) -> Iterator[Gain]:
 # -- what is added up ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Recoverable:
-    """What the findings of one basis would give back together: the sum of ``lost_us_per_step``, and
-    of those that a replay of the trace prices together what it says of them together. ``share`` is
-    of the mean step, None if unknown.
-
-    ``alone_us`` is the sum of the single prices where these overlap, so that it is another number;
-    else None.
-    """
-
-    basis: str
-    us_per_step: float
-    share: float | None
-    among: tuple[Finding, ...]
-    alone_us: float | None = None
-
-
-def recoverable(report: Report) -> tuple[Recoverable, ...]:
-    """What would come back per step, once for each basis that has a proven price: measured first.
-    Never added together.
-
-    What re-runs with a patch have settled (what was saved is known, or that nothing is) is not
-    promised once more.
+def recoverable(report: Report) -> tuple[tuple[str, what_ifs.Together], ...]:
+    """What would come back per step, once for each basis that has a proven price: measured first,
+    and never added together. What re-runs with a patch have settled is not promised once more.
     """
     counted = [finding for finding in _causes(report) if not verified.settled(finding)]
     found = (
         (basis, what_ifs.together(report, (each for each in counted if each.basis == basis)))
         for basis in ("measured", "estimated")
     )
-    return tuple(
-        Recoverable(
-            basis,
-            each.us,
-            share_of_step(each.us, report.run.step_us),
-            each.findings,
-            each.alone_us,
-        )
-        for basis, each in found
-        if each.us > 0
-    )
+    return tuple((basis, each) for basis, each in found if each.us > 0)
 
 
 def proven(report: Report) -> Finding | None:

@@ -121,10 +121,11 @@ def _subject(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(opening, width, style="bold")
 
 
-def _cautions(sentences: Iterable[str], width: int) -> Iterator[Text]:
+def _cautions(sentences: Iterable[str], width: int, style: str = "bold yellow") -> Iterator[Text]:
     for sentence in sentences:
-        said = f"warning: {text.one_line(sentence, _MESSAGE_LIMIT)}"
-        yield from _wrapped(said, width, style="bold yellow")
+        yield from _wrapped(
+            f"warning: {text.one_line(sentence, _MESSAGE_LIMIT)}", width, style=style
+        )
 
 
 def _headline(report: Report, width: int) -> Iterator[Text]:
@@ -138,19 +139,9 @@ def _sentences(sentences: Iterable[str], width: int) -> Iterator[Text]:
         yield from _wrapped(sentence, width)
 
 
-def _warnings(report: Report, width: int) -> Iterator[Text]:
-    for warning in summary.limits(report):
-        said = f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}"
-        yield from _wrapped(said, width, style="yellow")
-
-
 def _method(report: Report, width: int) -> Iterator[Text]:
     if report.verification is not None:
         yield from _sentences(verified.method(report.verification), width)
-
-
-def _compilation(report: Report, width: int) -> Iterator[Text]:
-    yield from _wrapped(f"torch.compile: {' '.join(compilation.sentences(report))}", width)
 
 
 def _ranks(report: Report, width: int) -> Iterator[Text]:
@@ -352,9 +343,11 @@ _PARTS: dict[str, Callable[[Report, int], Iterator[Text]]] = {
     "ranks": _ranks,
     "communication": _communication,
     "device": _device,
-    "compilation": _compilation,
+    "compilation": lambda report, width: _wrapped(
+        f"torch.compile: {' '.join(compilation.sentences(report))}", width
+    ),
     "operators": _operators,
-    "warnings": _warnings,
+    "warnings": lambda report, width: _cautions(summary.limits(report), width, "yellow"),
     "method": _method,
 }
 """What the terminal has of the sections of a report."""

@@ -81,12 +81,6 @@ def banner(report: Report) -> tuple[str, ...]:
     return speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
 
 
-def headline(report: Report) -> str:
-    """The same in one sentence; empty where there is none."""
-    said = banner(report)
-    return f"verified: {', '.join(said)}" if said else ""
-
-
 def settled(finding: Finding) -> bool:
     """True where re-runs with its patch have shown what comes back: that is told by them, and no
     longer by the audit's price.

@@ -5,6 +5,7 @@ happens. How long passes are is :mod:`auditor.runs.schedule`'s.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ class Session:
         self._clock = Clock(context)
         self._run_queue = RunQueue()
         self._pass_mark = self._run_queue.mark()
+        # no time counts there: the allocation history goes through all of the run
+        self._on_null = plan.device == "null"
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
@@ -223,15 +226,8 @@ class Session:
             self._start_trace()
         self._progress(at.name, 0, at.steps)
 
-    @property
-    def _on_null(self) -> bool:
-        """No time counts on the null device, so the allocation history goes through all of the run."""
-        return self._plan.device == "null"
-
     def _stop(self, *, passes_follow: bool = False) -> None:
-        if (
-            self._context.writer.forked
-        ):  # files and the profiler are those of the process that was copied
+        if self._context.writer.forked:  # files and profiler are the copied process's
             self._trace, self._history, self._running = None, None, []
             return
         self._stop_trace()
@@ -267,10 +263,7 @@ class Session:
 
     def _in_own_profiler(self, do: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
-            if self._modes is None:
-                do()
-                return
-            with self._modes.own():
+            with nullcontext() if self._modes is None else self._modes.own():
                 do()
 
         return run

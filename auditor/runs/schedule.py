@@ -33,18 +33,12 @@ class Pass:
     most: int
     until: Callable[[Stats], str] = lambda stats: ""
     wanted: Callable[[Stats], bool] = lambda stats: True
-    usual: int = -1
-    """Steps that it has as a rule; 0: whether there is such a pass is known when the run is under
-    way. Default: ``most``."""
+    usual: int = -1  # as a rule; 0: the run shows whether there is such a pass; default: most
     done: int = 0
-    why: str = ""
-    """Why it ended before ``most`` steps."""
-    seconds: float = 0.0
-    """Time of its steps and of what watched them, without waiting for a processor."""
-    us: list[float] = field(default_factory=list)
-    """The same of each step alone."""
-    compiled: bool = False
-    """Code that torch.compile made ran in it."""
+    why: str = ""  # it ended before `most` steps
+    seconds: float = 0.0  # without waiting for a processor
+    us: list[float] = field(default_factory=list)  # of each step alone
+    compiled: bool = False  # code that torch.compile made ran in it
 
     def __post_init__(self) -> None:
         self.usual = self.most if self.usual < 0 else min(self.usual, self.most)
@@ -67,29 +61,17 @@ class Stats:
     overhead_s: float
     warn: Callable[[str], None] = lambda text: None
     passes: list[Pass] = field(default_factory=list)
-    alike: int = 0
-    """Steps that looked like the last one, itself included: the same lines met as often, the same
-    rows, but for times and the number of the step."""
-    bursts: dict[object, set[int]] = field(default_factory=dict)
-    """Lines that read many values in one step, with these steps."""
-    compiles: int = 0
-    """How often torch.compile compiled."""
-    calm: int = 0
-    """Last steps in which it did not."""
-    anomaly: bool = False
-    """A backward ran under anomaly mode."""
-    profiled: bool = False
-    """The program runs torch.profiler itself."""
-    unused: bool = False
-    """A rehearsed program has trained, and put nothing on the device that it was offered."""
-    loops: bool = False
-    """The precision pass found Python loops."""
-    full: bool = False
-    """The trace can take no further step: it would need too much memory."""
-    asked_on: Callable[[], bool] = lambda: False
-    """Whether a probe needs more steps of this pass to say anything."""
-    half_full: Callable[[], bool] = lambda: False
-    """Whether the program has used half of a GPU's memory or more."""
+    alike: int = 0  # last steps that looked alike: same lines as often, same rows but for times
+    bursts: dict[object, set[int]] = field(default_factory=dict)  # lines with many reads: steps
+    compiles: int = 0  # by torch.compile
+    calm: int = 0  # last steps in which it compiled nothing
+    anomaly: bool = False  # a backward ran under anomaly mode
+    profiled: bool = False  # the program runs torch.profiler itself
+    unused: bool = False  # a rehearsed program has trained, and put nothing on the device
+    loops: bool = False  # the precision pass found Python loops
+    full: bool = False  # a longer trace would need too much memory
+    asked_on: Callable[[], bool] = lambda: False  # a probe needs more steps to say anything
+    half_full: Callable[[], bool] = lambda: False  # half of a GPU's memory was used
 
     @property
     def now(self) -> Pass:
@@ -106,23 +88,9 @@ Until = Callable[[Stats], str]
 
 # -- the passes ------------------------------------------------------------------------------------
 
-STEADY_STEPS = 12
-"""Steps in a row that look alike after which the diagnostic pass ends: as many as a rehearsal has.
-What comes again after more than these is rate-limited, and named by no rule (from every 10th step
-on); of a growth a slope is known from 8.
-"""
-
-DIAGNOSED_STEPS = 20
-"""Enough to see twice what happens in every tenth step; a step costs 1.2 times a plain one."""
-
-MORE_STEPS = 20
-"""Steps that a pass gets at most beyond its own: a program that compiles on and on is never warm,
-and a burst that does not come again was none.
-"""
-
-NULL_MEMORY_STEPS = 3
-"""Of a run on the null device, whose allocation history goes through the pass before as well."""
-
+STEADY_STEPS = 12  # what comes again after more is rate-limited, and named by no rule
+DIAGNOSED_STEPS = 20  # twice what happens in every tenth step
+MORE_STEPS = 20  # of a pass that goes on: a program that compiles on and on is never warm
 ASKED = frozenset({"loud", "leaner", "numbers", "gradients", "values"})
 """Passes that are taken only if a probe watches them."""
 
@@ -146,8 +114,7 @@ def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[P
             syncs = Pass("loud", 3 if device.accelerator else 0)
             passes = [Pass("loud", steps)] if device.simulated else [*timed, syncs]
         case _ if plan.device == "null":  # the steps of the rehearsal that it is laid beside
-            memory = Pass("memory", NULL_MEMORY_STEPS)
-            passes = [Pass("loud", steps - NULL_MEMORY_STEPS), memory]
+            passes = [Pass("loud", steps - 3), Pass("memory", 3)]
         case _ if device.shadow:
             passes = [each for each in _rehearsed(plan) if each.name in {*watched, "loud"}]
         case _:
@@ -175,10 +142,20 @@ def _measured(plan: Plan, device: DeviceInfo) -> list[Pass]:
         Pass("anomaly_off", 20, as_many_as("quiet"), lambda stats: stats.anomaly, usual=0),
         Pass("eager_held", steps, eager, compiled_with_room, usual=0),
         Pass("compiled_again", steps, as_many_as("eager_held"), eager_was_faster, usual=0),
-        Pass("trace", traced.trace, first(full, long(1, 0.1)), unprofiled),
+        Pass(
+            "trace",
+            traced.trace,
+            first(lambda stats: COMPLETE * stats.full, long(1, 0.1)),
+            unprofiled,
+        ),
         Pass("loud", steps, first(causes_known(causes), long(8, 0.25)), usual=causes),
-        Pass("numbers", 3 + MORE_STEPS, first(told(3), long(1, 0.2)), usual=3),
-        Pass("loops", 5 if on_host else 0, wanted=has_loops, usual=0),
+        Pass("numbers", 3 + MORE_STEPS, first(told, long(1, 0.2)), usual=3),
+        Pass(
+            "loops",
+            5 if on_host else 0,
+            wanted=lambda stats: stats.loops and not stats.compiles,
+            usual=0,
+        ),
         Pass("gradients", 2),
         Pass("memory", 12 if device.native else 0, long(3, 0.1)),
     ]
@@ -188,11 +165,13 @@ def _rehearsed(plan: Plan) -> list[Pass]:
     """Of a rehearsal: no step has a time, so it is watched from the first one on."""
     purpose = plan.purpose_as(Passes) or Passes()
     causes, changes = purpose.loud or min(plan.steps, DIAGNOSED_STEPS), len(LEANER_STEPS)
-    causes_seen = first(unused, bursts_known(causes), long(LEAST_REHEARSED, 0.3))
+    causes_seen = first(
+        lambda stats: COMPLETE * stats.unused, bursts_known(causes), long(LEAST_REHEARSED, 0.3)
+    )
     return [
         Pass("loud", causes + MORE_STEPS, causes_seen, usual=causes),
         Pass("leaner", changes, wanted=short(changes, 0.2)),  # one change in each: all, or none
-        Pass("numbers", 3 + MORE_STEPS, first(told(3), long(1, 0.2)), usual=3),
+        Pass("numbers", 3 + MORE_STEPS, first(told, long(1, 0.2)), usual=3),
         Pass("values", purpose.values, long(1, 1.0)),
     ]
 
@@ -263,11 +242,6 @@ def slower_than(name: str, least: int, times: float) -> Until:
     return until
 
 
-def full(stats: Stats) -> str:
-    """The trace can take no further step."""
-    return COMPLETE if stats.full else ""
-
-
 def causes_known(steps: int) -> Until:
     """The last steps were alike; or it has so many steps, or whole cycles if the timing pass shows
     phases that come once in many steps.
@@ -287,6 +261,11 @@ def causes_known(steps: int) -> Until:
     return until
 
 
+def told(stats: Stats) -> str:
+    """After three steps no probe needs one more (steps may alternate)."""
+    return COMPLETE if stats.now.done >= 3 and not stats.asked_on() else ""
+
+
 def bursts_known(steps: int) -> Until:
     """Each line that reads many values at once has done so in two steps, so that it is known how
     far they are apart.
@@ -297,16 +276,6 @@ def bursts_known(steps: int) -> Until:
         return COMPLETE if again and stats.now.done >= steps else ""
 
     return until
-
-
-def told(steps: int) -> Until:
-    """After so many steps no probe needs one more (steps may alternate)."""
-    return lambda stats: COMPLETE if stats.now.done >= steps and not stats.asked_on() else ""
-
-
-def unused(stats: Stats) -> str:
-    """Nothing of the training is on the device: one step says so."""
-    return "nothing runs on the device" if stats.unused else ""
 
 
 # -- whether there is such a pass ------------------------------------------------------------------
@@ -339,11 +308,6 @@ def unprofiled(stats: Stats) -> bool:
             "cannot run at once), and the step times include the cost of yours"
         )
     return not stats.profiled
-
-
-def has_loops(stats: Stats) -> bool:
-    """Loops were found; code that torch compiles is left alone."""
-    return stats.loops and not stats.compiles
 
 
 def short(steps: int, share: float) -> Callable[[Stats], bool]:

@@ -57,8 +57,8 @@ def _shown(report: Report, name: str) -> str:
 
 def test_what_is_not_proven_is_in_no_sum_and_no_headline() -> None:
     both = _report(PROVEN, UNPROVEN)
-    (sum_,) = headline.recoverable(both)
-    assert (sum_.us_per_step, len(sum_.among)) == (8_412.0, 1)
+    ((_, sum_),) = headline.recoverable(both)
+    assert (sum_.us, len(sum_.findings)) == (8_412.0, 1)
     assert headline.headline(_report(UNPROVEN)) == (
         "found 1 warning, and no time saving is proven",
     )
@@ -116,5 +116,5 @@ def test_all_together_with_too_few_runs_is_no_headline() -> None:
         report,
         verification=replace(report.verification, together=_verified("inconclusive", pairs=3)),
     )
-    assert verified.headline(few) == ""
+    assert verified.banner(few) == ()
     assert "saves 19 ms per step" in headline.headline(few)[0]

@@ -64,9 +64,7 @@ def report_of_re_runs() -> Report:
 def test_without_a_measured_whole_there_is_no_such_headline(
     report: Report, together: Verified | None
 ) -> None:
-    assert (
-        verified.headline(replace(report, verification=replace(SUMMARY, together=together))) == ""
-    )
+    assert verified.banner(replace(report, verification=replace(SUMMARY, together=together))) == ()
 
 
 def test_no_bars_where_no_time_was_measured() -> None:

@@ -45,8 +45,8 @@ def report(what_if=WHAT_IF, more=()):
 
 
 def test_the_headline_is_what_they_buy_together():
-    (part,) = headline.recoverable(report())
-    assert (part.us_per_step, part.alone_us, len(part.among)) == (2000.0, 500.0, 2)
+    ((_, part),) = headline.recoverable(report())
+    assert (part.us, part.alone_us, len(part.findings)) == (2000.0, 500.0, 2)
     (words,) = headline.headline(report())
     assert words.startswith("estimated: fixing 2 findings together could save 2 ms ")
     assert words.endswith("(500 us one by one: together they save more)")
@@ -65,14 +65,14 @@ def test_prices_that_come_to_more_than_all_together_overlap():
 
 def test_prices_that_no_replay_gives_are_added():
     other = replace(FOUND[0], code="KERN009", key="three", message="x", lost_us_per_step=300.0)
-    (part,) = headline.recoverable(report(more=(other,)))
-    assert (part.us_per_step, part.alone_us, len(part.among)) == (2300.0, 800.0, 3)
+    ((_, part),) = headline.recoverable(report(more=(other,)))
+    assert (part.us, part.alone_us, len(part.findings)) == (2300.0, 800.0, 3)
 
 
 def test_prices_that_add_up_are_not_said_to_overlap():
     fixes = (replace(FIXES[0]), replace(FIXES[1], after_us=0.0))
     even = replace(WHAT_IF, joint_us=500.0, fixes=fixes)
-    (part,) = headline.recoverable(report(even))
+    ((_, part),) = headline.recoverable(report(even))
     assert part.alone_us is None
     assert not any("overlap" in each for each in what_ifs.sentences(report(even)))
 

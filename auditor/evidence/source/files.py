@@ -182,11 +182,6 @@ class Source(Table):
         made = made_by(move.value) if isinstance(move, ast.Attribute) else None
         return "" if made is None else name_of(made.func)
 
-    def keywords_of(self, name: str) -> Iterator[tuple[str, str]]:
-        """Keyword arguments of all calls of ``name``, with the text of their values."""
-        for _, call in self.calls_of(name):
-            yield from ((given.arg, unparsed(given.value)) for given in call.keywords if given.arg)
-
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
         statements = (

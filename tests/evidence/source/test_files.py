@@ -131,12 +131,6 @@ def test_what_a_line_makes_and_moves(text, makes):
     assert source(text).makes_at(site(1)) == makes
 
 
-def test_keywords_of_all_calls():
-    one = source("f(a=1, **more)\nx.f(b=c + 1)\ng(a=3)\n", b_py="f()\nf(a=None)")
-    assert list(one.keywords_of("f")) == [("a", "1"), ("b", "c + 1"), ("a", "None")]
-    assert list(one.keywords_of("h")) == []
-
-
 @pytest.mark.parametrize(
     ("text", "alone"),
     [("f()", True), ("x.f(1)", True), ("y = f()", False), ("g()", False), ("\nf()", False)],
