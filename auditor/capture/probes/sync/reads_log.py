@@ -27,9 +27,7 @@ PART = "reads"
 
 
 class Inside(threading.local):
-    """True while a read that counts already runs in this thread: what it does inside is part of
-    it.
-    """
+    """True while a counted read runs in this thread: what it does inside is part of it."""
 
     reading = False
 
@@ -69,9 +67,7 @@ class ReadLog:
         return tensor.is_cuda
 
     def note(self, kind: str, subjects: Iterable[Any], started: float) -> None:
-        """Count a read of ``subjects`` that began at ``started`` (``perf_counter``) and ends
-        now.
-        """
+        """Count a read of ``subjects`` from ``started`` (``perf_counter``) until now."""
         ended = perf_counter()
         try:
             read = next(iter(tensors(subjects)), None)
@@ -113,9 +109,7 @@ class ReadLog:
         row.span_us = round((ended - self._first.setdefault((at, kind, lib), ended)) * 1e6, 2)
 
     def place(self, start: FrameType) -> Place | None:
-        """The user's line that causes what is seen at ``start``; None if it is not the step's
-        doing.
-        """
+        """The user's line behind what is seen at ``start``; None if it is not the step's doing."""
         if os.getpid() != self._process:  # a forked worker of the loader
             return None
         place = self.stack.place(start)
