@@ -1,6 +1,4 @@
-"""A simulation of torch's CUDA caching allocator: what a program would hold, on a card that need
-not be there.
-"""
+"""A simulation of torch's CUDA caching allocator: what a program would hold on a card."""
 
 from __future__ import annotations
 

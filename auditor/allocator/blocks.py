@@ -1,6 +1,4 @@
-"""Blocks of device memory, the chains in which they tile a segment, and the pools of those that are
-free.
-"""
+"""Blocks of device memory, chains in which they tile a segment, and the pools of free ones."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ class Block:
         return self.previous is not None or self.next is not None
 
     def cut_before(self, size: int) -> Block:
-        """Splits off its first ``size`` bytes as a block of their own, and gives that. The rest
-        stays this block.
-        """
+        """Splits off its first ``size`` bytes as a block, and gives that. The rest stays."""
         first = Block(self.pool, self.stream, self.address, size, self.reach)
         first.mapped = self.mapped
         first.previous, first.next = self.previous, self
@@ -174,9 +170,7 @@ class Pool:
         return [block for _, block in self._unmapped.get(stream, [])]
 
     def merge(self, block: Block, neighbour: Block | None) -> int:
-        """Joins a neighbour that is free (or unmapped) as the block is to it; bytes gained, 0 if it
-        cannot be.
-        """
+        """Joins a neighbour that is as free (or unmapped); bytes gained, 0 if it cannot be."""
         if neighbour is None or not neighbour.is_free or neighbour.mapped != block.mapped:
             return 0
         if neighbour.mapped:

@@ -58,9 +58,7 @@ class CachingAllocator:
     def malloc(
         self, nbytes: int, stream: int = 0, frames: Frames = (), now_us: int | None = None
     ) -> int:
-        """The address of ``nbytes`` for use on ``stream``; 0 for no bytes. Raises
-        :class:`OutOfMemory`.
-        """
+        """The address of ``nbytes`` on ``stream``; 0 for no bytes. Raises :class:`OutOfMemory`."""
         if nbytes <= 0:
             if nbytes < 0:
                 raise ValueError(f"{nbytes} bytes cannot be allocated")
@@ -112,9 +110,7 @@ class CachingAllocator:
             self._complete_pending(block, _clock(now_us))
 
     def empty_cache(self, now_us: int | None = None, frames: Frames = ()) -> None:
-        """Waits for all streams, then gives back to the device what it can take: free segments and
-        free pages.
-        """
+        """Waits for all streams, then gives back what it can: free segments and free pages."""
         now = _clock(now_us)
         self._ledger.stats.num_sync_all_streams += 1
         for block in list(self._pending.values()):
@@ -340,9 +336,7 @@ def _clock(now_us: int | None) -> int:
 def snapshot_of(
     blocks: Iterable[Block], history: Iterable[Entry], settings: AllocatorSettings, device: int
 ) -> dict[str, Any]:
-    """The snapshot of one device; the histories of devices before it are empty lists, as in
-    torch's.
-    """
+    """The snapshot of one device; the histories before it are empty lists, as in torch's."""
     heads = [block for block in blocks if block.previous is None or not block.previous.mapped]
     return {
         "segments": [

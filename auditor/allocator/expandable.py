@@ -45,9 +45,7 @@ class ExpandableSegments:
         return candidate
 
     def shrink(self, block: Block, frames: Frames, now_us: int) -> None:
-        """Unmaps the whole pages of a free block; what is left of it at either end stays free
-        (``unmap_block``).
-        """
+        """Unmaps the whole pages of a free block; either end stays free (``unmap_block``)."""
         assert block.reach is not None
         start, end = block.reach.whole_pages(block.address, block.end)
         if start >= end:

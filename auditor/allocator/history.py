@@ -38,9 +38,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockAtStart:
-    """A block that was live when the recording began. ``requested`` is what the program had asked
-    for.
-    """
+    """A block that was live at the start. ``requested`` is what the program had asked for."""
 
     address: int
     size: int
@@ -61,9 +59,7 @@ class HeldSegment:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the real allocator did while it was recorded: the truth a replay is compared with. Sizes
-    in bytes.
-    """
+    """What the real allocator did : the truth a replay is compared with. Sizes in bytes."""
 
     start_reserved: int
     final_reserved: int
@@ -194,9 +190,7 @@ class _Reader:
         return Call("empty_cache", at=index)
 
     def start(self) -> list[HeldSegment]:
-        """Segments and live blocks before the first event: the final ones, with each event undone
-        from the last on.
-        """
+        """Segments and live blocks before the first event: the final ones, all events undone."""
         held = {
             each.address: each for each in (_held_segment(segment) for segment in self._segments)
         }

@@ -1,6 +1,4 @@
-"""The device's memory and the books about it: what is left, what was taken and given back, and
-when.
-"""
+"""The device's memory and its books: what is left, what was taken and given back, and when."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """Memory of one device. ``outside`` bytes of it are taken by others: the CUDA context, other
-    processes.
-    """
+    """Memory of one device. ``outside`` bytes of it are taken by others, as by the CUDA context."""
 
     def __init__(self, total: int, outside: int, history_limit: int | None) -> None:
         self.total, self.outside, self.reserved = total, outside, 0

@@ -31,9 +31,7 @@ class Shortage:
 
     @property
     def message(self) -> str:
-        """What torch writes (the end of ``malloc`` in c10/cuda/CUDACachingAllocator.cpp), its
-        double spaces too.
-        """
+        """What torch writes (``malloc`` in CUDACachingAllocator.cpp), its double spaces too."""
         allowed = f"{format_size(self.allowed)} allowed; " if self.allowed is not None else ""
         return (
             f"CUDA out of memory. Tried to allocate {format_size(self.tried)}. GPU {self.device} "
@@ -53,9 +51,7 @@ class Shortage:
 
 
 class OutOfMemory(RuntimeError):
-    """No memory for a request, not even after the cache was given back. ``str()`` is torch's
-    message.
-    """
+    """No memory for a request, even without a cache. ``str()`` is torch's message."""
 
     def __init__(self, shortage: Shortage) -> None:
         super().__init__(shortage)
@@ -66,9 +62,7 @@ class OutOfMemory(RuntimeError):
 
 
 def format_size(size: int) -> str:
-    """A size as torch's messages write it: a unit is used from just above one of it
-    (``format_size``).
-    """
+    """A size as torch's messages write it: a unit from just above one (``format_size``)."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size > unit:
             return f"{size / unit:.2f} {name}"

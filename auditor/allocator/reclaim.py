@@ -11,9 +11,7 @@ from auditor.allocator.settings import AllocatorSettings
 
 
 class Reclaim:
-    """The three ways in which torch gives memory back. Only whole segments, and whole pages, can
-    be.
-    """
+    """The three ways in which torch gives memory back. Only whole segments and pages can be."""
 
     def __init__(
         self, ledger: Ledger, settings: AllocatorSettings, expandable: ExpandableSegments

@@ -1,6 +1,4 @@
-"""What if: a recorded history, run again through a simulated allocator with other settings or on
-another card.
-"""
+"""What if: a recorded history, run again with other settings or on another card."""
 
 from __future__ import annotations
 

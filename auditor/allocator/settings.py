@@ -104,9 +104,7 @@ class AllocatorSettings:
         )
 
     def round_size(self, nbytes: int) -> int:
-        """Bytes of the block for a request of ``nbytes`` (``round_size`` in
-        CUDACachingAllocator.cpp).
-        """
+        """Bytes of the block for ``nbytes`` (``round_size`` in CUDACachingAllocator.cpp)."""
         if nbytes < MIN_BLOCK:
             return MIN_BLOCK
         divisions = self.divisions(nbytes)

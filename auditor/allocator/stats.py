@@ -21,9 +21,7 @@ EVENTS = (
 
 
 class Stat:
-    """One quantity: what it is now, its highest value since the last reset, and all that was ever
-    added and taken.
-    """
+    """One quantity: now, its highest since the last reset, and all that was added and taken."""
 
     __slots__ = ("allocated", "current", "peak")
     KINDS = ("allocated", "current", "freed", "peak")
@@ -92,9 +90,7 @@ class DeviceStats:
             stat.peak = stat.current
 
     def flat(self) -> dict[str, int]:
-        """As ``torch.cuda.memory_stats`` gives them: ``allocated_bytes.all.peak`` and so on, sorted
-        by key.
-        """
+        """As ``torch.cuda.memory_stats``: ``allocated_bytes.all.peak`` ..., sorted."""
         found = {
             f"{name}.{kind}": getattr(stat, kind)
             for name, stat in self._each()

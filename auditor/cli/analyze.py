@@ -80,9 +80,7 @@ def analyze(
     tensorboard: bool = False,
     quiet: bool,
 ) -> int:
-    """Judge each recording; returns the worst exit code. A folder of traces is one job, and gives
-    one report.
-    """
+    """Judge each recording; returns the worst exit code. A folder of traces is one job."""
     if out is not None and len(paths) > 1:
         raise AuditProblem(
             "--out takes one folder, and there are several paths to analyze",

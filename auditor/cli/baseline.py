@@ -1,6 +1,4 @@
-"""``--baseline`` and ``--update-baseline``: the file read before anything runs, and written when
-the report stands.
-"""
+"""``--baseline`` and ``--update-baseline``: read before anything runs, written with the report."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Asked:
 
 
 def asked(file: str | None, *, update: bool) -> Asked | None:
-    """What the options ask for; None without ``--baseline``. Raises :class:`AuditProblem` for a
-    file that cannot be used.
-    """
+    """None without ``--baseline``. Raises :class:`AuditProblem` for an unusable file."""
     if file is None:
         if update:
             raise AuditProblem(

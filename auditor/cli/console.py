@@ -83,9 +83,7 @@ def _harmless(text: str, form: str) -> str:
 
 
 def secure_streams() -> None:
-    """Open what a caller closed (``>&-``): else the next file that is opened would become
-    stdout.
-    """
+    """Open what a caller closed (``>&-``): else the next file opened would be stdout."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)

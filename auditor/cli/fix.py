@@ -1,6 +1,4 @@
-"""``audit fix``: the patches of a report as one diff, or applied to the user's files with a patch
-to undo them.
-"""
+"""``audit fix``: the patches of a report as one diff, or applied, with a patch to undo them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The command line: one function a command. Heavy imports stay inside the command that needs
-them.
-"""
+"""The command line: one function a command. Heavy imports stay in their command."""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ GIVE = "give report.json or the folder that audit run wrote"
 
 
 def require_exists(path: Path, give: str) -> None:
-    """Raise :class:`AuditProblem` for a path at which nothing lies, or an empty file; ``give`` says
-    what to give.
-    """
+    """Raise :class:`AuditProblem` for no file or an empty one; ``give`` is advice."""
     if not path.exists():
         there = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, there, n=1)
@@ -33,9 +31,7 @@ def require_exists(path: Path, give: str) -> None:
 
 
 def report_of(path: Path) -> Report:
-    """The report at ``path``, which is report.json or the folder that holds it. Raises
-    :class:`AuditProblem`.
-    """
+    """The report at ``path``: report.json or its folder. Raises :class:`AuditProblem`."""
     require_exists(path, GIVE)
     file = path / REPORT if path.is_dir() else path
     if file.exists():

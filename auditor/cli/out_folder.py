@@ -1,6 +1,4 @@
-"""The folder that a command writes to: made before the work begins, and never one with files of the
-user's in our places.
-"""
+"""The folder that a command writes to: made before the work, and never over the user's files."""
 
 from __future__ import annotations
 
@@ -109,9 +107,7 @@ def point_last(folder: Path) -> None:
 
 
 def refuse_others_files(folder: Path) -> None:
-    """Raise :class:`AuditProblem` where the folder is a file, or holds one that we would replace
-    and did not write.
-    """
+    """Raise :class:`AuditProblem` where the folder is a file, or holds another's in our place."""
     if folder.exists() and not folder.is_dir():
         raise AuditProblem(f"--out {folder} is a file; it must be a folder")
     if is_report(folder / "report.json"):

@@ -1,6 +1,4 @@
-"""Words as people write them on the command line: ``8GiB``, ``5%``, ``nan@12``, ``-m
-package.module``.
-"""
+"""Words as people write them: ``8GiB``, ``5%``, ``nan@12``, ``-m package.module``."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ def share(_: click.Context, __: click.Parameter, value: str | None) -> float | N
 
 
 def fault(_: click.Context, __: click.Parameter, value: str) -> Drill:
-    """``nan@12`` → a drill at step 12. Raises :class:`click.BadParameter`, whose message says how
-    to write it.
-    """
+    """``nan@12`` → a drill at step 12. Raises :class:`click.BadParameter`."""
     match = FAULT.fullmatch(value.strip().lower())
     if match is None:
         raise click.BadParameter(
@@ -103,9 +99,7 @@ class Whole(_WholeType):
 
 
 class Seconds(_SecondsType):
-    """Seconds: ``90``, ``90s``, ``5m`` or ``1h``; above zero, unless ``zero`` has a meaning of its
-    own.
-    """
+    """Seconds: ``90``, ``90s``, ``5m`` or ``1h``; above zero, unless ``zero`` means something."""
 
     name = "S"
 
@@ -196,9 +190,7 @@ def formats(
 
 
 def require_place(option: str, file: Path) -> None:
-    """Raise :class:`AuditProblem` where ``file`` could not be made for what is in its way, or
-    may not be written.
-    """
+    """Raise :class:`AuditProblem` where ``file`` cannot be made or written."""
     for parent in file.parents:
         if parent.is_dir():
             if not os.access(parent, os.W_OK | os.X_OK):

@@ -177,9 +177,7 @@ def on_terminal() -> bool:
 
 @contextmanager
 def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
-    """Progress of ``audit run``, and how to show the target's own output beside it; nothing of both
-    with ``quiet``.
-    """
+    """Progress of ``audit run``, and the target's output beside it; neither with ``quiet``."""
     if quiet:
         yield (lambda name, done, steps: None), (lambda text: None)
     elif on_terminal():

@@ -1,6 +1,4 @@
-"""Which rules a command asks, with which settings, and how it ends: the same for every command that
-judges.
-"""
+"""Which rules a command asks, with which settings, and how it ends: for all that judge."""
 
 from __future__ import annotations
 

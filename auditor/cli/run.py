@@ -230,9 +230,7 @@ def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool)
 
 
 def claim(out: Path | None, label: str) -> tuple[Path, bool]:
-    """The folder for the results, made and claimed, and whether it is ours to remove when nothing
-    could be recorded.
-    """
+    """The folder for the results, made and claimed, and whether it may be removed again."""
     while True:
         folder = out_folder.fresh(label) if out is None else out
         _refuse_recorded(folder)

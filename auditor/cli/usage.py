@@ -1,6 +1,4 @@
-"""How the command line answers mistakes: one sentence on what is wrong, one on the way out, and
-exit code 2.
-"""
+"""How the command line answers mistakes: what is wrong, the way out, and exit code 2."""
 
 from __future__ import annotations
 

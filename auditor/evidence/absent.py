@@ -1,6 +1,4 @@
-"""Why evidence is missing, in a sentence for the reader of a report: what a rule that is *skipped*
-says.
-"""
+"""Why evidence is missing, in a sentence: what a rule that is *skipped* says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Scanned checkpoints: what is broken, poisoned, missing or stale in each, and which is the latest
-good one.
-"""
+"""Scanned checkpoints: what is broken, poisoned, missing or stale, and the latest good one."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ class Checkpoint:
 
     @property
     def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
-        """By optimizer: its second moments, each with the largest gradient that it remembers (a
-        root mean square).
-        """
+        """By optimizer: its second moments, each with its largest root mean square."""
         for optimizer in self.scan.optimizers:
             mine = [
                 each

@@ -65,9 +65,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """An optimizer's state: the plain numbers of each parameter group, and how far its own counters
-    went.
-    """
+    """An optimizer's state: numbers of each parameter group, and its counters."""
 
     name: str
     groups: tuple[dict[str, float], ...] = ()
@@ -113,9 +111,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: ``name`` is its path (``optimizer.lr``, or ``AdamW.lr`` for a keyword of a
-    call).
-    """
+    """One value: ``name`` is its path (``optimizer.lr``, ``AdamW.lr`` for a keyword)."""
 
     name: str
     value: float | str | bool

@@ -158,9 +158,7 @@ class Evidence:
         return [row for row in typed if isinstance(row, kind)]
 
     def inside(self, name: str) -> Evidence | None:
-        """Evidence of a further run inside this one (``replay``, ``rehearsal``); None if it cannot
-        be read.
-        """
+        """Evidence of a further run inside this one (``replay``); None if it cannot be read."""
         return self._once(("inside", name), lambda: self._inside(name))
 
     def _inside(self, name: str) -> Evidence | None:
@@ -190,9 +188,7 @@ class Evidence:
         return why_broken(self, tables)
 
     def why_unreadable(self, tables: Iterable[type[Table]]) -> str:
-        """A sentence about a row of their parts that could not be read and was left out; empty if
-        all could.
-        """
+        """A sentence about a row that could not be read and was left out; empty if all could."""
         parts = dict.fromkeys(part for table in tables for part in table.parts)
         return next((told for part in parts if (told := self.recording.unreadable(part))), "")
 

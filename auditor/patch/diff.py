@@ -59,9 +59,7 @@ def _header(mark: str, path: str) -> bytes:
 
 
 def quote_path(path: str) -> str:
-    """A path as git prints it: in C quotes with octal bytes where it holds anything but printable
-    ASCII.
-    """
+    """A path as git prints it: in C quotes with octal bytes unless it is printable ASCII."""
     raw = os.fsencode(path)
     text = "".join(
         _ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in raw

@@ -238,9 +238,7 @@ _MOVE_OPTIONS = frozenset({"device", "non_blocking"})
 
 
 def make_on_device(module: Module, move: ast.Call) -> Change:
-    """The change that hands the device to the function which makes the tensor. Raises
-    :class:`Refused`.
-    """
+    """The change that gives the device to what makes the tensor. Raises :class:`Refused`."""
     made = _made(module, move)
     if module.quoted_in(move) is not None:
         raise Refused("the call stands inside an f-string")

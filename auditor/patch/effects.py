@@ -1,6 +1,4 @@
-"""Which expressions only read: leaving one out, or evaluating it less often, changes nothing
-else.
-"""
+"""Which expressions only read: leaving one out, or seldom evaluating it, changes nothing."""
 
 from __future__ import annotations
 

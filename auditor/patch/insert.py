@@ -19,9 +19,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def insert_before(module: Module, edit: Edit) -> Change:
-    """The change that puts the call ``value`` on a line of its own before the statement on the
-    edit's line.
-    """
+    """The change that puts the call ``value`` on a line before the statement on the edit's."""
     call = _wanted_call(edit)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method not in _METHODS:
@@ -63,9 +61,7 @@ def decorate(module: Module, edit: Edit) -> Change:
 
 
 def insert_after_imports(module: Module, edit: Edit) -> Change:
-    """The change that puts the call ``value`` behind the imports at the top of the file, ``import
-    torch`` among them.
-    """
+    """The change that puts the call ``value`` behind the file's imports, with ``import torch``."""
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _AFTER_IMPORTS:
         raise _unknown(edit)

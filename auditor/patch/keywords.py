@@ -195,9 +195,7 @@ _SKIPPED = re.compile(_NO_CODE)
 
 @dataclass(frozen=True)
 class Slot:
-    """One argument as written, parentheses around it included. ``after`` is the offset behind its
-    comma, None without.
-    """
+    """One argument as written, with its parentheses. ``after`` is behind its comma, if any."""
 
     node: ast.expr | ast.keyword
     start: int
@@ -212,9 +210,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The inside of a call's parentheses, ``text[opened:closed]``, and its arguments in the order
-    written.
-    """
+    """The inside of a call's parentheses, ``text[opened:closed]``, and its arguments."""
 
     opened: int
     closed: int

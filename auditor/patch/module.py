@@ -1,6 +1,4 @@
-"""A parsed file: finds the calls that an edit names, and changes the syntax tree as the text is to
-change.
-"""
+"""A parsed file: finds the calls that an edit names, and changes the tree as the text."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _QUOTED = frozenset({"JoinedStr", "TemplateStr"})
 
 @dataclass(frozen=True)
 class Change:
-    """One change, said twice: in text, and on the syntax tree. The patch stands only if both come
-    to the same.
-    """
+    """One change, said twice: in text, and on the syntax tree. The patch needs both alike."""
 
     splices: tuple[Splice, ...]
     rewrite: Callable[[], None]
@@ -56,9 +52,7 @@ class Module:
         )
 
     def expect_line(self, edit: Edit) -> None:
-        """Raise :class:`Refused` if the site's line is not what it was when the run was
-        recorded.
-        """
+        """Raise :class:`Refused` if the site's line is not what it was in the recorded run."""
         site = edit.site
         if not 0 < site.line <= len(self.source.lines):
             raise Refused(f"the file has no line {site.line}")
@@ -104,9 +98,7 @@ def covers(node: ast.AST, line: int) -> bool:
 
 
 def only_alike(nodes: Sequence[Node], otherwise: str) -> list[Node]:
-    """All nodes if they are the same syntax, so that one edit means all of them; else
-    :class:`Refused`.
-    """
+    """All nodes if they are the same syntax, as one edit means all; else :class:`Refused`."""
     if not all(same(nodes[0], node) for node in nodes[1:]):
         raise Refused(f"{otherwise}, so which one is meant is not known")
     return list(nodes)

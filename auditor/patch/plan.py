@@ -1,6 +1,4 @@
-"""Many edits over many files: one plan, one diff, and the files rewritten in place when the user
-asks for it.
-"""
+"""Many edits over many files: one plan, one diff, and files rewritten when the user asks."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class PatchedFile:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all edits come to. ``refused`` pairs each edit that is left out with one sentence
-    why.
-    """
+    """What all edits come to. ``refused`` pairs each edit left out with one sentence why."""
 
     files: tuple[PatchedFile, ...] = ()
     refused: tuple[tuple[Edit, str], ...] = ()

@@ -1,6 +1,4 @@
-"""Drops statements. With one go the ``if`` that only did it and a blank line too many; comments and
-imports stay.
-"""
+"""Drops statements. With one go its ``if`` and a blank line too many; comments and imports stay."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, order=True)
 class Splice:
-    r"""Replace ``text[start:end]`` of a :class:`SourceText` by ``text``; line ends are written as
-    ``\n``.
-    """
+    r"""Replace ``text[start:end]`` of a :class:`SourceText` by ``text``; line ends are ``\n``."""
 
     start: int
     end: int
@@ -62,9 +60,7 @@ class SourceText:
 
     @cached_property
     def lines(self) -> list[str]:
-        r"""Lines without their ends. Only ``\n``, ``\r\n`` and ``\r`` end a line, as in Python's
-        own tokenizer.
-        """
+        r"""Lines without their ends. Only ``\n``, ``\r\n`` and ``\r`` end a line, as in Python."""
         return self.text.split("\n")
 
     @cached_property
@@ -87,9 +83,7 @@ class SourceText:
         )
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Start and end offset of a syntax node that has a position; enclosing parentheses are not
-        part of it.
-        """
+        """Start and end offset of a syntax node, without enclosing parentheses."""
         start = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
         return start, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
@@ -112,16 +106,12 @@ class SourceText:
         return self.text[self.line_start(offset) : offset]
 
     def rest_is_idle(self, offset: int) -> bool:
-        """True if nothing but a comment follows on the line. ``offset`` must not be inside a
-        string.
-        """
+        """True if nothing but a comment follows on the line. ``offset`` is not inside a string."""
         rest = self.text[offset : self.line_end(offset)].strip()
         return not rest or rest.startswith("#")
 
     def splice(self, splices: Iterable[Splice]) -> bytes:
-        """The file with the splices made, which must not overlap. New lines end as the line they
-        are put on does.
-        """
+        """The file with the splices, which must not overlap. New lines end as their line does."""
         decoded = self._decoded
         pieces, done = [], 0
         for splice in sorted(splices):
@@ -166,9 +156,7 @@ def unify_line_ends(text: str) -> str:
 
 
 def parse(raw: bytes) -> ast.Module:
-    """Syntax tree of a file's bytes, as the import system would read them. Raises
-    :class:`Refused`.
-    """
+    """Syntax tree of a file's bytes, as imports read them. Raises :class:`Refused`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a user's invalid escape must neither print nor raise
         try:

@@ -25,9 +25,7 @@ _STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
 
 
 def logging_statement(module: Module, edit: Edit) -> ast.Expr:
-    """The statement on the edit's line, once it is known to be nothing but a log. Raises
-    :class:`Refused`.
-    """
+    """The statement on the edit's line, known to be nothing but a log. Raises :class:`Refused`."""
     found = [
         node
         for node in module.parents
@@ -55,9 +53,7 @@ def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Cha
 
 
 def skip_compiled(module: Module, statement: ast.Expr) -> Change:
-    """The change that lets the statement run in Python only. Raises :class:`Refused` where the file
-    has no ``torch``.
-    """
+    """The change that runs it in Python only. Raises :class:`Refused` without ``torch``."""
     expect_torch(module)
     if any(isinstance(up, ast.If) and _asks_already(up.test) for up in module.ancestors(statement)):
         raise Refused("whether it is compiled is asked there already")

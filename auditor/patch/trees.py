@@ -36,9 +36,7 @@ def leads_out(path: str) -> bool:
 
 
 def is_beside(path: str, cwd: str) -> bool:
-    """True if a path may be a source file beside ``cwd``: absolute, written plainly, and no
-    installed package's.
-    """
+    """True if a path may be a source file beside ``cwd``: absolute, plain, not installed."""
     plain = os.path.isabs(path) and os.path.normpath(path) == path.replace("/", os.sep)
     if (
         not cwd
@@ -63,9 +61,7 @@ def is_theirs(path: str, cwd: str) -> bool:
 
 
 def base_of(cwd: str, paths: Iterable[str]) -> str:
-    """The innermost directory that holds ``cwd`` and all paths; empty if they have none in common
-    but the root.
-    """
+    """The innermost directory that holds ``cwd`` and all paths; empty if that is the root."""
     try:
         base = os.path.commonpath([cwd, *(os.path.join(cwd, path) for path in paths)])
     except ValueError:  # on other drives
@@ -87,9 +83,7 @@ def joined_diff(changes: Iterable[Changed], cwd: str) -> bytes:
 
 
 def place_of(paths: Iterable[str], cwd: str) -> str:
-    """The directory that a diff of these files is applied in; empty for the run's own. Raises
-    :class:`Refused`.
-    """
+    """Where a diff of these files is applied; empty for the run's own. Raises :class:`Refused`."""
     listed = list(paths)
     if not any(map(os.path.isabs, listed)):
         return ""

@@ -1,3 +1,1 @@
-"""Recordings: the folder that a run leaves, its schema, and files from elsewhere that are judged
-like one.
-"""
+"""Recordings: the folder that a run leaves, its schema, and files that are judged like one."""

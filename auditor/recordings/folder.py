@@ -49,9 +49,7 @@ __all__ = [
 
 
 class UnreadableRecording(Exception):
-    """The folder is not a recording that this version can read; the message is one sentence for the
-    user.
-    """
+    """The folder is not a recording that this version can read; the message is one sentence."""
 
 
 def read_manifest(folder: Path) -> Row:
@@ -198,9 +196,7 @@ class Recording:
         return self._unreadable.get(part, "")
 
     def damage(self) -> list[str]:
-        """A sentence about each part that could not be read, or not whole, as far as it was asked
-        for.
-        """
+        """A sentence about each part that could not be read, or not whole, of those asked for."""
         for part in PARTS:
             self.part_file(part)
         return [self._unreadable[part] for part in sorted(self._unreadable)]
@@ -214,9 +210,7 @@ class Recording:
 
     @property
     def ended_in(self) -> int | None:
-        """Number in the run of the step in which an error ended it; None where none did, or outside
-        a step.
-        """
+        """Number in the run of the step in which an error ended it; None if none did."""
         error = self.manifest.get("error") or {}
         step = error.get("step")
         return None if step is None else self.run_step(error.get("pass_name") or "", step)
@@ -244,9 +238,7 @@ class Recording:
         return {}
 
     def site_row(self, number: int) -> SiteRow:
-        """The raw site row: file, line, function, and where known opcode, col, end_line, end_col,
-        via.
-        """
+        """The raw site row: file, line, function, if known opcode, col, end_line, end_col, via."""
         return self._site_rows.get(number, NOWHERE)
 
     def via(self, number: int) -> str:

@@ -81,9 +81,7 @@ def has_content(file: str) -> bool:
 
 
 def content_of(file: str) -> bytes:
-    """What is in a file, or in a notebook's cell of this process, which ``linecache`` has. Raises
-    ``OSError``.
-    """
+    """What is in a file, or in a notebook's cell (``linecache``). Raises ``OSError``."""
     try:
         return Path(on_disk(file)).read_bytes()
     except OSError:
@@ -103,9 +101,7 @@ def on_disk(path: str) -> str:
 
 
 def path_from(cwd: str, file: str) -> str:
-    """A file's path relative to the run's directory where it lies below it, else as it is; always
-    with ``/``.
-    """
+    """A file's path relative to the run's directory if below it, else as is; always with ``/``."""
     below = cwd.rstrip(os.sep) + os.sep
     return (file[len(below) :] if cwd and file.startswith(below) else file).replace(os.sep, "/")
 

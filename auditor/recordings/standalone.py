@@ -67,9 +67,7 @@ PICKLE, GZIP = b"\x80", b"\x1f\x8b"
 
 
 def is_pickle(path: Path) -> bool:
-    """Whether the file's content, gzipped or not, begins as a pickle does: its name does not
-    count.
-    """
+    """Whether the content, gzipped or not, begins as a pickle does: the name does not count."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == GZIP

@@ -61,9 +61,7 @@ class RecordingWriter:
 
     @property
     def forked(self) -> bool:
-        """True in a process that the target forked: what is written here would mix with the rows of
-        the first.
-        """
+        """True in a process that the target forked: its rows would mix with the first's."""
         return os.getpid() != self._process
 
     def add(self, row: Row) -> None:
@@ -71,9 +69,7 @@ class RecordingWriter:
         self._buffer(row.part, row)
 
     def add_fields(self, part: str, fields: Fields) -> None:
-        """The same of a row whose part or fields have no type (a tool's own); ``part`` is the
-        file's stem.
-        """
+        """The same of a row without types (a tool's own); ``part`` is the file's stem."""
         self._buffer(part, fields)
 
     def _buffer(self, part: str, row: Row | Fields) -> None:
@@ -228,9 +224,7 @@ def _plain(value: Any, spelled: Spelled | None) -> Any:
 def write_manifest(
     folder: Path, manifest: Fields, *, mode: int | None = None, spelled: Spelled | None = None
 ) -> None:
-    """Write ``manifest.json`` whole or not at all (temporary file, then rename). Raises
-    ``OSError``.
-    """
+    """Write ``manifest.json`` whole or not at all (file, then rename). Raises ``OSError``."""
     temporary = folder / (MANIFEST + ".new")
     data = msgspec.json.format(encoded(manifest, spelled), indent=2)
     try:

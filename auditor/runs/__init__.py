@@ -1,3 +1,1 @@
-"""Runs of the user's target: what is asked for, the child process that records it, further runs and
-all ranks.
-"""
+"""Runs of the user's target: the plan, the child that records, further runs and all ranks."""

@@ -223,9 +223,7 @@ class Child:
             thread.start()
 
     def wait(self, deadline: float | None) -> str | int:
-        """The exit code, or ``timeout`` or ``interrupted`` (after the child was asked, then made,
-        to end).
-        """
+        """The exit code, or ``timeout`` or ``interrupted`` (the child was made to end)."""
         try:
             ended: str | int = self._wait_finished(deadline)
         except KeyboardInterrupt:
@@ -298,9 +296,7 @@ class Child:
         self.process.wait()
 
     def leave(self) -> None:
-        """Loader workers and other children of the target do not outlive it; then read what it had
-        printed.
-        """
+        """Loader workers and other children do not outlive it; then read what it had printed."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self._keeper.release()

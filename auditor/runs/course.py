@@ -93,9 +93,7 @@ def interrupt(recording: Recording, name: str, further: Recording) -> None:
 
 
 def seconds_to(recording: Recording, step: int | None = None) -> float:
-    """How long the run took to the end of a step (None: of its last whole one), the start of the
-    process left out.
-    """
+    """How long the run took to the end of a step (None: of its last), without the start."""
     rows = recording.rows(StepRow)[: None if step is None else step + 1]
     return max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
 

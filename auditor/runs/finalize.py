@@ -54,9 +54,7 @@ class Ended(Protocol):
 
 
 def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
-    """Complete the manifest from outside, keep sources and output; what the disk does not take any
-    more is said in it.
-    """
+    """Complete the manifest from outside, keep sources and output; it tells of a full disk."""
     folder = Path(plan.folder)
     try:
         manifest = read_manifest(folder)

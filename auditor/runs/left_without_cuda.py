@@ -1,6 +1,4 @@
-"""A program that asked about CUDA, found none and left by ``sys.exit``: its GPU path can be
-rehearsed.
-"""
+"""A program that asked about CUDA, found none and left by ``sys.exit`` can be rehearsed."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ ON_CPU = "--device rehearse plays a CUDA device on the CPU"
 
 
 def left_without_cuda(error: BaseException) -> str | None:
-    """What to say of a program that left in a branch whose test asks for CUDA; None if this is
-    something else.
-    """
+    """What to say of a program that left in a branch whose test asks for CUDA; else None."""
     if not isinstance(error, SystemExit):
         return None
     frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]

@@ -1,6 +1,4 @@
-"""What the parent asks the recording child to do: plain data that both sides of the process seam
-read.
-"""
+"""What the parent asks the recording child to do: plain data for both sides of the seam."""
 
 from __future__ import annotations
 
@@ -106,9 +104,7 @@ class Copied:
     kept: str
 
     def spelled(self, text: str) -> str:
-        """What the run says of files in the copy and around it, as a run in the original would say
-        it.
-        """
+        """What the run says of files in and around the copy, as a run in the original would."""
         tail = self.folder[len(self.root) :]
         return text.replace(self.root, self.original.removesuffix(tail))
 
@@ -171,9 +167,7 @@ class Replay(msgspec.Struct, frozen=True, tag=True):
 
 
 class UntilOom(msgspec.Struct, frozen=True, tag=True):
-    """One pass of at most so many steps, with an allocation history from the first use of the device
-    on.
-    """
+    """One pass of so many steps, with an allocation history from the device's first use."""
 
     steps: int
 
@@ -276,9 +270,7 @@ class Plan:
         return replace(self, fit=steps)
 
     def to_oom(self, steps: int) -> Plan:
-        """The plan of a run that ran out of memory after ``steps`` whole steps, once more, to learn
-        which lines held it.
-        """
+        """The plan once more, out of memory after ``steps`` steps, to learn which lines held it."""
         folder = f"{self.folder}/{OOM_RUN}"
         return replace(self, folder=folder, parts=(), purpose=UntilOom(steps + 1))
 

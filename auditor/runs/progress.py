@@ -22,9 +22,7 @@ class Display(Progress, Protocol):
         """
 
     def outline(self, passes: list[tuple[str, int]]) -> None:
-        """All passes of the run, done and to come, with their steps; told again when that
-        changes.
-        """
+        """All passes of the run, with their steps; told again as it changes."""
 
 
 def silent(name: str, done: int, steps: int) -> None:
@@ -45,9 +43,7 @@ class Pace:
         self._done: dict[str, int] = {}
 
     def read(self, line: str) -> None:
-        """A line of the child: ``pass done steps``, or ``= pass:steps pass:steps ...`` for all
-        passes.
-        """
+        """A line of the child: ``pass done steps``, or ``= pass:steps pass:steps ...`` for all."""
         name, *told = line.split()
         if name != "=":
             done, steps = map(int, told)

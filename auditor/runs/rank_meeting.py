@@ -78,9 +78,7 @@ class RankMeeting:
         return told
 
     def refuse(self, seconds: float = REFUSE_S) -> None:
-        """As rank 0, which cannot begin: tell the others so, as far as they ask within some
-        seconds.
-        """
+        """As rank 0, which cannot begin: tell the others that ask within some seconds."""
         until, left = time.monotonic() + seconds, self.own.world_size - 1
         while left > 0 and time.monotonic() < until:
             left -= self._tell("")
@@ -162,9 +160,7 @@ class RankMeeting:
         return found
 
     def close(self) -> None:
-        """As rank 0: nothing follows. The folder stays until the others have seen it, a few
-        seconds at most.
-        """
+        """As rank 0: nothing follows. The others have seconds to see it."""
         self._over.set()
         with suppress(OSError):
             _write(self._folder / CLOSED, DONE)

@@ -57,9 +57,7 @@ class Ranks(Protocol):
         """One run; one recording for each rank."""
 
     def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
-        """The plan in a copy of the working directory, as
-        :func:`auditor.runs.project_copy.sheltered`.
-        """
+        """The plan in a copy of the directory, as :func:`auditor.runs.project_copy.sheltered`."""
 
 
 def record(

@@ -266,9 +266,7 @@ def unfit(rehearsed: Recording) -> str:
 
 
 def unused(rehearsed: Recording) -> str:
-    """What it means that steps completed and none ran anything on the device; empty if that is not
-    so.
-    """
+    """What it means that no completed step ran anything on the device; empty if one did."""
     used = rehearsed.rows(DeviceUseRow)
     if not used or any(row.n for row in used):
         return ""

@@ -58,9 +58,7 @@ def first_bad(made: Made) -> NonfiniteRow | None:
 
 
 def replay(course: Course, made: Made) -> None:
-    """Explain the first bad step of what was ``made``; a warning says why, where nothing explains
-    it.
-    """
+    """Explain the first bad step of what was ``made``; a warning says why nothing does."""
     bad, (plan, recording) = first_bad(made), made
     for _ in range(ATTEMPTS):
         if bad is None:
@@ -105,9 +103,7 @@ def _why_not(again: Recording | None) -> str:
 
 
 def lacks_history(course: Course) -> bool:
-    """Whether the main run ended out of memory on a device whose allocator is torch's own, and no
-    history was on.
-    """
+    """Whether the main run ran out of memory of torch's own allocator without a history."""
     recording = course.main.recording
     if course.main.outcome != "oom" or not recording.device.native or recording.snapshot is None:
         return False
@@ -115,9 +111,7 @@ def lacks_history(course: Course) -> bool:
 
 
 def explain_oom(course: Course) -> None:
-    """Run the target again, up to the error. Says in a warning why that told nothing, where it did
-    not.
-    """
+    """Run the target again, up to the error. Warns why, if that told nothing."""
     plan, recording = course.main
     rows = recording.rows(StepRow)
     took = max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
@@ -159,9 +153,7 @@ class Stage(NamedTuple):
 
 
 def main_run(course: Course) -> None:
-    """The target as it is; rehearsed instead where it cannot run without CUDA, and ``--device auto``
-    found none.
-    """
+    """The target as it is; rehearsed where CUDA is needed, and ``--device auto`` found none."""
     run = course.audit.run
     given = course.deadline, course.progress, course.echo
     if run.rehearses:

@@ -1,6 +1,4 @@
-"""From the words after ``audit run`` to something that takes one training step at a time. No torch
-here.
-"""
+"""From the words after ``audit run`` to what takes one training step at a time. No torch."""
 
 from __future__ import annotations
 

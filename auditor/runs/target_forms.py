@@ -24,9 +24,7 @@ LAUNCHERS = {name: _WITHOUT.format(name) for name in ("python", "python3", "uv")
 
 
 def not_a_target(text: str) -> TargetProblem:
-    """Why words without a colon and without ``.py`` are no target, and what they are likely to have
-    been meant for.
-    """
+    """Why words without a colon and without ``.py`` are no target, and what was likely meant."""
     if not text.strip():
         return TargetProblem(
             f"the target is empty: {FORMS}", "for example: audit run mytrainer:step"

@@ -65,9 +65,7 @@ class NumberedThreads(dict[tuple[Any, Any], int]):
 
 
 class Builder:
-    """Collects columns. :meth:`add` raises on a value that fits no column, and then has added
-    nothing.
-    """
+    """Collects columns. :meth:`add` raises on a value that fits none, and adds nothing then."""
 
     def __init__(self) -> None:
         self.names = Numbered(NAME_LIMIT, "")
@@ -107,9 +105,7 @@ class Builder:
                 self._parts[group].append(self._makers[group](batch))
 
     def table(self, group: str) -> Any:
-        """The finished table of a group; its pieces are given up, and what was wrong with times is
-        counted.
-        """
+        """The finished table of a group; its pieces go, and wrong times are counted."""
         parts = self._parts.pop(group)
         names = schema(TABLES[group])
         if not parts:

@@ -1,6 +1,4 @@
-"""Copies between host and device: how the host called them, from and to which memory, and how fast
-they were.
-"""
+"""Copies between host and device: how they were called, between which memories, how fast."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from auditor.timeline.trace import MEMCPY, Flags, Ints, Trace
 
 @dataclass(frozen=True)
 class Copies:
-    """Every copy that a device made. Columns of one length; ``call`` is -1 where the trace lacks
-    the host's call.
-    """
+    """Every copy that a device made. Columns; ``call`` is -1 where the trace lacks it."""
 
     work: Ints
     """Row of :class:`Work`."""

@@ -17,9 +17,7 @@ SHORT_KERNEL_NS = 10_000
 
 @dataclass(frozen=True)
 class Launches:
-    """The join of calls and device work by correlation id. -1 where the other side is not in the
-    trace.
-    """
+    """The join of calls and device work by correlation id. -1 where the other side is missing."""
 
     call_of_work: Ints
     work_of_call: Ints
@@ -41,9 +39,7 @@ def launches(trace: Trace) -> Launches:
 
 
 def join(keys: Ints, table: Ints) -> Ints:
-    """For each key the first row of the table with the same key, -1 without. Ids of 0 and below
-    join nothing.
-    """
+    """For each key the first row with the same key, -1 without. Ids of 0 and below join nothing."""
     if not len(table):
         return np.full(len(keys), -1, np.int64)
     order = np.argsort(table, kind="stable")

@@ -77,9 +77,7 @@ GROUPS = {
 
 
 def group(event: Event) -> str:
-    """The table of a span; of one without any category (torch.autograd.profiler's own) its
-    arguments tell it.
-    """
+    """The table of a span; without a category (torch.autograd.profiler) by arguments."""
     if event.cat:
         return GROUPS.get(event.cat, "others")
     args = event.args

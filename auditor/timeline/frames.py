@@ -40,9 +40,7 @@ class Place:
 
 
 def place_of(frame: str) -> Place | None:
-    """The place that a frame's name tells, None if it is not the user's (torch, a library, the
-    interpreter).
-    """
+    """The place that a frame's name tells, None if it is not the user's (torch, a library)."""
     found = _FRAME.match(frame)
     if not found or _FOREIGN.search(found["file"]):
         return None
@@ -95,9 +93,7 @@ def around(trace: Trace, thread: int, start: int, end: int) -> str:
 
 
 def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
-    """The line of the call that led to a row of the tree, where an operator around it carries its
-    Python stack.
-    """
+    """The line of the call that led to a row of the tree, if an operator around it has a stack."""
     while row >= 0:
         if row < tree.operators and trace.operators.stack[row] >= 0:
             return _of_stack(trace.texts[trace.operators.stack[row]])

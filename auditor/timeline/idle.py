@@ -86,9 +86,7 @@ class Idle:
         return {cause: int(part.sum()) for cause, part in self.parts.items()}
 
     def of_host(self) -> Ints:
-        """Rows of long gaps that neither the input nor a wait explains for the greater part, the
-        longest first.
-        """
+        """Rows of long gaps that neither input nor a wait mostly explains, the longest first."""
         long = (self.call >= 0) & (self.dry >= LONG_GAP_NS) & (2 * self.host >= self.dry)
         rows = np.flatnonzero(long)
         return rows[np.argsort(-self.host[rows], kind="stable")]
@@ -221,9 +219,7 @@ def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals
 
 
 def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
-    """For each kernel of a device, in order of launch: kernels launched before it that had not
-    started yet.
-    """
+    """For each kernel, in order of launch: kernels launched before it and not started."""
     rows = use.rows[(trace.work.kind[use.rows] == KERNEL) & (joined.call_of_work[use.rows] >= 0)]
     launched = np.sort(trace.calls.start[joined.call_of_work[rows]])
     started = np.searchsorted(np.sort(trace.work.start[rows]), launched, side="right")
@@ -232,9 +228,7 @@ def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
 
 
 def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
-    """The shortest call, operator, annotation or function of the thread that covers at least half
-    of a stretch.
-    """
+    """The shortest call, operator or function of the thread that covers half of a stretch."""
     spans = (
         (trace.calls.start, trace.calls.end, trace.calls.name, trace.calls.thread),
         (trace.operators.start, trace.operators.end, trace.operators.name, trace.operators.thread),

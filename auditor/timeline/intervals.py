@@ -1,6 +1,4 @@
-"""Arithmetic of time intervals on sorted arrays: unions, overlaps, gaps. Ends are exclusive; all
-times in ns.
-"""
+"""Arithmetic of time intervals on sorted arrays: unions, gaps. Ends are exclusive; times in ns."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def without(one: Intervals, other: Intervals) -> Intervals:
 
 
 def union(start: Ints, end: Ints) -> Intervals:
-    """The union of any intervals. Empty ones are kept: a kernel shorter than the clock's tick still
-    ends a gap.
-    """
+    """The union of any intervals. Empty ones count: a kernel below the clock's tick ends a gap."""
     if not len(start):
         return Intervals(NONE, NONE)
     order = np.argsort(start, kind="stable")

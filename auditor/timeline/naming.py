@@ -63,9 +63,7 @@ def is_blocking(call: str) -> bool:
 
 
 def is_async_copy(call: str) -> bool:
-    """Whether the call is an asynchronous copy; from or to pageable memory it blocks none the
-    less.
-    """
+    """Whether the call is an asynchronous copy; with pageable memory it blocks none the less."""
     return "emcpyAsync" in call
 
 
@@ -80,9 +78,7 @@ def is_communication(kernel: str) -> bool:
 
 
 def is_step(name: str) -> bool:
-    """``ProfilerStep#7``, as torch.profiler.profile.step() writes it; ``ProfilerStep*`` in rare
-    exports.
-    """
+    """``ProfilerStep#7``, as torch.profiler.profile.step() writes it(rarely ``ProfilerStep*``)."""
     return name.startswith(STEP_MARK)
 
 

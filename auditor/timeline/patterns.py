@@ -67,9 +67,7 @@ class IndexLoop:
 
 @dataclass(frozen=True)
 class Siblings:
-    """Operators (no annotations, none of the loader's), those of one parent together, in order of
-    time.
-    """
+    """Operators (no annotations, none of the loader's)by parent, in order of time."""
 
     rows: Codes
     """Rows of :class:`CallTree`."""

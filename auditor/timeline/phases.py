@@ -1,6 +1,4 @@
-"""Named parts of a step on the host: waiting for the loader, the optimizer's step, zeroing
-gradients.
-"""
+"""Named parts of a step on the host: the loader, the optimizer's step, zeroing gradients."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ ENOUGH = 3
 
 @dataclass(frozen=True)
 class PinnedRate:
-    """GB/s of pinned memory in one direction; ``seen`` says that copies of the trace itself ran at
-    it.
-    """
+    """GB/s of pinned memory in one direction; ``seen``: copies of the trace ran at it."""
 
     gbs: float = LINK_GBS
     seen: bool = False
@@ -83,9 +81,7 @@ def pageable(trace: Trace, joined: Launches, made: Copies) -> Pageable:
 
 
 def rate_of(size: Ints, ns: Ints, pinned: Flags) -> PinnedRate:
-    """From the copies of one direction: their bytes, their time on the device, and which are
-    pinned.
-    """
+    """From the copies of one direction: their bytes, device time, and which are pinned."""
     large = pinned & (size >= LARGE) & (ns > 0)
     if np.count_nonzero(large) < ENOUGH:
         return PinnedRate()

@@ -60,9 +60,7 @@ class Products:
 
 
 def arithmetic(kernel: str) -> str | None:
-    """Arithmetic of a kernel by its name; None for kernels that are no product, convolution or
-    attention.
-    """
+    """Arithmetic of a kernel by its name; None if no product, convolution or attention."""
     name = kernel.lower()
     if _NOT_PRODUCTS.search(name) or not _PRODUCTS.search(name):
         return None

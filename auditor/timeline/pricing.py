@@ -1,6 +1,4 @@
-"""What a wait costs: the device's idle time after it, which the host would have filled had it not
-been held.
-"""
+"""What a wait costs: the device's idle time after it, which the host would have filled."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ def prices(
     steps: Steps,
     waits: tuple[Ints, Ints],
 ) -> Prices:
-    """Prices of ``waits`` (starts, ends) on the device with the most work; zero without device
-    work.
-    """
+    """Prices of ``waits`` (starts, ends) on the device with the most work, or 0."""
     start, end = waits
     if not used or not len(end):
         return Prices(np.zeros(len(end), np.int64), np.zeros(len(end), np.int64))

@@ -103,9 +103,7 @@ class Fleet:
 
     @property
     def least_waiting(self) -> RankFacts | None:
-        """The rank with the least time in collectives: the others wait for it there. None without
-        collectives.
-        """
+        """The rank with the least time in collectives, if any: the others wait for it."""
         talking = [one for one in self.ranks if one.communication_ns]
         return min(talking, key=lambda one: one.communication_ns) if talking else None
 
@@ -166,9 +164,7 @@ Run = Callable[[Callable[[Path], RankFacts | Unread], Sequence[Path]], Iterable[
 
 
 def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
-    """Facts of all ranks of a job. ``run`` is where the work on the ranks is done (see the module's
-    docstring).
-    """
+    """Facts of all ranks of a job. ``run`` is where their work is done."""
     results = list((run or in_processes)(rank_facts, paths))
     unread = tuple(one for one in results if isinstance(one, Unread))
     given = [one for one in results if isinstance(one, RankFacts)]

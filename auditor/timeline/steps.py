@@ -41,9 +41,7 @@ class Steps:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The steps' numbers as their names count them (``ProfilerStep#12``); from 0 where these do
-        not ascend.
-        """
+        """The steps' numbers by name (``ProfilerStep#12``); from 0 where these do not ascend."""
         said = [re.search(r"\d{1,15}$", name) for name in self.names]
         found = [int(each[0]) for each in said if each is not None]
         ascend = len(found) == self.count and all(one < other for one, other in pairwise(found))

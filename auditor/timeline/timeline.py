@@ -283,9 +283,7 @@ class Timeline:
         return result
 
     def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
-        """The user's innermost function at each moment of a host thread, where the trace has Python
-        frames.
-        """
+        """The user's innermost function at moments of a host thread, if the trace has frames."""
         return frames.places(self.trace, threads, times)
 
     @cached_property

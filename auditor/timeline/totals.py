@@ -57,9 +57,7 @@ class Total:
 
 
 def launching_operator(trace: Trace, tree: CallTree, joined: Launches) -> Ints:
-    """For each device work the row of the innermost operator or annotation around its launch, -1
-    where not known.
-    """
+    """For each device work the row of the innermost operator around its launch, else -1."""
     call = joined.call_of_work
     result: Ints = np.full(len(call), -1, np.int64)
     known = call >= 0
@@ -98,9 +96,7 @@ def _totals(trace: Trace, name: Codes, ns: Ints) -> tuple[Total, ...]:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """One device's memory events. Totals are bytes, -1 where the torch that recorded them wrote
-    none.
-    """
+    """One device's memory events. Totals are bytes, -1 where torch wrote none."""
 
     device_type: int
     """0 host, 1 CUDA or HIP."""
@@ -132,9 +128,7 @@ _SIGNATURE = re.compile(r"[(<]")
 
 @dataclass(frozen=True)
 class Communication:
-    """Communication of one device. Times in ns; *exposed* is time with a collective and no other
-    kernel running.
-    """
+    """Communication of one device. In ns; *exposed*: a collective and no other kernel ran."""
 
     device: int
     rows: Ints
@@ -171,9 +165,7 @@ PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
 
 @dataclass(frozen=True)
 class Casts:
-    """``aten::_to_copy`` that ran a kernel: a conversion on the device. ``ns`` is the device time
-    of those kernels.
-    """
+    """``aten::_to_copy`` that ran a kernel: a conversion. ``ns`` is those kernels' time."""
 
     rows: Ints
     ns: int

@@ -89,9 +89,7 @@ class DeviceMarks:
 
 @dataclass(frozen=True)
 class Frames:
-    """Python functions (``with_stack=True``). Names end in the line of ``def``, never the line of
-    the call.
-    """
+    """Python functions (``with_stack=True``). Names end in the line of ``def``, not the call's."""
 
     start: Ints
     end: Ints
@@ -162,9 +160,7 @@ def schema(table: type[Any]) -> tuple[tuple[str, Any], ...]:
 
 @dataclass(frozen=True)
 class Device:
-    """One entry of ``deviceProperties``. Capability (0, 0) and memory 0 where the file does not
-    say.
-    """
+    """One entry of ``deviceProperties``. Capability (0, 0), memory 0 if not given."""
 
     index: int
     name: str

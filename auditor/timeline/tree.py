@@ -1,6 +1,4 @@
-"""Which span ran inside which on each host thread: operators, annotations and runtime calls as one
-forest.
-"""
+"""Which span ran inside which on a thread: operators, annotations and calls as a forest."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ class CallTree:
         return np.concatenate([table.end for table in self.sources])
 
     def nearest(self, rows: Ints, wanted: Flags) -> Ints:
-        """For each row the innermost ancestor (not itself) whose row is ``wanted``; -1 where there
-        is none.
-        """
+        """For each row the innermost ancestor (not itself) that is ``wanted``; -1 without one."""
         if not wanted.any():
             return np.full(len(rows), -1, np.int64)
         found = self.parent[rows].astype(np.int64)

@@ -1,6 +1,4 @@
-"""Where the host waits for a device: for how long, because of which operator, at which line, and
-what that costs.
-"""
+"""Where the host waits for a device: how long, by which operator, at which line, at what cost."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ class CollectiveOrder(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> CollectiveOrder:
-        """Rank 0 beside each other rank, in the first run: a second one ends before the calls
-        part.
-        """
+        """Rank 0 beside each other rank, in the first run: a second ends before they part."""
         members = getattr(evidence.recording, MEMBERS, ())
         if len(members) < 2:
             raise NotLooked(ONE_PROCESS)

@@ -179,9 +179,7 @@ def _module_loop(evidence: Evidence, rows: list[ModuleLoopRow]) -> ModuleLoop | 
 
 @dataclass(frozen=True)
 class IndexingLoop(LoopAt):
-    """``operators`` of all turns of a step, of which ``op`` is given what differs: a key of
-    ``KINDS`` says what.
-    """
+    """``operators`` of all turns of a step; ``op`` is given what differs, by ``KINDS``."""
 
     op: str = ""
     operators: float = 0.0
@@ -322,9 +320,7 @@ class ModulePieceByPiece(Rule):
     )
 
     def detect(self, loops: ModuleLoops) -> Iterator[Finding]:
-        """A cell's sequence may differ in length; other turns must be as many each time, and of
-        small pieces.
-        """
+        """A cell's sequence may differ in length; other turns are as many each time, and small."""
         for each in loops.loops:
             small = each.recurrent or (each.same and each.elements <= SMALL)
             often = each.steps == loops.steps and each.turns >= self.turns

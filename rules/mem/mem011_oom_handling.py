@@ -194,9 +194,7 @@ def functions(indices: Iterable[Index]) -> dict[str, Function]:
 
 
 def flaws_in(index: Index, lines: Collection[int], named: dict[str, Function]) -> Iterator[Harm]:
-    """What is wrong with the handlers for memory around any of these lines, at which a backward
-    ran.
-    """
+    """What is wrong with the handlers for memory around these lines, at which a backward ran."""
     for tried in index.of(ast.Try) if lines else ():
         handler = next(filter(_catches, tried.handlers), None)
         ran = [n for n in lines if _covers([*tried.body, *(handler.body if handler else ())], n)]

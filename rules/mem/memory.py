@@ -41,9 +41,7 @@ class HostMemory(Table):
 
 @dataclass(frozen=True)
 class DeviceMemory(Table):
-    """The CUDA allocator's counters in the quiet pass, or in the loud one if no quiet step
-    completed.
-    """
+    """The CUDA allocator's counters in the quiet pass, or the loud one if it completed none."""
 
     parts: ClassVar[tuple[str, ...]] = ("steps",)
 
@@ -69,9 +67,7 @@ class DeviceMemory(Table):
 
     @property
     def reserved_at_peak(self) -> int:
-        """Bytes that the allocator held from the device at the end of the (last) step with that
-        peak.
-        """
+        """Bytes that the allocator held from the device after the (last) step with that peak."""
         return max(
             ((step.peak_allocated or 0, step.number, step.reserved or 0) for step in self.steps),
             default=(0, 0, 0),
@@ -89,9 +85,7 @@ class DeviceMemory(Table):
 
     @property
     def retries(self) -> int:
-        """Times that the allocator had to give cached blocks back to the device before it could
-        serve a request.
-        """
+        """Times that the allocator gave cached blocks back to the device to serve a request."""
         return max((step.retries for step in self.steps), default=0)
 
     @property
@@ -110,9 +104,7 @@ class DeviceMemory(Table):
         )
 
     def fragmented(self, *, share: float, least_bytes: int, share_if_pressed: float) -> bool:
-        """True if much of the reserved memory was never needed; less is enough where the allocator
-        ran short.
-        """
+        """True if much of the reserved memory was never needed; less if it ran short."""
         if self.retries or self.ooms:
             return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
         return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share
@@ -170,9 +162,7 @@ class DeviceMemoryNearlyFull(Rule):
 
 @dataclass(frozen=True)
 class DevicePeak:
-    """One device's memory in bytes: the peaks of torch's allocator, and what the device has
-    (``totalGlobalMem``).
-    """
+    """One device's memory in bytes: torch's peaks, and its own (``totalGlobalMem``)."""
 
     device: int
     name: str
@@ -204,9 +194,7 @@ class TraceMemory(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceMemory:
-        """From memory events. Raises :class:`NotLooked` where they are missing or a device's size
-        is.
-        """
+        """From memory events. Raises :class:`NotLooked` if they or a device's size are missing."""
         line = timeline_of(evidence)
         if not line.devices:
             raise NotLooked("the trace shows no GPU")

@@ -1,6 +1,4 @@
-"""Logarithms of probabilities in the source: the call on a line, and the stable function that says
-the same.
-"""
+"""Logarithms of probabilities in the source: the call on a line, and its stable function."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Numbers that stopped being finite: at which step, what was bad, and where the replay saw it being
-born.
-"""
+"""Numbers that stopped being finite: at which step, what was bad, and where it was born."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state
 
 @dataclass(frozen=True)
 class InputRange:
-    """What an operator was given: the range of the finite part (None: nothing is finite, or it was
-    overwritten).
-    """
+    """What an operator was given: the finite part's range (None: none, or overwritten)."""
 
     dtype: str
     low: float | None = None
@@ -131,9 +127,7 @@ class Birth:
 
     @property
     def kind(self) -> str:
-        """How it goes wrong: one of ``KINDS``, ``optimizer``, ``input`` or ``product``; empty for any
-        other.
-        """
+        """How it goes wrong: one of ``KINDS``, ``optimizer``, ``input``, ``product``, or empty."""
         if self.phase in ("optimizer", "input"):
             return self.phase
         if self.ran_away:

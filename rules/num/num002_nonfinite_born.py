@@ -1,6 +1,4 @@
-"""NUM002: a NaN or an infinity that reached a gradient or a parameter, at the line where it was
-born.
-"""
+"""NUM002: a NaN or an infinity that reached a gradient or a parameter, where it was born."""
 
 from __future__ import annotations
 

@@ -168,9 +168,7 @@ class DebugModes(Table):
 
     @property
     def anomaly_site(self) -> Site | None:
-        """The line that switched it on for most steps; None if that was before the recorder
-        looked.
-        """
+        """The line that switched it on for most steps; None if before the recorder looked."""
         sites = [row.site for row in self.anomaly if row.site is not None]
         return max(sites, key=sites.count, default=None)
 

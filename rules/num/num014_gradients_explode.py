@@ -139,9 +139,7 @@ PARTS = 5
 
 @dataclass(frozen=True)
 class NormSeries:
-    """Norms of one optimizer's gradients, by the step of the run, in order. ``site`` is where it
-    steps.
-    """
+    """Norms of one optimizer's gradients, by the run's step. ``site`` is where it steps."""
 
     site: Site | None
     points: tuple[tuple[int, float], ...]
@@ -171,9 +169,7 @@ class NormSeries:
 
     @property
     def growth(self) -> Growth | None:
-        """How it grew; None with too few points, or where a norm is 0 (there is no gradient, or not
-        yet).
-        """
+        """How it grew; None with too few points, or where a norm is 0 (no gradient yet)."""
         points = [(step, norm) for step, norm in self.finite if norm > 0]
         if len(points) < FEWEST or len(points) < 0.9 * len(self.finite):
             return None

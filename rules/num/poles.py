@@ -71,9 +71,7 @@ def _stood(call: NumericRow) -> str:
 
 
 def epsilon_in_root(source: Source, call: NumericRow) -> Edit | None:
-    """``torch.sqrt(x + 1e-12)``; None where the line has no such call, several, or another dtype or
-    range.
-    """
+    """``torch.sqrt(x + 1e-12)``; None where the line has no such call, or another dtype."""
     roots = [
         node
         for node in source.calls_at(call.site)

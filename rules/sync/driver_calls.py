@@ -184,9 +184,7 @@ GROWS = Remedy(
 
 @dataclass(frozen=True)
 class Cause:
-    """What an allocation history says of it: the line, in words, and the rule whose finding this
-    follows from.
-    """
+    """What a history says of it: the line, in words, and the rule that this follows from."""
 
     site: Site | None = None
     said: str = ""

@@ -27,9 +27,7 @@ class WasteRule(Rule):
     def report(
         thrown: ThrownWork, each: ThrownRow, machine: Machine, message: str, **more: Any
     ) -> Finding:
-        """A finding about one line, with its share of the step's time as the price where the step
-        was timed.
-        """
+        """A finding about a line, priced by its share of the step's time if timed."""
         us = None if thrown.us is None or machine.device != "cpu" else thrown.us * each.share
         facts = (
             ("operators per step", amounts.digits(each.operators)),

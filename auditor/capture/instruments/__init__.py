@@ -1,3 +1,1 @@
-"""What probes are made of: monkeypatches, dispatch modes, stacks, searches from the user's
-variables.
-"""
+"""What probes are made of: monkeypatches, dispatch modes, stacks, object searches."""

@@ -1,6 +1,4 @@
-"""Which statement stores into a variable? Reads the user's file and names the line that the user
-would edit.
-"""
+"""Which statement stores into a variable? Names the line that the user would edit."""
 
 from __future__ import annotations
 
@@ -165,9 +163,7 @@ class SourceFile:
         ]
 
     def variable(self, place: Place) -> list[Store]:
-        """Stores into a plain variable: in its own function, else around or below it, else wherever
-        it is called that.
-        """
+        """Stores into a plain variable: in its function, else around or below it, else anywhere."""
         named = [store for store in self.stores if store.chain == (place.name,)]
         if place.function == "<module>":
             return named

@@ -60,9 +60,7 @@ def walk(roots: Iterable[Node]) -> Walk:
 
 
 def node_of(tensor: torch.Tensor) -> Node | None:
-    """``grad_fn``, or None for a leaf and where torch refuses to say (some views changed in
-    place).
-    """
+    """``grad_fn``, or None for a leaf and where torch refuses (some views changed in place)."""
     try:
         return tensor.grad_fn if tensor.requires_grad else None
     except RuntimeError:
@@ -136,9 +134,7 @@ def _storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
 
 
 class Backward:
-    """One call into the autograd engine: ``Tensor.backward``, ``torch.autograd.backward`` or
-    ``torch.autograd.grad``.
-    """
+    """One call into the autograd engine: ``Tensor.backward``, ``torch.autograd.grad`` ...."""
 
     __slots__ = (
         "_outputs",
@@ -179,9 +175,7 @@ class Backward:
 
     @property
     def walked(self) -> Walk:
-        """The graph that the call runs over, walked on demand, once before the engine runs and once
-        after.
-        """
+        """The graph of the call, walked on demand, once before the engine and once after."""
         if self._walked is None:
             outputs = _together(self._outputs)
             self._walked = walk(
@@ -218,9 +212,7 @@ class Watcher(Protocol):
         """It has returned or raised; ``us`` and ``failed`` are known."""
 
     def backward_lost(self, error: Exception) -> None:
-        """The watcher itself raised ``error`` and was taken off the door: the user's step goes
-        on.
-        """
+        """The watcher itself raised ``error`` and taken off: the user's step goes on."""
 
 
 class BackwardHooks:

@@ -13,9 +13,7 @@ from auditor.capture.instruments.torch_private.autograd import has_dynamo
 
 
 def run_compiled_code_eagerly(patches: Patches) -> None:
-    """Until ``patches`` are undone: inside compiled code no operator can be seen; eagerly the same
-    ones can.
-    """
+    """Until ``patches`` are undone: compiled code hides its operators."""
     if has_dynamo():
         stance = torch.compiler.set_stance("force_eager")
         stance.__enter__()

@@ -75,9 +75,7 @@ class FilesRead:
 
 
 class FileReads:
-    """Counts and times such calls by their places; ``here`` names the caller's, None where it is
-    not counted.
-    """
+    """Counts and times such calls by place; ``here`` names the caller's (None: not counted)."""
 
     def __init__(self, here: Callable[[], Hashable | None]) -> None:
         self._here = here

@@ -1,6 +1,4 @@
-"""Acting at the moment when the user's program imports torch: after what it set in the environment,
-before its own code.
-"""
+"""Acting as the program imports torch: after its environment is set, before its code."""
 
 from __future__ import annotations
 

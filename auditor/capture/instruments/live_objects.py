@@ -94,9 +94,7 @@ def _with_subclasses(base: type) -> list[type]:
 
 
 def instances_of_user(modules: Iterable[ModuleType]) -> list[weakref.ref[Any]]:
-    """Those alive now whose class one of ``modules`` defines; none of them is kept alive. Slow:
-    asks all live objects.
-    """
+    """Live ones whose class one of ``modules`` defines. Slow: asks all live objects."""
     homes = {module.__name__ for module in modules}
     theirs: dict[type, list[Any] | None] = {}
     for each in _objects():

@@ -1,6 +1,4 @@
-"""Putting a function in another's place so that every reference sees it, and putting it back
-exactly.
-"""
+"""Putting a function in another's place for every reference, and putting it back exactly."""
 
 from __future__ import annotations
 
@@ -75,9 +73,7 @@ class Patches:
     def builtin(
         self, owner: types.ModuleType, name: str, value: Any, users: Iterable[types.ModuleType]
     ) -> None:
-        """Set ``owner.name``, whose code cannot be swapped, and every name by which one of these
-        modules holds it.
-        """
+        """Set ``owner.name``, which has no code, and all names for it in these modules."""
         original = getattr(owner, name)
         self.attribute(owner, name, value)
         for module in users:
@@ -162,9 +158,7 @@ class Patches:
         self._undo.append(undo)
 
     def undo(self) -> None:
-        """Take everything back, newest first, even if one of them raises (the first error is raised
-        at the end).
-        """
+        """Take everything back, newest first; the first error is raised at the end."""
         error: BaseException | None = None
         while self._undo:
             try:
@@ -190,9 +184,7 @@ def _unseen_by_compilers(value: Any, before: Any) -> Callable[[], None]:
 def guarded(
     hook: Callable[..., Any], missed: Callable[[Exception], None] | None
 ) -> Callable[..., None]:
-    """The hook as the user's program may call it: what it raises goes to ``missed``, and no
-    further.
-    """
+    """The hook as the program may call it: what it raises goes to ``missed``, and no further."""
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:

@@ -1,6 +1,4 @@
-"""From a user's variable to the tensors it holds: locals, globals, closures, attributes and
-containers, with names.
-"""
+"""From a user's variable to the tensors it holds: closures, attributes and containers."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def _has_graph(tensor: torch.Tensor) -> bool:
 
 
 class ObjectSearch:
-    """Searches everything of the user's that outlives a step for tensors that are ``wanted``: those
-    that have a graph.
-    """
+    """Searches what outlives a step for tensors that are ``wanted``: those that have a graph."""
 
     def __init__(
         self,

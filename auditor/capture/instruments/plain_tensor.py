@@ -20,9 +20,7 @@ def bytes_of(tensor: torch.Tensor) -> int:
 
 
 def bytes_kept(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the memory that they keep: of a view, all that it is a part of, and each memory
-    once.
-    """
+    """Bytes of memory that they keep: of a view, its whole, and each memory once."""
     kept: dict[int, int] = {}
     for each in map(plain, tensors):
         try:

@@ -1,6 +1,4 @@
-"""Where one thread is while it is inside a watched call: its stack, looked at from another thread
-every few milliseconds.
-"""
+"""Where a thread is in a watched call: its stack, looked at every few milliseconds."""
 
 from __future__ import annotations
 
@@ -101,9 +99,7 @@ class StackSampler:
             self._inside_us[watched[2]] += (time.perf_counter_ns() - watched[3]) / 1e3
 
     def rest(self) -> None:
-        """End the thread that looks, so that this process may fork; the next :meth:`begin` starts
-        another one.
-        """
+        """End the thread that looks, so that this process may fork, until :meth:`begin`."""
         looker, self._looker = self._looker, None
         if looker is not None:
             self._over.release()

@@ -11,9 +11,7 @@ from auditor.capture.instruments.torch_private.tensors import stored_values
 
 
 def digest(tensors: Iterable[torch.Tensor]) -> str:
-    """Sixteen hexadecimal digits that differ where any bit, shape or dtype does. Copies from a GPU:
-    slow there.
-    """
+    """16 hexadecimal digits that differ where any bit, shape or dtype does. Slow on a GPU."""
     total = hashlib.blake2b(digest_size=8)
     for tensor in tensors:
         total.update(_content(tensor.detach()))
@@ -33,9 +31,7 @@ def _content(tensor: torch.Tensor) -> bytes:
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    """True if every element is, as integers are, and where torch cannot tell (float8, some sparse
-    layouts).
-    """
+    """True if every element is, as integers are, or torch cannot tell (float8)."""
     if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or tensor.is_meta:
         return True
     values = (

@@ -1,6 +1,4 @@
-"""Where in the user's source are we? Finds the innermost user frame of the current stack, cheaply
-and exactly.
-"""
+"""Where in the user's source are we? Finds the innermost user frame of the current stack."""
 
 from __future__ import annotations
 
@@ -167,9 +165,7 @@ class Frames:
         return file.startswith(OWN)
 
     def user_frame(self, depth: int = 1) -> tuple[FrameType | None, FrameType | None]:
-        """Innermost user frame of the caller's stack, and the innermost library frame below it
-        (None if there is none).
-        """
+        """Innermost user frame of the caller, and the innermost library frame below it."""
         frame: FrameType | None = sys._getframe(depth + 1)
         via: FrameType | None = None
         strangers = self._strangers  # hot: asked for each operator
@@ -285,9 +281,7 @@ class Frames:
 
     @staticmethod
     def library_name(frame: FrameType) -> str:
-        """``torch/nn/utils/clip_grad.py:clip_grad_norm_``: path below the library's root, and the
-        function.
-        """
+        """``torch/nn/utils/clip_grad.py:clip_grad_norm_``: path below its root, function."""
         file = frame.f_code.co_filename.replace(os.sep, "/")
         for mark in ("/site-packages/", "/dist-packages/"):
             if mark in file:

@@ -1,6 +1,4 @@
-"""How a value of the user's is reached: from which variable, and along which attributes and
-items.
-"""
+"""How a value of the user's is reached: from which variable, which attributes and items."""
 
 from __future__ import annotations
 

@@ -32,9 +32,7 @@ TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 class WarningHook:
-    """``heard`` is called with the name and the text of each warning of
-    :data:`auditor.model.torch_warnings.TEXTS`.
-    """
+    """``heard`` gets name and text of warnings of :data:`auditor.model.torch_warnings.TEXTS`."""
 
     def __init__(self, heard: Callable[[str, str], None]) -> None:
         self._heard = heard

@@ -1,6 +1,4 @@
-"""What a probe is: it watches one kind of thing during some passes and adds rows to its parts. As
-simple as possible.
-"""
+"""What a probe is: it watches one kind of thing in some passes and adds rows to its parts."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ NUMBERS = ("step", "global_step")
 
 @dataclass
 class Context:
-    """What a probe may know while it runs. ``step`` and ``pass_name`` are kept current by the
-    session.
-    """
+    """What a probe may know while it runs. The session sets ``step`` and ``pass_name``."""
 
     writer: RecordingWriter
     frames: Frames
@@ -175,9 +171,7 @@ class Probe:
         self._thread = threading.get_ident()
 
     def missed(self, error: Exception) -> None:
-        """A hook of this probe raised ``error`` in the user's program, so what it saw is in no row:
-        written down once.
-        """
+        """A hook of this probe raised ``error``: what it saw is in no row. Written once."""
         if not self._missed:
             self._missed = True
             self.context.lapse(self.name, self.parts, error)

@@ -11,9 +11,7 @@ from auditor.errors import fault
 
 
 class OperatorProbe(Probe):
-    """A probe that watches single operators in the calling thread, which must be the one that runs
-    the step.
-    """
+    """A probe that watches single operators in the calling thread: the one that runs the step."""
 
     unseen: ClassVar[str]
     """How the sentence begins that says that a watch failed on some operators."""

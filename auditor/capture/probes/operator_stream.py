@@ -203,9 +203,7 @@ class Subscriber:
         return True
 
     def before(self, call: Call) -> Any:
-        """A call is about to run. What this returns is given to :meth:`after`; None: nothing to
-        look at then.
-        """
+        """A call is about to run. :meth:`after` is given what this returns, unless None."""
 
     def after(self, call: Call, noted: Any) -> None:
         """The call has run."""

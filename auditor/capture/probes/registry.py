@@ -90,9 +90,7 @@ PROBES = find((*homes(probes), *homes(importlib.import_module("auditor.rules"), 
 
 
 def select(parts: Iterable[str], context: Context) -> list[Probe]:
-    """The probes that write any of ``parts``, made for one recording, and those that every
-    recording has.
-    """
+    """The probes that write any of ``parts``, and those that every recording has."""
     wanted = frozenset(parts)
     chosen = [probe for probe in PROBES if probe.always or wanted.intersection(probe.parts)]
     if not context.device.shadow:

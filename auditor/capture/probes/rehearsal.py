@@ -1,6 +1,4 @@
-"""The rehearsal: the target's GPU path on the shadow device, and everything that would cross
-between host and GPU.
-"""
+"""The rehearsal: the GPU path on the shadow device, and all that would cross to or from it."""
 
 from __future__ import annotations
 

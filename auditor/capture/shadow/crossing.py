@@ -1,6 +1,4 @@
-"""The words between the shadow device and whoever listens: what crossed, what was held, what cannot
-be done.
-"""
+"""The words between the shadow device and whoever listens: what crossed, what was held."""
 
 from __future__ import annotations
 
@@ -92,9 +90,7 @@ class Listener:
         """Host and device met."""
 
     def allocated(self, storage_id: int, nbytes: int) -> None:
-        """A storage appeared on the device; raise ``torch.OutOfMemoryError`` here to play a full
-        card.
-        """
+        """A storage appeared on the device; ``torch.OutOfMemoryError`` plays a full card."""
 
     def freed(self, storage_id: int) -> None:
         """A storage that was reported is gone."""
@@ -112,9 +108,7 @@ class Listener:
 
 
 class ShadowLimit(AuditProblem):
-    """What the program asked for exists on a GPU and not here; going on would rehearse another
-    program.
-    """
+    """What was asked for exists on a GPU only; going on would rehearse another program."""
 
     def __init__(self, operator: str, reason: str) -> None:
         super().__init__(f"{operator}: {reason}")

@@ -1,6 +1,4 @@
-"""The device that is being played now, and what every part of it needs: who listens, where we are,
-what is held.
-"""
+"""The device that is played now, and what every part of it needs: who listens, what is held."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the shadow cannot do: each is refused by name, so that nothing goes on as another
-program.
-"""
+"""What the shadow cannot do: each is refused by name: nothing goes on as another program."""
 
 from __future__ import annotations
 

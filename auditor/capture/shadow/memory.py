@@ -72,9 +72,7 @@ class Facade:
         self._memory: Memory = playing.listener.memory or LiveBytes(playing)
 
     def housekeeping(self) -> dict[str, _Hook]:
-        """Calls that cost something: each is a crossing. ``empty_cache`` waits, since cudaFree
-        does.
-        """
+        """Costly calls: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
         name, memory = self._module, self._memory
         return {
             "empty_cache": _told(f"{name}.empty_cache", memory.empty_cache, blocking=True),
@@ -141,9 +139,7 @@ def accelerator_functions(playing: Current) -> dict[str, _Hook]:
 
 
 def history_functions(playing: Current) -> dict[str, _Hook]:
-    """For ``torch.cuda.memory``: the listener's allocator records anyway; empty where there is none
-    to record.
-    """
+    """For ``torch.cuda.memory``: the listener's allocator records anyway; empty without one."""
     memory = playing.listener.memory
     if memory is None:
         return {}

@@ -1,6 +1,4 @@
-"""Methods of host tensors that reach the device, and torch's question "does this argument want to
-be asked?".
-"""
+"""Methods of host tensors that reach the device, and whether torch asks an argument."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``Tensor.to``, ``.cuda``, ``.cpu`` and ``.type`` in all their spellings, for host and device
-tensors.
-"""
+"""``Tensor.to``, ``.cuda``, ``.cpu`` and ``.type``, for host and device tensors."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def moved(
     operator: str = "Tensor.to",
     kind: str = "to_cpu",
 ) -> Tensor:
-    """``tensor.to(*args, **kwargs)`` where the shadow is a device among others; ``original`` is
-    torch's own function.
-    """
+    """``tensor.to(*args, **kwargs)`` with the shadow among devices; ``original`` is torch's."""
     move = parse(args, kwargs)
     shadow = isinstance(tensor, ShadowTensor)
     if _hides_its_device(tensor):

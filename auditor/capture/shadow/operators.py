@@ -197,9 +197,7 @@ def _smoothed_loss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def weighted_and_smoothed(args: tuple[Any, ...]) -> bool:
-    """Of ``cross_entropy_loss``: ``args`` end with the last that is not its default;
-    label_smoothing is the sixth.
-    """
+    """Of ``cross_entropy_loss``: ``args`` end with the last given; label_smoothing is the sixth."""
     return len(args) > 5 and args[2] is not None
 
 
@@ -349,9 +347,7 @@ def _plan(func: Any) -> _Plan:
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run ``func`` on what is behind ``args``; results are shadows, arguments that were written
-    stay who they are.
-    """
+    """Run ``func`` on what is behind ``args``; results are shadows, written arguments stay."""
     plan = _PLANS.get(func) or _plan(func)
     with DisableTorchFunctionSubclass():
         if plan.look is not None:

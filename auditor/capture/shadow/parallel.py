@@ -16,9 +16,7 @@ from auditor.capture.shadow.current import refuse
 
 
 def install(patches: Patches) -> None:
-    """Refuse more than one GPU; hand the input of one over without torch's C++ scatter, which knows
-    no shadow.
-    """
+    """Refuse more than one GPU; hand one's input over without torch's C++ scatter."""
     patches.attribute(torch.nn.DataParallel, "__init__", _of_one(torch.nn.DataParallel.__init__))
     patches.code(scatter_gather.scatter, _scatter)  # type: ignore[arg-type]  # overloads; a function all the same
 

@@ -1,6 +1,4 @@
-"""Where the numbers of a tensor lie: in one storage, or, where it is sparse, in those of its
-parts.
-"""
+"""Where a tensor's numbers lie: in one storage, or, if it is sparse, in those of its parts."""
 
 from __future__ import annotations
 

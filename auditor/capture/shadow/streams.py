@@ -1,6 +1,4 @@
-"""Streams and events of the shadow: everything is done when it is asked for, so that all of them
-are always ready.
-"""
+"""Streams and events of the shadow: everything is done at once, so all are always ready."""
 
 from __future__ import annotations
 
@@ -175,9 +173,7 @@ class _GeneratorType(type(_Generator)):  # type: ignore[misc]
 
 
 class Generator(_Generator, metaclass=_GeneratorType):
-    """``torch.Generator``: one for the device draws the host's numbers, and says that it is the
-    device's.
-    """
+    """``torch.Generator``: the device's draws the host's numbers."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         """A generator of torch's for the host, one of ours for the device."""

@@ -33,9 +33,7 @@ LEGACY_TYPES = {
 
 
 class Rooms:
-    """What the class of tensors hands on; set by the modules that do it, since they need the
-    class.
-    """
+    """What the class hands on; set by the modules that do it, since they need the class."""
 
     functions: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
     operators: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -171,9 +169,7 @@ class ShadowTensor(Tensor):
 
 
 class Quietly:
-    """Inside, reads in this thread are part of what was already told, or are checks that CUDA does
-    not make.
-    """
+    """Inside, reads are part of what was told, or checks that CUDA does not make."""
 
     def __enter__(self) -> None:
         self._before = HERE.quiet

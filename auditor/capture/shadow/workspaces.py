@@ -90,9 +90,7 @@ AUTOGRAD: Final = -1
 
 
 class Workspaces:
-    """Takes each workspace once. ``take(bytes, kept)`` obtains it; one that is not kept goes back at
-    once.
-    """
+    """Takes each workspace once. ``take(bytes, kept)``: if not kept it goes back at once."""
 
     def __init__(self, capability: tuple[int, int], take: Callable[[int, bool], None]) -> None:
         version = _version()

@@ -1,6 +1,4 @@
-"""Mixed precision as it ran: autocast, GradScaler, and what was clipped while gradients were
-scaled.
-"""
+"""Mixed precision as it ran: autocast, GradScaler, and what was clipped while scaled."""
 
 from __future__ import annotations
 

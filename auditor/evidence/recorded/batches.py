@@ -1,6 +1,4 @@
-"""What the data loaders gave the step, how long it waited for them, and on which device the batches
-were.
-"""
+"""What the data loaders gave the step, how long it waited for them, and where they were."""
 
 from __future__ import annotations
 
@@ -155,9 +153,7 @@ class Waiting:
 
     @property
     def recurring_share(self) -> float:
-        """The same without the step that waited longest: what is left where one stall is not all
-        there was.
-        """
+        """The same without the step that waited longest: what recurs."""
         if len(self.waits_us) < 2:
             return self.share
         longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])

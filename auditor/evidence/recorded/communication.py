@@ -76,9 +76,7 @@ def _traffic(key: Key, rows: list[CommunicationRow], steps: list[tuple[str, int]
 
 
 def communication_of(evidence: Evidence) -> model.Communication | None:
-    """What all recorded ranks hold and exchange; None for one process, and where it was not
-    watched.
-    """
+    """What all recorded ranks hold and exchange; None for one process, or unwatched."""
     members: tuple[Recording, ...] = tuple(getattr(evidence.recording, MEMBERS, ()))
     manifest = evidence.recording.manifest
     found = {each.rank: traffic_of(each, each.rows(CommunicationRow)) for each in members}

@@ -137,9 +137,7 @@ class CopyLine(Line[CopyRow]):
 
 @dataclass(frozen=True)
 class Copies(Table):
-    """All copies from host to device in the loud pass that the step's own code made (not a
-    loader's).
-    """
+    """All copies from host to device in the loud pass that the step made (not a loader)."""
 
     parts: ClassVar[tuple[str, ...]] = ("copies", "loaders", "batches", "steps")
     absent: ClassVar[Mapping[str, str]] = {

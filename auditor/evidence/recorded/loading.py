@@ -93,9 +93,7 @@ class Costliest:
 
 @dataclass(frozen=True)
 class Loading(Table):
-    """Stacks of the loud pass, by the number of the loader. A recording from before there were any
-    has none.
-    """
+    """Stacks of the loud pass, by the number of the loader. Old recordings have none."""
 
     source: Source = field(default_factory=Source)
     seen: Mapping[int, tuple[Seen, ...]] = field(default_factory=dict)

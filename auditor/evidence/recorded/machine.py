@@ -65,9 +65,7 @@ class Machine(Table):
 
     @property
     def bytes_basis(self) -> Basis:
-        """How bytes on the device were come by: in a rehearsal they are those of a simulated
-        allocator.
-        """
+        """How bytes on the device were come by: in a rehearsal by a simulated allocator."""
         return "estimated" if self.on.simulated else "measured"
 
     def nothing_seen_without_cuda(self, why: str) -> None:

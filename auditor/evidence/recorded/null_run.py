@@ -92,9 +92,7 @@ class NullRun:
 
 
 def null_run(evidence: Evidence) -> NullRun | None:
-    """Of a recording, its run on the null device; None without one, or without the rehearsal that
-    it is compared with.
-    """
+    """Of a recording, its run on the null device; None without one, or its rehearsal."""
     null = evidence.inside(FOLDER)
     shadow = evidence if evidence.recording.device.shadow else evidence.inside(REHEARSAL)
     if null is None or shadow is None or not null.recording.device.null:

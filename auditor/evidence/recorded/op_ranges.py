@@ -1,6 +1,4 @@
-"""Delicate operators as they ran: the dtype they really had, what they were given, what came
-before.
-"""
+"""Delicate operators as they ran: the dtype they had, what they were given, what came before."""
 
 from __future__ import annotations
 

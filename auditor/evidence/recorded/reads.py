@@ -1,6 +1,4 @@
-"""Values of tensors that the host read during the step, told apart by what the line does with
-them.
-"""
+"""Tensor values that the host read in the step, told apart by what the line does with them."""
 
 from __future__ import annotations
 
@@ -175,9 +173,7 @@ class Place(Line[ReadRow]):
 
     @property
     def through(self) -> str:
-        """``, in torch/nn/...:function`` where a library reads, with how often each of several does;
-        else empty.
-        """
+        """``, in torch/nn/...:function``: which library reads, and how often of several."""
         if ", " not in self.library:
             return f" (inside {self.library})" if self.library else ""
         reads = [(library_of(read.expression.via), read) for read in self._leading]

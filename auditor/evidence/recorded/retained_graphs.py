@@ -208,9 +208,7 @@ class RetainedGraphs(Table):
 
 
 def each_line_once(roots: Iterable[Root]) -> Iterator[Root]:
-    """Roots without those stored by the same line as an earlier one: one object may be reached by
-    several names.
-    """
+    """Roots, the first of each line that stores them: one object may have several names."""
     told: set[Site | str] = set()
     for root in roots:
         place = root.site or root.name

@@ -80,9 +80,7 @@ def queued_share(steps: Sequence[Step]) -> float:
 
 @dataclass(frozen=True)
 class Steps(Table):
-    """Completed steps of the passes that are judged. Any of them may be empty: a target may end
-    early.
-    """
+    """Completed steps of the passes; any may be empty: a target may end early."""
 
     parts: ClassVar[tuple[str, ...]] = ("steps",)
 
@@ -235,9 +233,7 @@ class CpuContention:
 
     @property
     def caution(self) -> str:
-        """One sentence for whoever reads the findings: what it means, and what to do; empty on a
-        quiet machine.
-        """
+        """One sentence for whoever reads the findings; empty on a quiet machine."""
         if not self.busy:
             return ""
         return (

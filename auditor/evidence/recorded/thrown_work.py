@@ -29,9 +29,7 @@ caller's.
 
 @dataclass(frozen=True)
 class ThrownWork(Table):
-    """What the pass ``numbers`` saw; ``us`` of a step is the median of the timing pass, None
-    without one.
-    """
+    """What the pass ``numbers`` saw; ``us`` of a step is the timing pass's median."""
 
     parts: ClassVar[tuple[str, ...]] = ("thrown",)
 

@@ -1,6 +1,4 @@
-"""Whether the recorded steps trained anything: a backward, an optimizer's step, a parameter that
-changed.
-"""
+"""Whether steps trained anything: a backward, an optimizer's step, a changed parameter."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Does a series rise? Theil-Sen slope with Sen's 95 % interval, which outliers and jumps do not
-bend.
-"""
+"""Does a series rise? Theil-Sen slope with Sen's 95 % interval, which outliers do not bend."""
 
 from __future__ import annotations
 

@@ -117,9 +117,7 @@ def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> L
 
 
 def positions(course: Course, limit: int) -> tuple[int, ...]:
-    """Events to show: first, last, and of each stretch those with most and least allocated and
-    reserved memory.
-    """
+    """Events to show: first, last, and of each stretch those with most and least memory."""
     count = len(course.reserved)
     if count <= limit:
         return tuple(range(count))
@@ -160,9 +158,7 @@ def held_at(history: Told, at: tuple[int, ...]) -> Moments:
 
 
 def largest(moments: Moments, count: int) -> tuple[int, ...]:
-    """The owners that ever held most, the steadiest first: what stays lies at the bottom of the
-    stack.
-    """
+    """The owners that ever held most, the steadiest first: it lies at the bottom."""
     most = [max(column) for column in zip(*moments.held, strict=True)]
     mean = [sum(column) / len(column) for column in zip(*moments.held, strict=True)]
     least = SEEN * max((sum(held) for held in moments.held), default=0)

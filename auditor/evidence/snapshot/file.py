@@ -28,9 +28,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SnapshotData:
-    """What torch wrote. ``traces`` has one history for each device, all empty where none was
-    recorded.
-    """
+    """What torch wrote. ``traces`` has one history for each device, empty if none was recorded."""
 
     name: str
     segments: Sequence[Event]

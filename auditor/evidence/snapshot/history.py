@@ -115,9 +115,7 @@ class Course:
 
     @property
     def late_churn(self) -> int:
-        """Bytes that went back to the device and had to be obtained again, in the second half of
-        the history.
-        """
+        """Bytes given back to the device and obtained again, in the history's second half."""
         first, total, freed = max(1, len(self.reserved) // 2), 0, 0
         for before, after in pairwise(self.reserved[first - 1 :]):
             if after == before:
@@ -159,9 +157,7 @@ def _courses(data: SnapshotData) -> tuple[Course, ...]:
 
 
 def peak_allocated(evidence: Evidence) -> int | None:
-    """Peak of the device with most memory, of a snapshot that stands alone; None without one or
-    without its history.
-    """
+    """Peak of the device with most memory, of a lone snapshot; None without a history."""
     if evidence.bare != "snapshot":
         return None
     try:

@@ -1,6 +1,4 @@
-"""An out-of-memory error, explained: what was asked for, what was free and in which pieces, who
-held the rest.
-"""
+"""An out-of-memory error, explained: what was asked for, what was free, who held the rest."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ class OutOfMemory(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> OutOfMemory:
-        """From the snapshot. Raises :class:`NotLooked` where memory ran out and no snapshot tells
-        about it.
-        """
+        """From the snapshot. Raises :class:`NotLooked` where memory ran out without one."""
         ended = evidence.recording.manifest.get("outcome") == "oom"
         bare = evidence.bare == "snapshot"
         if evidence.bare and not bare:
@@ -94,9 +90,7 @@ class OutOfMemory(Table):
 
     @property
     def kind(self) -> Kind:
-        """Whether all bytes were in use, or enough were free in too small pieces (or for another
-        stream or pool).
-        """
+        """Whether all bytes were in use, or enough free in pieces (or for another stream)."""
         if self.requested is None:
             return "unknown"
         if self.free_inside < self.requested:

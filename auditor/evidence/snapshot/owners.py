@@ -1,6 +1,4 @@
-"""What the memory at its peak was for: parameters, gradients, optimizer state, what a step made for
-itself, the rest.
-"""
+"""What the memory at its peak was for: parameters, gradients, optimizer state, the step's own."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ class Owners:
         return began >= 0 and time_us <= self._updates[began][1]
 
     def purpose(self, address: int, born_us: int, gone_us: int) -> str:
-        """What a block was for that lived from ``born_us`` until ``gone_us``; empty where nothing
-        was seen of it.
-        """
+        """What a block was for that lived from ``born_us`` until ``gone_us``; empty if unseen."""
         for what, name in NAMES.items():
             times = self._marks[what].get(address, [])
             first = bisect_left(times, born_us)
@@ -89,9 +85,7 @@ class Owners:
         return ""
 
     def age(self, born_us: int, now_us: int) -> str:
-        """Of a block that nothing is known of: from which step it is, where it lives at
-        ``now_us``.
-        """
+        """Of a block of unknown purpose: from which step it is, if it lives at ``now_us``."""
         began = bisect_right(self.steps, now_us) - 1
         if began >= 0 and born_us >= self.steps[began]:
             return OF_STEP
@@ -113,9 +107,7 @@ def by_category(
     time_us: Sequence[int],
     owners: Owners,
 ) -> tuple[Category, ...]:
-    """Live blocks after event ``at`` by purpose, the largest first; nothing where purposes or times
-    are not known.
-    """
+    """Live blocks after event ``at`` by purpose, the largest first; nothing if unknown."""
     if not owners.known or not time_us:
         return ()
     births = defaultdict(list)

@@ -1,6 +1,4 @@
-"""The CUDA allocator's segments and blocks, from a memory snapshot, and which live block keeps
-which segment.
-"""
+"""The CUDA allocator's segments and blocks, and which live block keeps which segment."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ FREE, ALLOCATED = "inactive", "active_allocated"
 
 @dataclass(frozen=True)
 class Block:
-    """A stretch of a segment. ``live`` also while its free is pending; ``site`` is the user line
-    that allocated it.
-    """
+    """A stretch of a segment. ``live`` also while its free is pending; ``site`` allocated it."""
 
     size: int
     live: bool
@@ -176,9 +172,7 @@ class Snapshot(Table):
         ]
 
     def pins(self) -> list[Pin]:
-        """Lines that pin partly free segments, those that pin most first. Each segment is told to
-        one line.
-        """
+        """Lines that pin partly free segments, most first. Each segment is told to one line."""
         by_site: dict[Site, list[Segment]] = defaultdict(list)
         for segment in self._pinned:
             if segment.pin is not None and segment.pin.site is not None:
@@ -247,9 +241,7 @@ class Origins:
         self._kinds: dict[int, int] = {}
 
     def site(self, frames: Any) -> Site | None:
-        """The innermost frame that looks like the user's: a recorded source, else a file outside
-        any library.
-        """
+        """The innermost frame of the user's: in a recorded source, else outside any library."""
         known = id(frames)  # the snapshot stays alive while it is read
         if known not in self._known:
             found = next(self._own(frames), None)

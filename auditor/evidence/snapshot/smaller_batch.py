@@ -1,6 +1,4 @@
-"""A smaller batch, estimated: the recorded history replayed with everything smaller that a step
-made of its batch.
-"""
+"""A smaller batch, estimated: the history replayed with all smaller that a step made of it."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def with_half_the_batch(
 
 
 def batch_size(evidence: Evidence) -> int | None:
-    """What the loader was told that gave the audited batches; None where none did, or several of
-    different sizes.
-    """
+    """What the audited batches' loader was told; None without one, or of several sizes."""
     used = {row.loader for row in evidence.rows(BatchRow)}
     sizes = {row.batch_size for row in evidence.rows(LoaderRow) if row.loader in used}
     size = sizes.pop() if len(sizes) == 1 else None

@@ -1,6 +1,4 @@
-"""What lived at one moment of an allocation history: blocks, where each was allocated, the segments
-around them.
-"""
+"""What lived at one moment of a history: blocks, where each was allocated, segments."""
 
 from __future__ import annotations
 

@@ -33,9 +33,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 class RefusedPickle(Exception):
-    """The file is not a pickle of plain containers, or too large; the message is one sentence for
-    the user.
-    """
+    """The file is not a pickle of plain containers, or too large; the message is one sentence."""
 
 
 class _PlainUnpickler(pickle.Unpickler):

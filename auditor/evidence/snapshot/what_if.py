@@ -1,6 +1,4 @@
-"""What the allocator would have held under other settings, or on another card: the recorded
-history, replayed.
-"""
+"""What the allocator would have held under other settings or on another card: a replay."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ class WhatIf(Table):
 
 
 def what_if(evidence: Evidence, course: Course) -> WhatIf:
-    """One device's history, replayed as it was. Raises :class:`NotLooked` where that would say
-    nothing.
-    """
+    """One device's history, replayed as it was. Raises :class:`NotLooked` where it says nothing."""
     replays = replays_of(evidence, course)
     card = card_of(course, snapshot_of(evidence))
     recorded = replays.under("", card)
@@ -258,9 +254,7 @@ def without_flushes(evidence: Evidence, course: Course) -> tuple[tuple[str, str]
 
 
 def card_of(course: Course, data: SnapshotData) -> int | None:
-    """Bytes that torch could hold on the card, where the device refused something; None where it
-    never did.
-    """
+    """Bytes that torch could hold on the card; None where the device refused nothing."""
     below = course.history.recorded.card_below
     if below is None:
         return None

@@ -44,9 +44,7 @@ class Home:
 def home_of_value(
     source: Source, configs: Configs, written: ast.expr, call: str, *, ran: object
 ) -> Home | None:
-    """The one place where the value of an expression is written, which was ``ran``; None if that is
-    not certain.
-    """
+    """The one place where an expression's value ``ran`` is written; None if not certain."""
     return the_only(
         home
         for value, home in _candidates(source, configs, written, call)

@@ -1,6 +1,4 @@
-"""What a call is given as a keyword: as it is written, what it came to in the run, and where that
-was set.
-"""
+"""What a call is given as a keyword: as written, what it came to, and where that was set."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ class CallArgument:
 
     @property
     def advice(self) -> str:
-        """A sentence to end a remedy with, beginning with a space; empty where the call itself
-        decides.
-        """
+        """A sentence to end a remedy with, with a space; empty where the call decides."""
         if not self.written:
             return ""
         why = f" {self.why}" if self.why else ""
@@ -107,9 +103,7 @@ class CallArgument:
         return f"`{self.keyword}` is decided by `{self.written}`{place}: change it there"
 
     def edits(self, value: str, *, safe: bool = False, reason: str) -> tuple[Edit, ...]:
-        """The edit that sets the keyword, where its value is written; none if that is not one
-        certain place.
-        """
+        """The edit that sets the keyword, where it is written; none without one such place."""
         if self.home is None or self.refused is not None:
             return ()
         if self.home.own:

@@ -30,9 +30,7 @@ class CompileCall:
 
 
 def compile_call(source: Source, site: Site) -> CompileCall | None:
-    """The one call of ``compile`` whose statement covers the line; None if there is none, or
-    several.
-    """
+    """The one call of ``compile`` whose statement covers the line; None if none or several."""
     statements = [
         node
         for node in source.index(site.file).on(site.line, ast.stmt)

@@ -1,6 +1,4 @@
-"""The source around a finding: a few lines, and the heads of the function and classes that hold
-them.
-"""
+"""The source around a finding: a few lines, and the heads of function and classes."""
 
 from __future__ import annotations
 

@@ -96,9 +96,7 @@ class Source(Table):
         return self.index(site.file).on(site.line, ast.Call)
 
     def call_with_keyword(self, site: Site, keyword: str) -> str:
-        """Last name of the call on the site's line that is given ``keyword``; empty if there is
-        none.
-        """
+        """Last name of the call on the site's line that is given ``keyword``, or empty."""
         for call in self.calls_at(site):
             if any(given.arg == keyword for given in call.keywords):
                 return name_of(call.func)

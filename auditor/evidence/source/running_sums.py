@@ -58,9 +58,7 @@ class _Scopes:
         self.index, self.parents, self.up = index, index.parents, index.up
 
     def only_arithmetic(self, node: ast.AST, root: ast.AST) -> bool:
-        """Between the read and the statement nothing but sums and products, which tensors and
-        numbers share.
-        """
+        """Between the read and the statement nothing but sums and products."""
         between: list[ast.AST] = []
         for up in self.up(node):
             if up is root:

@@ -51,9 +51,7 @@ CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
 def shorten(text: str) -> str:
-    """The text, cut to what fits into a message; of a line that goes on in the next one, what closes
-    it is added.
-    """
+    """The text, cut for a message; of a line that goes on, what closes it is added."""
     if text[-1:] in CLOSES:
         text = f"{text}...{CLOSES[text[-1]]}"
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."

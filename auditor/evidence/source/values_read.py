@@ -1,6 +1,4 @@
-"""Which values an expression reads, by the names that they have, and whether a name has the same one
-further below.
-"""
+"""Which values an expression reads, by name, and whether a name has the same one below."""
 
 from __future__ import annotations
 

@@ -47,16 +47,12 @@ class TraceFacts:
 
 
 def timeline_of(evidence: Evidence) -> Timeline:
-    """The recording's trace, read once. Raises :class:`NotLooked` where there is none or it cannot
-    be read.
-    """
+    """The recording's trace, read once. Raises :class:`NotLooked` where none can be read."""
     return evidence.once(_load)
 
 
 def timed_timeline(evidence: Evidence) -> Timeline:
-    """The same, for what is made of times. Raises :class:`NotLooked` as well where a null device
-    wrote the trace.
-    """
+    """The same, for times. Raises :class:`NotLooked` for a null device's, too."""
     line = timeline_of(evidence)
     if line.trace.info.null_device:
         raise NotLooked("the trace comes from a null device, whose work has no length")
@@ -64,9 +60,7 @@ def timed_timeline(evidence: Evidence) -> Timeline:
 
 
 def need_a_device(*, shown: bool, missing: bool) -> None:
-    """Raises :class:`NotLooked` where a trace shows no GPU, or lists one and holds none of its
-    work (``missing``).
-    """
+    """Raises :class:`NotLooked` where a trace shows no GPU, or none of its work (``missing``)."""
     if missing:
         raise NotLooked(
             "the trace lists a GPU and holds none of its work (the profiler could not record it)"

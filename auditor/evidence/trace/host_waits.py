@@ -94,9 +94,7 @@ class WaitPlace:
 
     @property
     def lost_us_per_step(self) -> float:
-        """What each step would gain: the device's idle time, and what pinned memory would have
-        saved of the copies.
-        """
+        """What each step would gain: idle time, and what pinned memory would save of copies."""
         return (self.won_us + self.slow_us) / self.of
 
     @property
@@ -152,9 +150,7 @@ def _untimed(place: WaitPlace) -> WaitPlace:
 
 @dataclass(frozen=True)
 class TraceWaits(Table):
-    """Waits inside the trace's steps (in all of it where it marks none). The profiler's own are
-    left out.
-    """
+    """Waits inside the trace's steps (all of it without marks), the profiler's own left out."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
@@ -169,9 +165,7 @@ class TraceWaits(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceWaits:
-        """From the trace. Raises :class:`NotLooked` where it shows no device: on a CPU nothing
-        waits.
-        """
+        """From the trace. Raises :class:`NotLooked` without a device: a CPU never waits."""
         line = timeline_of(evidence)
         need_a_device(shown=bool(line.devices), missing=line.device_missing)
         steps = line.steps
@@ -184,9 +178,7 @@ class TraceWaits(Table):
         )
 
     def of(self, *causes: Cause, asynchronous: bool = False) -> list[WaitPlace]:
-        """Places with one of these causes, the costliest first; copies that were asked not to wait
-        are told apart.
-        """
+        """Places with one of these causes, the costliest first; asynchronous copies apart."""
         chosen = (
             place
             for place in self.places

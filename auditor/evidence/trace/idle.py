@@ -1,6 +1,4 @@
-"""Idle time of the device in a trace: how much, whose it was, and what the host did in the longest
-gaps.
-"""
+"""Idle time of the device in a trace: how much, whose, and what the host did in long gaps."""
 
 from __future__ import annotations
 
@@ -104,9 +102,7 @@ class DeviceIdle(Table):
 
     @property
     def small(self) -> bool:
-        """Whether most kernels are short: then launching less (fusion, graphs) is the cure for slow
-        launches.
-        """
+        """Whether most kernels are short: then launching less (fusion, graphs) is the cure."""
         return 2 * self.short >= self.kernels > 0
 
     @property

@@ -1,6 +1,4 @@
-"""What the order of a trace's operators says about the program: attention in pieces, index loops,
-layouts.
-"""
+"""What the order of operators says: attention in pieces, index loops, layouts."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 
 @dataclass(frozen=True)
 class Loop:
-    """A cycle of operators with an indexing one in it, run again and again. ``us`` is host time in
-    each step.
-    """
+    """A cycle of operators with an indexing one in it, run repeatedly. ``us``: host time a step."""
 
     cycle: tuple[str, ...]
     parent: str
@@ -70,9 +66,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Tuning:
-    """cuDNN trying its algorithms: the steps on which it did, and the host time that it held, in us
-    in all.
-    """
+    """cuDNN trying its algorithms: its steps, and the host time it held, in us in all."""
 
     seen: frozenset[int]
     times: int

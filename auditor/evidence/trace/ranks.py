@@ -1,6 +1,4 @@
-"""All ranks of a job side by side: who came late to the collectives, what the others waited, and
-why it was late.
-"""
+"""All ranks of a job side by side: who came late to collectives, what others waited, and why."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ class Ranks(Table):
         return min((row.steps for row in self.rows), default=0)
 
     def excess(self) -> tuple[str, float] | None:
-        """What the late rank spends more on than the median rank, and how much in us; None where
-        nothing stands out.
-        """
+        """What a late rank spends more on than the median, and how much in us, if anything."""
         late = next((row for row in self.rows if row.rank == self.late), None)
         others = [row for row in self.rows if row.rank != self.late]
         if late is None or not others:
@@ -95,9 +91,7 @@ class Ranks(Table):
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Rows for the report: the extremes of each column (all rows are in the report's list of
-        ranks).
-        """
+        """Rows for the report: the extremes of each column (the report's list of ranks has all)."""
         if not self.rows:
             return ()
         return tuple(

@@ -1,3 +1,1 @@
-"""Saved checkpoints read as data: containers, tensors and numbers, and never any code of theirs. No
-torch here.
-"""
+"""Saved checkpoints read as data: containers, tensors and numbers, never code. No torch."""

@@ -1,6 +1,4 @@
-"""Files and folders of checkpoints: which are read, each in a child of its own, and which shards
-belong together.
-"""
+"""Files and folders of checkpoints: each is read in a child, and which shards belong together."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ PASSED_ON = (Scan, TensorFacts, Tally, OptimizerFacts, SchedulerFacts, NotACheck
 
 
 def checkpoints_in(path: Path) -> tuple[Path, ...]:
-    """The checkpoints that a path stands for: itself, or those of a folder (a sharded one is its
-    index).
-    """
+    """The checkpoints of a path: itself, or those of a folder (a sharded one is its index)."""
     if not path.is_dir():
         return (path,)
     files = sorted(each for each in path.iterdir() if each.is_file())

@@ -85,9 +85,7 @@ def _last(path: Path) -> str:
 
 
 def printable(text: str) -> str:
-    """A word of the file in characters that can be shown and written: controls and halves of
-    characters are escaped.
-    """
+    """A word of the file that can be shown: controls and half characters are escaped."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 

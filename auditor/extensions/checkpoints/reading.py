@@ -31,9 +31,7 @@ class NotACheckpoint(Exception):
 
 
 def read(path: Path) -> Scan:
-    """What is in one file. Raises :class:`NotACheckpoint`; damage, and what torch refuses, are part
-    of the result.
-    """
+    """What is in one file. Raises :class:`NotACheckpoint`; damage and refusals are results."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):

@@ -1,6 +1,4 @@
-"""What the user configured: numbers and words of a YAML, TOML, JSON or Python file. A Python file
-is read, never run.
-"""
+"""What the user configured, in YAML, TOML, JSON or Python. Python is read, never run."""
 
 from __future__ import annotations
 

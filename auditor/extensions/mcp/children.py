@@ -1,6 +1,4 @@
-"""Commands of ``audit`` in child processes, which go on between two calls of a tool and end with the
-server.
-"""
+"""Commands of ``audit`` in child processes, which outlive a tool's call and end with the server."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""What fits: re-runs of a program with one thing changed, and what they say of memory
-(docs/plan.md).
-"""
+"""What fits: re-runs with one thing changed, and what they say of memory (docs/plan.md)."""

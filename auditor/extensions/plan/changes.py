@@ -32,9 +32,7 @@ BEYOND = 1.02
 
 @dataclass(frozen=True)
 class Option:
-    """One thing to change: what the re-run does, and what the user writes. With ``why`` it does not
-    apply.
-    """
+    """One thing to change: what the re-run does and the user writes. With ``why`` it is not one."""
 
     name: str
     text: str = ""
@@ -46,9 +44,7 @@ class Option:
 
 
 def options(base: Measured, allocator: str) -> Iterator[Option]:
-    """All of them, in the order of the table; ``allocator`` are the settings that the environment
-    has.
-    """
+    """All of them, in the order of the table; ``allocator`` are the environment's settings."""
     yield _largest(base)
     checkpointed, autocast = _checkpointed(base), _autocast(base)
     yield checkpointed

@@ -64,9 +64,7 @@ class MemoryModel:
         return any(last[phase] > first.get(phase, 0) for phase in last)
 
     def largest(self, usable: int) -> int | None:
-        """The largest batch that is predicted to stay below so many bytes; None where not even a
-        batch of 1 does.
-        """
+        """The largest batch predicted below so many bytes; None if not even 1 is."""
         low, high = 0, MOST
         while low < high:
             middle = (low + high + 1) // 2

@@ -376,9 +376,7 @@ Rehearse = Callable[[int], Point | Refused]
 
 
 def largest_batch(points: Sequence[Point], usable: int, rehearse: Rehearse) -> Largest:
-    """The largest batch that reserves at most ``usable`` bytes; ``points`` are two rehearsed batch
-    sizes at least.
-    """
+    """The largest batch that reserves at most ``usable`` bytes; at least two ``points``."""
     known = list(points)
     if not MemoryModel(known).grows:
         return Largest(None, "estimated", why="the peak does not grow with the batch")

@@ -1,6 +1,4 @@
-"""Two runs laid beside each other: the first operator that gave another result on the way to a loss
-or a weight.
-"""
+"""Two runs compared: the first operator with another result on the way to a loss or weight."""
 
 from __future__ import annotations
 
@@ -236,9 +234,7 @@ SEEDS = {
 def seeded_otherwise(
     one: Log, other: Log, cause: str
 ) -> tuple[ReproduceSourceRow, ReproduceSourceRow] | None:
-    """The first seed that the program itself gave the generator and that was another in the other
-    run.
-    """
+    """The first seed that the program gave the generator and the other run did not."""
     mine, theirs = (
         [row for row in log.sources if row.name in SEEDS.get(cause, ())] for log in (one, other)
     )

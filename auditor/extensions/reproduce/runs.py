@@ -91,9 +91,7 @@ class Runs:
         """Where runs with these held part."""
 
     def outcome(self) -> Outcome:
-        """Raises :class:`AuditProblem` where nothing can be compared, :class:`TargetFailed` for the
-        target's own.
-        """
+        """Raises :class:`AuditProblem` for ours, :class:`TargetFailed` for the target's."""
         if self._order.against:
             return self._outcome(*self._versions())
         one, other = self._pair("running it twice", ())

@@ -1,5 +1,3 @@
-"""The Audit tab of TensorBoard, and the same pages without TensorBoard: runs, their reports, their
-traces.
-"""
+"""The Audit tab of TensorBoard, and its pages without it: runs, their reports and traces."""
 
 from __future__ import annotations

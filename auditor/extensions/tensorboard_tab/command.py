@@ -1,6 +1,4 @@
-"""``audit view``: TensorBoard on a run's folder with the Audit tab, or the same pages without
-TensorBoard.
-"""
+"""``audit view``: TensorBoard on a run with the Audit tab, or its pages without TensorBoard."""
 
 from __future__ import annotations
 

@@ -26,9 +26,7 @@ MADE = 16
 
 
 def write(report: Report, evidence: Evidence, folder: Path) -> None:
-    """Write the files; TensorBoard's own packages, or a full disk, never cost the command its
-    end.
-    """
+    """Write the files; TensorBoard's packages or a full disk never cost the command its end."""
     try:
         _export(report, evidence, folder)
     except Exception as error:

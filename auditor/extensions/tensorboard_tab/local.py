@@ -76,9 +76,7 @@ class _OurHostsOnly:
         self._hosts: frozenset[str] = frozenset()
 
     def serve_at(self, port: int) -> int:
-        """Answer requests for this port's addresses, and return it. Until then nothing is
-        answered.
-        """
+        """Answer requests for this port's addresses, and return it. Not before."""
         self._hosts = frozenset((f"{HOST}:{port}", f"localhost:{port}"))
         return port
 

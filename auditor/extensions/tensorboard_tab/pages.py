@@ -329,9 +329,7 @@ class Viewer:
 
 
 def viewer() -> Viewer | None:
-    """The viewer's page, with our scripts around its own; None where the package or its file is
-    missing.
-    """
+    """The viewer's page, with our scripts; None where it is missing."""
     path = viewer_file()
     return _made(path) if path is not None else None
 

@@ -1,6 +1,4 @@
-"""Which runs a folder holds, and which of their files may be shown: never one outside the
-folder.
-"""
+"""Which runs a folder holds, and which of their files may be shown: none outside it."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Run:
         return self._inside(self.folder / PAGE)
 
     def trace(self) -> Path | None:
-        """The profiler's trace as it was recorded, else the copy that was exported for
-        TensorBoard.
-        """
+        """The profiler's trace as it was recorded, else the copy for TensorBoard."""
         recorded = self._inside(self.folder / RECORDING / TRACE)
         if recorded is not None:
             return recorded

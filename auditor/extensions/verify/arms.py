@@ -40,9 +40,7 @@ class Arm:
     agreement: Agreement | None = None
 
     def add(self, before: Measured, after: Measured) -> None:
-        """Take in a pair: a patched run that failed, or computed something else, breaks the
-        patch.
-        """
+        """Take in a pair: a patched run that failed, or computed otherwise, breaks the patch."""
         self.pairs.append((before, after))
         self.unloaded = self.unloaded or (
             not after.failed and not self.candidate.paths <= after.loaded
@@ -96,9 +94,7 @@ class Arm:
         return _proven(self.interval(), noise)
 
     def verified(self, noise: Interval | None, *, repeatable: bool) -> Verified | None:
-        """What the report says; None where no run was made, or the runs did not use the patched
-        file at all.
-        """
+        """What the report says; None without runs that used the patched file."""
         if self.unloaded or not self.pairs:
             return None
         interval = self.interval()

@@ -177,9 +177,7 @@ NO_TIMES = "a rehearsal gives no times and plays its device"
 
 
 def kind_of(report: Report) -> str:
-    """What was judged: ``a run``, ``a rehearsal``, ``a trace``, ``a memory snapshot`` or ``a scan
-    of checkpoints``.
-    """
+    """What was judged: ``a run``, ``a rehearsal``, ``a trace``, ``a memory snapshot`` ...."""
     run = report.run
     if device_named(run.device).simulated:
         return "a rehearsal"

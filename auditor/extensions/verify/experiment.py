@@ -1,6 +1,4 @@
-"""The whole experiment: rounds of unpatched and patched runs in turn, each patch alone, then all
-good ones together.
-"""
+"""The whole experiment: rounds of runs, each patch alone, then all good ones together."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ class Experiment:
         self.repeatable = True
 
     def run(self, candidates: Sequence[Candidate]) -> tuple[dict[int, Verified], Verification]:
-        """What is found out about each finding (by its place in the report), and the verification
-        as a whole.
-        """
+        """What is found out about each finding (by its place), and the verification."""
         self._arms = arms = [Arm(candidate) for candidate in candidates]
         try:
             self._measure([arm for arm in arms if self._can_time(arm)])

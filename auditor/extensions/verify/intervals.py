@@ -1,6 +1,4 @@
-"""Ratios of step times with intervals: over pairs of runs, and between recordings of single
-runs.
-"""
+"""Ratios of step times with intervals: over pairs of runs, and between recordings."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ class Run:
 
     @property
     def unsteadiness(self) -> float:
-        """How far its median may be from that of other runs (standard deviation of the
-        logarithm).
-        """
+        """How far its median may be from other runs' (standard deviation of the logarithm)."""
         return RUN_TO_RUN + BUSY * self.busy
 
 

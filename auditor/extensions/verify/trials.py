@@ -306,9 +306,7 @@ class Budget:
         return median(recent) if recent else None
 
     def planned(self) -> int:
-        """How many more runs (not of the rehearsal) are likely to end in time: what rounds are
-        planned by.
-        """
+        """How many more runs (not of the rehearsal) will likely end in time."""
         return self._room(self.length())
 
     def fits(self, runs: int, *, rehearsed: bool = False) -> bool:

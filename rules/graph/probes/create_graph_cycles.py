@@ -27,9 +27,7 @@ class _Fed:
 
 
 class CreateGraphCyclesProbe(Probe):
-    """Writes ``cycles``: after each step, per line, the leaves whose gradient has had a graph since
-    an earlier step.
-    """
+    """Writes ``cycles``: per step and line, leaves whose gradient has an earlier step's graph."""
 
     name = "cycles"
     parts = ("cycles",)
@@ -49,9 +47,7 @@ class CreateGraphCyclesProbe(Probe):
         self._fed.clear()
 
     def backward_begins(self, call: Backward) -> None:
-        """Forget the leaves whose gradients were reset since; note those that this call may give
-        one with a graph.
-        """
+        """Forget leaves whose gradients were reset; note those that may get one with a graph."""
         self._forget_reset()
         if call.create_graph and not call.nested and self.context.in_step:
             self._of_call = [node.variable for node in call.walked.leaves]

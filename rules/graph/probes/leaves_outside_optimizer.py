@@ -97,9 +97,7 @@ class LeavesOutsideOptimizerProbe(Probe):
     # -- while the step runs -----------------------------------------------------------------------
 
     def backward_begins(self, call: Backward) -> None:
-        """Note the leaves of the graph, and whether somebody looked after their gradients since the
-        last backward.
-        """
+        """Note the graph's leaves, and whether their gradients were read since the last one."""
         if call.nested or not self.context.in_step:
             return
         self._of_call = [
@@ -124,9 +122,7 @@ class LeavesOutsideOptimizerProbe(Probe):
         self._of_call = []
 
     def step_end(self) -> None:
-        """Forget what died with the step; keep the values of what came back and is in no
-        optimizer.
-        """
+        """Forget what died with the step; keep values of what is in no optimizer."""
         self._leaves = {
             number: leaf for number, leaf in self._leaves.items() if alive(leaf.tensor) is not None
         }

@@ -290,9 +290,7 @@ def _is_loader() -> bool:
 
 
 class IndexingLoopsProbe(OperatorProbe):
-    """Writes ``piecewise``. Nothing of a tensor is read but its shape and where it lies in its
-    storage.
-    """
+    """Writes ``piecewise``. Only a tensor's shape and its place in the storage are read."""
 
     name = "piecewise"
     parts = ("piecewise",)

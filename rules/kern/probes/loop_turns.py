@@ -112,9 +112,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class Made:
-    """Which operator of the step made a tensor, and the loops of which earlier turns went into
-    it.
-    """
+    """Which operator of the step made a tensor, and loops whose earlier turns went into it."""
 
     number: int
     carried: Mapping[Turns, Carried] = field(default_factory=dict)

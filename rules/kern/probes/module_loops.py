@@ -1,6 +1,4 @@
-"""Modules that are called turn after turn with pieces of one tensor, which one call could take
-whole.
-"""
+"""Modules that are called turn after turn with pieces of a tensor that one call takes."""
 
 from __future__ import annotations
 
@@ -245,9 +243,7 @@ def _handed_on(output: list[weakref.ref[torch.Tensor]], state: Any) -> bool:
 
 
 def state_of(module: nn.Module) -> list[Any]:
-    """What the module and those in it keep between calls: tensors with their versions, and plain
-    values.
-    """
+    """What the module and its parts keep between calls: tensors with versions, and values."""
     found: list[Any] = []
     for part in modules_of(module):
         held = [value for key, value in vars(part).items() if key not in _KEYS]

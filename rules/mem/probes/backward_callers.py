@@ -16,9 +16,7 @@ STACKS = 64
 
 
 class BackwardCallersProbe(Probe):
-    """Writes ``enclosing``: one row for each different stack of user frames around a backward of
-    the step.
-    """
+    """Writes ``enclosing``: one row for each stack of user frames around the step's backwards."""
 
     name = "enclosing"
     parts = ("enclosing",)

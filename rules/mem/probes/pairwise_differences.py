@@ -37,9 +37,7 @@ class Differences:
 
 
 class PairwiseDifferencesWatch(Subscriber):
-    """Follows differences of tensors that are broadcast against one another to the sum over their
-    last dimension.
-    """
+    """Follows differences of tensors broadcast against one another to their last sum."""
 
     in_backward = False
 

@@ -1,6 +1,4 @@
-"""A few steps of a rehearsal with one thing changed at a time: how much lower would the peak of
-device memory be?
-"""
+"""A few steps of a rehearsal with one change each: how much lower is the peak of device memory?"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""How large the gradients are that each optimizer steps with: one norm a step, read when the pass
-is over.
-"""
+"""How large the gradients of each optimizer are: one norm a step, read after the pass."""
 
 from __future__ import annotations
 

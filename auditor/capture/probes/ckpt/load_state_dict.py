@@ -109,9 +109,7 @@ class LoadStateDictProbe(OptimizerProbe):
         self._scheduled.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """The first step since its state was loaded: what the program set after that is in the
-        groups by now.
-        """
+        """The first step since the load: what the program set after it is in the groups."""
         with contextlib.suppress(TypeError):  # a class of the user's that has no hash
             self._stepped.add(optimizer)
             row, left = self._unsettled.pop(optimizer, (None, 0))

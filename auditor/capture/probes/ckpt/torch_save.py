@@ -21,9 +21,7 @@ DEEP = 3
 
 
 class TorchSaveProbe(Probe):
-    """Writes ``saves``. The function's code is swapped in place, so that names taken before are
-    seen too.
-    """
+    """Writes ``saves``. Its code is swapped in place, so that names taken before count."""
 
     name = "saves"
     parts = ("saves",)

@@ -1,6 +1,4 @@
-"""A run of ``audit plan``: what is changed in the program without an edit, and what its step is made
-of.
-"""
+"""A run of ``audit plan``: what is changed without an edit, and what its step is made of."""
 
 from __future__ import annotations
 
@@ -352,9 +350,7 @@ class Repeated(Sampler[int]):
 
 
 class ResizedLoaders:
-    """Gives the loaders that are made at the change's lines their batch size; ``changed`` is called
-    for each.
-    """
+    """Gives loaders made at the change's lines their batch size; ``changed`` is called for each."""
 
     def __init__(self, change: Change, changed: Callable[[], None]) -> None:
         self._change = change

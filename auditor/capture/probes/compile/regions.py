@@ -90,9 +90,7 @@ class RegionsProbe(Probe):
         self._look()
 
     def stop(self) -> None:
-        """Write what became of them in the pass; of those that nobody holds any more, the last
-        time.
-        """
+        """Write what became of them in the pass; of those let go, the last time."""
         running, self._running = self._running, False
         if not running or self._unsure or not COMPILED_CODE.tells_of_calls:
             return

@@ -31,9 +31,7 @@ along.
 
 @dataclasses.dataclass(frozen=True)
 class LoaderFacts:
-    """One kind of loader. Holds nothing of the user's alive but the dataset's class; equal loaders
-    are one.
-    """
+    """One kind of loader. Keeps only the dataset's class alive; equal loaders are one."""
 
     made_at: int | None
     workers: int
@@ -58,9 +56,7 @@ class LoaderFacts:
 
 
 def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
-    """Settings as the user gave them; the iterator's own may differ (pinning is off without a
-    GPU).
-    """
+    """Settings as the user gave them; the iterator's may differ (no pinning without a GPU)."""
     return LoaderFacts(
         made_at,
         loader.num_workers,
@@ -233,9 +229,7 @@ ROWS = 512
 
 
 def place_of_callable(function: Any) -> tuple[str, str | None, int | None]:
-    """Qualified name, file and line of the function behind partials, bound methods and callable
-    objects.
-    """
+    """Qualified name, file and line of the function behind partials, methods and callables."""
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, types.MethodType):
@@ -262,9 +256,7 @@ def place_of_class(cls: type) -> tuple[str | None, int | None]:
 
 
 def tensors_in(value: Any, cap: int) -> Iterator[torch.Tensor]:
-    """The first ``cap`` tensors in nested mappings, sequences, dataclasses and plain objects,
-    breadth first.
-    """
+    """The first ``cap`` tensors in nested mappings, sequences and objects, breadth first."""
     waiting: deque[tuple[Any, int]] = deque([(value, 0)])
     for _ in range(VISITS_PER_TENSOR * cap):
         if not waiting or cap <= 0:

@@ -262,9 +262,7 @@ def _library(frame: Frame) -> str:
 
 
 def phase_of(frames: Iterable[Frame]) -> str:
-    """What the loader is at: ``sampler``, ``dataset``, ``collate`` or, waiting for workers and the
-    like, ``other``.
-    """
+    """What the loader is at: ``sampler``, ``dataset``, ``collate`` or ``other`` (as waiting)."""
     for file, line, name in frames:
         if LOADER not in file:
             continue

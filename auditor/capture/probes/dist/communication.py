@@ -99,9 +99,7 @@ class TrafficWatch(Subscriber):
         return collective or not any(each.alias_info for each in operator.schema.returns)
 
     def before(self, call: Call) -> Any:
-        """A collective, as a row that is completed after it has run; any other operator is
-        counted.
-        """
+        """A collective, as a row completed after it ran; any other operator is counted."""
         space, name, schema = call.operator.namespace, call.operator.own_name, call.operator.schema
         if space not in (AT_ONCE, FUNCTIONAL):
             self.operators += 1

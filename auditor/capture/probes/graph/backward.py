@@ -126,9 +126,7 @@ class BackwardProbe(Probe):
         self._made.clear()
 
     def backward_begins(self, call: Backward) -> None:
-        """Look for marks of an earlier retained backward in the graph that is about to be
-        walked.
-        """
+        """Look for marks of an earlier retained backward in the graph about to be walked."""
         if self._live:
             by = self.context.frames.here()
             for kept in self._reached(call.walked):

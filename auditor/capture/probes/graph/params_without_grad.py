@@ -1,6 +1,4 @@
-"""Which parameters an optimizer steps without ever getting a gradient for them, or with a rate of
-zero.
-"""
+"""Which parameters an optimizer steps without ever a gradient, or with a rate of zero."""
 
 from __future__ import annotations
 

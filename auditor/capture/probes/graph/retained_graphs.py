@@ -1,6 +1,4 @@
-"""What of the user's still holds autograd graphs when a step is over, for how long, and which line
-put it there.
-"""
+"""What still holds autograd graphs after a step, for how long, and which line put it there."""
 
 from __future__ import annotations
 

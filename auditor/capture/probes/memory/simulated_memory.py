@@ -1,6 +1,4 @@
-"""What the rehearsed program would hold on the GPU: the shadow's storages in a simulated caching
-allocator.
-"""
+"""What the rehearsed program would hold on the GPU: storages in a simulated allocator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""CUDA memory snapshots: allocation history for a few steps, and the allocator's state at the
-moment of an OOM.
-"""
+"""CUDA memory snapshots: allocation history for a few steps, and the state at an OOM."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class MemoryHistory:
         self._ours = False
 
     def start(self) -> None:
-        """Begin to record allocations with Python stacks. A history that the user records goes on
-        as it is.
-        """
+        """Begin to record allocations with Python stacks. A user's own history goes on."""
         try:
             self._ours = not cuda.history_is_on()
             if self._ours:
@@ -112,9 +108,7 @@ def _with_files(state: Any, spelled: Spelled) -> Any:
 
 
 def watch_oom(folder: Path, spelled: Spelled | None = None) -> Callable[[], None]:
-    """From now on write ``oom_snapshot.pickle`` when the allocator gives up; returns how to stop
-    doing so.
-    """
+    """Write ``oom_snapshot.pickle`` when memory runs out; returns how to stop doing so."""
     attach = cuda.attach_oom_observer
     if attach is None:
         return lambda: None

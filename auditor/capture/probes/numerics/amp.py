@@ -1,6 +1,4 @@
-"""Mixed precision as it ran: where autocast was entered, what GradScaler did and when, what was
-clipped in between.
-"""
+"""Mixed precision as it ran: autocast, what GradScaler did and when, what was clipped."""
 
 from __future__ import annotations
 

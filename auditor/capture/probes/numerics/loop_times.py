@@ -144,9 +144,7 @@ class LoopClock:
 
 
 class LoopTimesProbe(Probe):
-    """Writes ``loop_times`` in a pass of its own, which there is only where ``context.loops`` names
-    lines.
-    """
+    """Writes ``loop_times`` in its own pass, only where ``context.loops`` names lines."""
 
     name = "loop_times"
     parts = ("loop_times",)

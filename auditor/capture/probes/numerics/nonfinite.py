@@ -73,9 +73,7 @@ class Stepped(OptimizerSteps):
         self._found[id(optimizer)] = optimizer, getattr(optimizer, "found_inf", None)
 
     def take(self) -> list[tuple[Optimizer, torch.Tensor | None]]:
-        """Those optimizers, each with GradScaler's flag where the optimizer itself skips its update
-        (fused ones).
-        """
+        """Those optimizers, with GradScaler's flag where they skip updates themselves (fused)."""
         later = [
             (optimizer, _PUT_OFF)
             for number, optimizer in self._later.items()
@@ -143,9 +141,7 @@ class NonfiniteProbe(Probe):
         self._stepped.install()
 
     def start(self) -> None:
-        """Find the batch norms that exist. Statistics that were bad before are nobody's doing
-        here.
-        """
+        """Find the batch norms that exist. Statistics that were bad before count for nobody."""
         if BatchNorm is None or self._norms_told or not self._looks():
             return
         norms = [each for each in live_modules() if isinstance(each, BatchNorm)]
@@ -312,9 +308,7 @@ def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
 
 
 def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
-    """The same after the class of that module: ``Model.body.weight``. What is missing is no
-    module's parameter.
-    """
+    """The same after the class of that module: ``Model.body.weight``. Missing: of no module."""
     wanted = {id(parameter) for parameter in parameters}
     found = by_largest(lambda root: [*root.named_parameters(), *root.named_buffers()])
     return {

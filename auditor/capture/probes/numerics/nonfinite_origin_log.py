@@ -90,9 +90,7 @@ class NonfiniteOriginLog:
         return row
 
     def note_parameters(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Of these the parameters are seen; their views (the transposed weight of a product) are
-        theirs too.
-        """
+        """Of these the parameters are seen; their views (a transposed weight) too."""
         for tensor in tensors:
             leaf = tensor.is_leaf and tensor.requires_grad
             if isinstance(tensor, torch.nn.Parameter) or leaf:
@@ -107,9 +105,7 @@ class NonfiniteOriginLog:
         return self._holding.of(tensor)
 
     def hold(self, tensor: torch.Tensor, birth: Birth) -> None:
-        """The tensor now holds what was born there. An earlier birth that still stands is kept,
-        unless it was a fill.
-        """
+        """The tensor now holds what was born there. An earlier birth is kept, unless a fill."""
         before = self.of(tensor)
         if before is None or before.fill or before.order > birth.order:
             self._holding.lay(tensor, birth)

@@ -28,9 +28,7 @@ class CallFacts(NamedTuple):
 
 @dataclass(eq=False)
 class Entry:
-    """One kind of call at one place: constant facts, how often it was seen, the range of what it
-    was given (or gave).
-    """
+    """One kind of call at one place: facts, how often it was seen, the range of values."""
 
     facts: CallFacts
     n: int = 0

@@ -69,9 +69,7 @@ class SingularPoint:
     """
 
     def row(self) -> NumericRow | None:
-        """As the part ``numerics`` holds it; None where nothing happened. Reads the flags: a host
-        sync on a GPU.
-        """
+        """As the part ``numerics`` holds it; None where nothing happened. A host sync on a GPU."""
         hit = [(step, bool(unasked)) for step, bad, unasked in self.hits if bool(bad)]
         if not hit:
             return None
@@ -90,9 +88,7 @@ class _Backward:
 
 
 class SingularGradients:
-    """Follows such calls from the forward into the backward, one step at a time. Gradients stay as
-    they are.
-    """
+    """Follows such calls from the forward into the backward; gradients stay as they are."""
 
     def __init__(
         self,
@@ -108,9 +104,7 @@ class SingularGradients:
         self._running: _Backward | None = None
 
     def ran(self, name: str, args: tuple[Any, ...], result: torch.Tensor) -> None:
-        """An operator of :data:`POLES` ran, with a gradient; its node is the latest of this
-        thread.
-        """
+        """An operator of :data:`POLES` ran, with a gradient: this thread's latest node."""
         position, holes = POLES[name]
         operand = args[position] if len(args) > position else None
         following = next_number()

@@ -1,6 +1,4 @@
-"""Clipping of gradients, by whatever name the user has ``clip_grad_norm_`` and
-``clip_grad_value_``.
-"""
+"""Clipping of gradients, by any name for ``clip_grad_norm_`` and ``clip_grad_value_``."""
 
 from __future__ import annotations
 

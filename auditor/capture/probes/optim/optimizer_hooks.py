@@ -179,9 +179,7 @@ class OptimizerProbe(Probe):
         self._told.install()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """It is about to step: its gradients are there (after the first call of a closure that
-        makes them).
-        """
+        """It is about to step: its gradients are there (a closure was called once)."""
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """It has stepped."""

@@ -54,9 +54,7 @@ PARTIAL = ("index_", "masked_", "scatter", "put", "slice_scatter", "select_scatt
 
 
 class ReproduceProbe(Probe):
-    """Writes ``reproduce``. Slow on purpose: it reads every result on the host, and no time is
-    taken from it.
-    """
+    """Writes ``reproduce``. Slow on purpose: it reads every result; no times are taken."""
 
     name = "reproduce"
     parts = ("reproduce",)

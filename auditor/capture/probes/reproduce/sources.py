@@ -64,9 +64,7 @@ class Note:
 
 @dataclass
 class Sources:
-    """Of this process. Patches what the program has not imported yet, so it is begun before its
-    first line.
-    """
+    """Of this process. Begun before the program's first line: patches what it imports."""
 
     held: frozenset[str] = frozenset()
     notes: list[Note] = field(default_factory=list)

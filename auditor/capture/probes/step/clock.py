@@ -65,9 +65,7 @@ class Clock:
         self._begun = self._queued.mark()
 
     def end(self) -> None:
-        """The step ends now: write its row (with CUDA, the device's time follows at
-        :meth:`settle`).
-        """
+        """The step ends now: write its row (with CUDA, device time comes at :meth:`settle`)."""
         host_us, queued_us = self._queued.since(self._begun)
         self.own_us = host_us - queued_us
         started_us = (self._begun.at_ns - self._origin) / 1e3
@@ -98,9 +96,7 @@ class Clock:
         self._context.add(row)
 
     def settle(self) -> None:
-        """End of a pass: read the device's events (waiting for the last of them) and write what
-        they say.
-        """
+        """End of a pass: read the device's events (waiting for the last) and write them."""
         self._context.freed.look()
         if not self._write_times(wait=True):
             self._context.warn(

@@ -1,6 +1,4 @@
-"""Does the target train at all? The first backward or optimizer step answers; only without one does
-this look closer.
-"""
+"""Does the target train at all? A backward or optimizer step answers, else a closer look."""
 
 from __future__ import annotations
 

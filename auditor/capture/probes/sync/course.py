@@ -244,9 +244,7 @@ class CourseProbe(OperatorProbe):
     # -- the rehearsal's values --------------------------------------------------------------------
 
     def answer(self, place: int | None, result: Any) -> Any:
-        """What the rehearsal read on that line in that step, as often as it read there; else what
-        the device gives.
-        """
+        """What the rehearsal read on that line in that step, while it lasts; else the device's."""
         if place is None or not self.context.answers:
             return result
         if self._answers is None:

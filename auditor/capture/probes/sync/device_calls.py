@@ -34,9 +34,7 @@ ALIASES = {
 
 
 class DeviceCallsProbe(Tally):
-    """Writes ``calls``. ``gc.collect`` is a builtin: it is replaced in ``gc`` and where user modules
-    hold it.
-    """
+    """Writes ``calls``. The builtin ``gc.collect`` is replaced in ``gc`` and user modules."""
 
     row = CallRow
     in_rehearsals = True

@@ -34,9 +34,7 @@ class ReadsProbe(Probe):
         self._log: ReadLog | None = None
 
     def start(self) -> None:
-        """Override the kernels and patch the methods; nothing stays changed if that fails
-        halfway.
-        """
+        """Override kernels and patch methods; nothing stays changed if that fails halfway."""
         self.stop()
         if not self.context.device.accelerator:
             return

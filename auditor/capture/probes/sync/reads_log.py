@@ -27,9 +27,7 @@ PART = "reads"
 
 
 class Inside(threading.local):
-    """True while a read that counts already runs in this thread: what it does inside is part of
-    it.
-    """
+    """True while a counted read runs in this thread: what it does inside is part of it."""
 
     reading = False
 
@@ -106,9 +104,7 @@ class ReadLog:
             self.context.warn(f"some reads were not counted: {fault(error)}")
 
     def place(self, start: FrameType) -> Place | None:
-        """The user's line that causes what is seen at ``start``; None if it is not the step's
-        doing.
-        """
+        """The user's line behind what is seen at ``start``; None if it is not the step's doing."""
         if os.getpid() != self._process:  # a forked worker of the loader
             return None
         place = self.stack.place(start)

@@ -1,6 +1,4 @@
-"""What does the source say at a call? Tells a device written out as "cpu" from one that a variable
-decides.
-"""
+"""The source at a call: tells a device written out as "cpu" from one that a variable decides."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Who is reading? One walk up the stack, from a read to the user's line, that says what lies
-between and around.
-"""
+"""Who is reading? One walk up the stack, from a read to the user's line."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Stack:
         self._rooms: dict[str, int] = {}
 
     def place(self, start: FrameType | None) -> Place | None:
-        """The place of a read seen at ``start``; None without a user frame, or while the compiler
-        traces.
-        """
+        """The place of a read seen at ``start``; None without a user frame, or in compilation."""
         rooms = self._rooms  # hot: a few microseconds for each read
         frame, via, loader = start, None, False
         while frame is not None:

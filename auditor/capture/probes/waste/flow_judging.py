@@ -1,6 +1,4 @@
-"""What the flow of values shows: gradients, results and copies that nobody read, and what is made
-again and again.
-"""
+"""What the flow of values shows: gradients, results and copies that nobody read, or made again."""
 
 from __future__ import annotations
 

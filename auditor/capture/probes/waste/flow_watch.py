@@ -162,9 +162,7 @@ class FlowWatch(Subscriber):
         return known.fresh or not known.view
 
     def before(self, call: Call) -> Any:
-        """What the call reads, as it is before the call writes. Nothing once it is known that
-        nothing can be said.
-        """
+        """What the call reads, before it writes; nothing once nothing can be said."""
         operator, given, args = self._operators[call.operator], call.given, call.args
         if self.blind or not all(self._plain(each) for each in given):
             return None

@@ -1,6 +1,4 @@
-"""Work whose results nobody needs: a few steps, every operator followed from its operands to who
-reads its result.
-"""
+"""Work whose results nobody needs: a few steps, each operator followed to who reads its result."""
 
 from __future__ import annotations
 
