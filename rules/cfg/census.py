@@ -78,7 +78,8 @@ class FrozenNormMoves(CensusSays):
     )
 
     def said(self, row: CensusRow) -> str:
+        where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
-            f"frozen {row.name} ({row.n}) runs in train mode: the weights stay, but it normalizes by "
-            "the batch, and its running statistics move"
+            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs are "
+            "normalized by the batch, and the running statistics move"
         )

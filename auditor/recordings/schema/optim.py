@@ -50,6 +50,7 @@ class CensusRow(PassRow, kw_only=True):
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)
     steps: Annotated[int, doc("on how many steps")] = older(0)
     other_at: Annotated[
-        int | None, doc("`untied`: where they were tied; `unread`: where it was loaded")
+        int | None,
+        doc("`untied`: where they were tied; `unread`: where it was loaded; `norm`: where it runs"),
     ] = older(None)
     meant: Annotated[bool, doc("it may be on purpose")] = older(value=False)

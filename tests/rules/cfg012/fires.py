@@ -15,13 +15,13 @@ def put_into_train_mode_with_the_rest():
             self.body.eval()
 
         def forward(self, x):
-            return self.head(self.body(x).mean((2, 3)))  # CFG012
+            return self.head(self.body(x).mean((2, 3)))
 
     model = Net()
     optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
 
     def step():
-        model.train()
+        model.train()  # CFG012
         trained_once(model, optimizer, torch.randn(4, 3, 8, 8) + 1)
 
     return step

@@ -32,6 +32,8 @@ MOST = 64
 OWNERS = 100_000
 """Parameters whose owner is remembered until the first step."""
 
+_TRAIN = nn.Module.train.__code__
+
 Weak = list["weakref.ref[torch.Tensor]"]
 Place = tuple["weakref.ref[nn.Module]", str]
 """A module, and the name that it has for a parameter."""
@@ -137,6 +139,8 @@ class CensusProbe(OptimizerProbe):
         """Of each loader how often it began."""
         self._loader: weakref.ref[Any] | None = None
         self._norms: dict[int, list[_Norm]] = {}
+        self._put: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
+        """Where a module was put into train mode last, with all below it."""
         self._written: set[tuple[str, int | None]] = set()
 
     def install(self) -> None:
@@ -147,6 +151,7 @@ class CensusProbe(OptimizerProbe):
         self._always.around(Optimizer, "load_state_dict", after=self._loaded)
         self._always.around(nn.Module, "register_parameter", after=self._registered)
         self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
+        self._always.around(nn.Module, "train", before=self._put_into)
 
     def start(self) -> None:
         super().start()
@@ -162,7 +167,9 @@ class CensusProbe(OptimizerProbe):
             if moved:
                 name = type(moved[0].module()).__name__
                 meant = all(norm.behind for norm in moved)
-                self._tell("norm", at, name, n=len(moved), meant=meant)
+                put = self._put_at(moved[0].module())
+                where = (at, None) if put is None else (put, at)
+                self._tell("norm", where[0], name, n=len(moved), meant=meant, other_at=where[1])
 
     def uninstall(self) -> None:
         super().uninstall()
@@ -272,6 +279,24 @@ class CensusProbe(OptimizerProbe):
             self._tell("untied", at, names[0], other=names[1], other_at=tie.at)
 
     # -- batch norms -------------------------------------------------------------------------------
+
+    def _put_into(self, module: Any, mode: bool = True) -> None:
+        caller: FrameType | None = sys._getframe(1)
+        while caller is not None and caller.f_code.co_name != "watched":
+            caller = caller.f_back
+        below = caller is not None and caller.f_back is not None and caller.f_back.f_code is _TRAIN
+        if mode and not below:
+            self._put[module] = self.context.frames.here()
+
+    def _put_at(self, norm: Any) -> int | None:
+        return next(
+            (
+                at
+                for module, at in reversed([*self._put.items()])
+                if any(each is norm for each in nn.Module.modules(module))
+            ),
+            None,
+        )
 
     def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
         own = [each for each in own_parameters(module).values() if each is not None]
