@@ -59,7 +59,9 @@ def gains(report: Report, micro: str = "us") -> Iterator[Gain]:
     yield from priced_gains
     yield from _waits(report)
     if not priced_gains:
-        counted, why = summary.severities(report), unpriced(report)
+        counted, why = summary.severities(report), "without a price in time"
+        if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
+            why = "and no time saving is proven"
         yield Gain(f"found {counted}, {why}", f"Found {counted}")
     yield from _memory(report)
 
@@ -141,13 +143,6 @@ def _waits(report: Report) -> Iterator[Gain]:
         number,
         f"{what} per step",
     )
-
-
-def unpriced(report: Report) -> str:
-    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
-    if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
-        return "and no time saving is proven"
-    return "without a price in time"
 
 
 def _memory(report: Report) -> Iterator[Gain]:

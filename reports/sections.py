@@ -33,41 +33,30 @@ def _of(status: Status) -> Callable[[Report], int]:
 
 
 SECTIONS = (
-    Section("summary", "Summary", lambda report: True),
-    Section("caveats", "", lambda report: report.caveats),
-    Section("failure", "", lambda report: report.run.outcome != "completed" or report.run.error),
-    Section("cautions", "", lambda report: report.cautions),
+    Section("summary", "Summary", lambda r: True),
+    Section("caveats", "", lambda r: r.caveats),
+    Section("failure", "", lambda r: r.run.outcome != "completed" or r.run.error),
+    Section("cautions", "", lambda r: r.cautions),
     Section("training", families.FAMILIES["TRAIN"], _untrue, _untrue),
-    Section("headline", "", lambda report: True),
+    Section("headline", "", lambda r: True),
     Section("next", "Do this", next_steps.steps),
     Section("baseline", "", baselines.sentences),
-    Section(
-        "findings", "Findings", lambda report: report.findings, lambda report: len(report.findings)
-    ),
-    Section(
-        "what-if",
-        "What each fix saves",
-        lambda report: what_ifs.rows(report) or what_ifs.sentences(report),
-    ),
-    Section(
-        "checkpoints",
-        "Checkpoints",
-        lambda report: report.checkpoints,
-        lambda report: len(report.checkpoints),
-    ),
-    Section("verdicts", "Verdicts", lambda report: True),
-    Section("ranks", "Ranks", lambda report: ranks.table(report, 1)[1]),
-    Section("communication", "Communication", lambda report: report.communication),
-    Section("device", "Device time", lambda report: report.device_time),
+    Section("findings", "Findings", lambda r: r.findings, lambda r: len(r.findings)),
+    Section("what-if", "What each fix saves", lambda r: what_ifs.rows(r) or what_ifs.sentences(r)),
+    Section("checkpoints", "Checkpoints", lambda r: r.checkpoints, lambda r: len(r.checkpoints)),
+    Section("verdicts", "Verdicts", lambda r: True),
+    Section("ranks", "Ranks", lambda r: ranks.table(r, 1)[1]),
+    Section("communication", "Communication", lambda r: r.communication),
+    Section("device", "Device time", lambda r: r.device_time),
     Section("compilation", "Compilation", compilation.sentences),
-    Section("charts", "Charts", lambda report: report.series or report.layers or report.parts),
-    Section("operators", "Operators", lambda report: report.operators),
+    Section("charts", "Charts", lambda r: r.series or r.layers or r.parts),
+    Section("operators", "Operators", lambda r: r.operators),
     Section("clean", "Passed", _of("clean"), _of("clean")),
     Section("skipped", "Not checked", _of("skipped"), _of("skipped")),
     Section("failed", "Failed", _of("failed"), _of("failed")),
-    Section("warnings", "Warnings", summary.limits, lambda report: len(summary.limits(report))),
-    Section("environment", "Environment", lambda report: report.environment),
-    Section("method", "How it was measured", lambda report: report.method),
+    Section("warnings", "Warnings", summary.limits, lambda r: len(summary.limits(r))),
+    Section("environment", "Environment", lambda r: r.environment),
+    Section("method", "How it was measured", lambda r: r.method),
 )
 
 

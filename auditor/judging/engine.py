@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any
 
 from auditor import amounts
 from auditor.evidence.absent import BROKEN_PROBE
@@ -182,41 +182,29 @@ def _pointing(findings: Iterable[Finding]) -> list[Finding]:
 
 
 # -- which is believed -----------------------------------------------------------------------------
-# A rule is asked of the run on the CPU, and, if a GPU decides it, of the GPU path: of the null
-# device where that can tell and tells better, else of the rehearsal.
-
-
-class Believed(NamedTuple):
-    """Of which the verdict and the findings are, where the CPU and the GPU path have said this."""
-
-    cpu: str
-    gpu: str
-    verdict: str
-    findings: str
-
+# Of the run on the CPU and, if a GPU decides the rule, of the GPU path: the null device where that
+# can tell and tells better, else the rehearsal.
 
 BELIEVED = (
     #        the CPU       the GPU path  verdict   findings
-    Believed("everywhere", "any", "cpu", "both"),  # found; the rule holds on any device
-    Believed("failed", "any", "cpu", "gpu"),
-    Believed("found", "skipped", "cpu", "cpu"),
-    Believed("found", "blind", "cpu", "cpu"),
-    Believed("clean", "blind", "gpu", "cpu"),  # its probe broke: what a GPU would do is not known
-    Believed("clean", "skipped", "cpu", "cpu"),
-    Believed("any", "failed", "gpu", "gpu, measured"),
-    Believed("any", "any", "findings", "gpu, measured"),  # *found* if there are any, else the GPU's
+    ("everywhere", "any", "cpu", "both"),  # found; the rule holds on any device
+    ("failed", "any", "cpu", "gpu"),
+    ("found", "skipped", "cpu", "cpu"),
+    ("found", "blind", "cpu", "cpu"),
+    ("clean", "blind", "gpu", "cpu"),  # its probe broke: what a GPU would do is not known
+    ("clean", "skipped", "cpu", "cpu"),
+    ("any", "failed", "gpu", "gpu, measured"),
+    ("any", "any", "findings", "gpu, measured"),  # *found* if there are any, else the GPU's
 )
 """The first row that fits holds."""
 
 
-def believed(cpu: Verdict, gpu: Verdict, *, everywhere: bool) -> Believed:
+def believed(cpu: Verdict, gpu: Verdict, *, everywhere: bool) -> tuple[str, str, str, str]:
     """The row of two verdicts; ``everywhere`` is that of the rule."""
     on_cpu = "everywhere" if everywhere and cpu.status == "found" else cpu.status
     blind = gpu.status == "skipped" and gpu.reason.startswith(BROKEN_PROBE)
     on_gpu = "blind" if blind else gpu.status
-    return next(
-        row for row in BELIEVED if row.cpu in (on_cpu, "any") and row.gpu in (on_gpu, "any")
-    )
+    return next(row for row in BELIEVED if row[0] in (on_cpu, "any") and row[1] in (on_gpu, "any"))
 
 
 def _ask(
@@ -239,19 +227,15 @@ def _ask(
         on_gpu = [confirmed(finding, null) for finding in on_gpu]
     if cpu is None:
         return gpu, on_gpu
-    row = believed(cpu, gpu, everywhere=rule.everywhere)
-    match row.findings:
-        case "cpu":
-            found = on_cpu
-        case "gpu":
-            found = on_gpu
-        case "both":
-            found = _on_both(on_cpu, on_gpu)
-        case _:
-            found = _with_measured(on_gpu, on_cpu, lambda lost: rule(**knobs).tells_growth(lost))
-    if row.verdict == "findings" and found:
+    *_, whose, findings = believed(cpu, gpu, everywhere=rule.everywhere)
+    found = on_cpu if findings == "cpu" else on_gpu
+    if findings == "both":
+        found = _on_both(on_cpu, on_gpu)
+    elif findings == "gpu, measured":
+        found = _with_measured(on_gpu, on_cpu, lambda lost: rule(**knobs).tells_growth(lost))
+    if whose == "findings" and found:
         return replace(gpu, status="found", reason=""), found
-    return (cpu if row.verdict == "cpu" else gpu), found
+    return (cpu if whose == "cpu" else gpu), found
 
 
 def _with_measured(

@@ -85,7 +85,6 @@ class Stats:
 
 Until = Callable[[Stats], str]
 
-
 # -- the passes ------------------------------------------------------------------------------------
 
 STEADY_STEPS = 12  # what comes again after more is rate-limited, and named by no rule

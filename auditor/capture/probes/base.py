@@ -102,8 +102,7 @@ class Context:
 
     rows: Counter[tuple[object, ...]] = field(default_factory=Counter)
     """The rows of this step, as they are compared with those of the next one."""
-    bursts: dict[object, set[int]] = field(default_factory=dict)
-    """Lines that read many values in a step of this pass, with these steps."""
+    bursts: dict[object, set[int]] = field(default_factory=dict)  # as Stats.bursts
 
     @property
     def unused(self) -> bool:

@@ -7,9 +7,7 @@ from typing import Annotated
 from auditor.recordings.row import LineRow, MaybeAt, PassRow, Row, doc, older
 
 BURST = 10
-"""Times in one step from which it may be a phase: a rollout or an evaluation goes through batches
-or states, a log has a few numbers.
-"""
+"""Times in one step from which it may be a phase (a rollout, an evaluation): a log reads fewer."""
 
 
 class ReadRow(LineRow, kw_only=True):
