@@ -1,4 +1,4 @@
-"""TRAIN011 and 12: outputs that depend on other samples, or on what they are asked for."""
+"""TRAIN011, 12 and 21: outputs that depend on what they must not."""
 
 from __future__ import annotations
 
@@ -88,4 +88,25 @@ class SeesTheNextToken(Rule):
                 steps=len(rows),
                 per_step=1.0,
                 facts=(("proof", "the gradient of one position is not zero at later embeddings"),),
+            )
+
+
+@dataclass(frozen=True)
+class ReshapedForTransposed(Rule):
+    """A reshape stands where a transpose is meant: numbers end up in other rows."""
+
+    code = "TRAIN021"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        for rows in by_line(row for row in dependence if row.kind == "order"):
+            row = rows[0]
+            yield Finding(
+                row.site,
+                f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
+                "the numbers in their order in memory: each row mixes the values of several",
+                steps=len({each.step for each in rows}),
+                per_step=1.0,
+                remedy=Remedy(f"Use transpose({row.n}, {row.of})."),
             )

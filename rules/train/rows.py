@@ -85,12 +85,15 @@ class DependenceRow(PassRow, kw_only=True):
         str,
         doc(
             "`samples`: the last sample's row, on rows of other samples; `future`: a position of a "
-            "language model, on the tokens behind it, the next of which is its target"
+            "language model, on the tokens behind it, the next of which is its target; `order`: a "
+            "call that exchanges the sizes of two dimensions and not their numbers"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
-    n: Annotated[int, doc("on how many of them")]
-    of: Annotated[int, doc("of how many: samples of the batch, or positions behind it")]
+    n: Annotated[int, doc("on how many of them; `order`: the first of the two")]
+    of: Annotated[
+        int, doc("of how many: samples, or positions behind it; `order`: the second of the two")
+    ]
 
 
 class TokenWeightsRow(PassRow, kw_only=True):

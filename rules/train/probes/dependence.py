@@ -169,6 +169,37 @@ BETWEEN = frozenset(
 """Functions that shares of attention go through on their way to the product."""
 
 
+# -- dimensions ------------------------------------------------------------------------------------
+
+
+def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
+    """Calls of ``view`` and its like that exchange the sizes of two dimensions behind the first, and
+    none of the numbers. Left alone where that undoes another one, and where all numbers are equal.
+    """
+    for call in tape.calls.values():
+        if call.name not in FORMS or call.at is None or not call.parents:
+            continue
+        (old, _), new = call.parents[0], call.result
+        apart = [
+            axis for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=False)) if a != b
+        ]
+        if old.dim() != new.dim() or len(apart) != 2 or apart[0] == 0:
+            continue
+        one, two = apart
+        exchanged = (old.shape[two], old.shape[one]) == (new.shape[one], new.shape[two])
+        if not exchanged or 1 in (old.shape[one], old.shape[two]) or _is_undone(tape, call):
+            continue
+        if not torch.equal(old.detach().transpose(one, two), new.detach()):
+            yield Dependence("order", call, one, two)
+
+
+def _is_undone(tape: FunctionTape, call: Call) -> bool:
+    """The form was another one before, or is again after it."""
+    before = tape.maker_before(call, call.parents[0][0])
+    after = (each for each in tape.calls.values() if any(n == call.number for _, n in each.parents))
+    return any(each is not None and each.name in FORMS for each in (before, *after))
+
+
 # -- other samples ---------------------------------------------------------------------------------
 
 

@@ -170,6 +170,8 @@ class LossRepairsProbe(OptimizerProbe):
             leaves = [leaf.variable for leaf in call.walked.leaves]
             self._sums.begins(mean_of(tape, loss), leaves)
         self._look_at_padding(tape)
+        for found in dependence.reshaped(tape):
+            self._depends(found)
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
@@ -189,7 +191,7 @@ class LossRepairsProbe(OptimizerProbe):
                     self._depends(dependence.future_of(tape, shifted))
 
     def _depends(self, found: dependence.Dependence | None) -> None:
-        """Told once in a step: what comes behind depends on the same."""
+        """Samples and the future are told once in a step: what comes behind depends on the same."""
         if found is not None and found.call.at is not None:
             self._seen[found.kind, 0] += 1
             row = DependenceRow(

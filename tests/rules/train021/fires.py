@@ -1,0 +1,35 @@
+import torch
+from torch import nn
+
+
+def heads_viewed_in_a_model():
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mixed = nn.Linear(8, 24)
+
+        def forward(self, x):
+            rows, positions, size = x.shape
+            query, key, value = self.mixed(x).view(rows, positions, 3, 2, 4).unbind(2)
+            query = query + 0.0
+            query = query.reshape(rows, 2, positions, 4)  # TRAIN021
+            key, value = key.transpose(1, 2), value.transpose(1, 2)
+            return torch.softmax(query @ key.mT, -1) @ value
+
+    model = Attention()
+
+    def step():
+        model(torch.randn(4, 10, 8)).square().mean().backward()
+
+    return step
+
+
+def channels_of_a_batch():
+    model = nn.Conv1d(5, 4, 3)
+
+    def step():
+        batch = torch.arange(8 * 16 * 5.0).reshape(8 * 16 * 5)
+        x = (batch / 640).unflatten(0, (8, 16, 5)) + 0.0
+        model(x.view(8, 5, 16)).square().mean().backward()  # TRAIN021
+
+    return step

@@ -1,0 +1,40 @@
+import torch
+from torch import nn
+
+
+def _trained(form, size=5, width=16):
+    model = nn.Conv1d(size, 4, 3)
+
+    def step():
+        model(form(torch.randn(8, width, size))).square().mean().backward()
+
+    return step
+
+
+def exchanged__no_note():
+    return _trained(lambda x: x.permute(0, 2, 1))
+
+
+def equal_sizes__no_note():
+    return _trained(lambda x: x.reshape(8, 16, 16), size=16)
+
+
+def undone__no_note():
+    return _trained(lambda x: x.transpose(1, 2).reshape(8, 16, 5).reshape(8, 5, 16))
+
+
+def equal_numbers__no_note():
+    return _trained(lambda x: torch.ones(8, 16, 5).reshape(8, 5, 16))
+
+
+def merged_and_split__no_note():
+    model = nn.Linear(80, 12)
+
+    def step():
+        model(torch.randn(8, 16, 5).flatten(1)).view(8, 3, 4).square().mean().backward()
+
+    return step
+
+
+def one_channel__no_note():
+    return _trained(lambda x: x.reshape(8, 1, 16), size=1)
