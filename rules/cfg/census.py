@@ -50,8 +50,9 @@ class DropoutInEvaluation(CensusSays):
 
 
 def _asked(call: ast.Call) -> bool:
-    given = [*call.args[2:3], *(each.value for each in call.keywords if each.arg == "training")]
-    return "dropout" in name_of(call.func) and any(isinstance(each, ast.Constant) for each in given)
+    """The call is given ``training``: the program decides."""
+    given = len(call.args) > 2 or any(each.arg == "training" for each in call.keywords)
+    return "dropout" in name_of(call.func) and given
 
 
 def _passed_on(source: Source, site: Site, calls: list[ast.Call]) -> Edit | None:
