@@ -51,7 +51,7 @@ class Shortage:
 
 
 class OutOfMemory(RuntimeError):
-    """No memory for a request, even without a cache. ``str()`` is torch's message."""
+    """No memory for a request, with the cache given back. ``str()`` is torch's message."""
 
     def __init__(self, shortage: Shortage) -> None:
         super().__init__(shortage)

@@ -7,13 +7,50 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from auditor.cli import baseline, console, write_results
-from auditor.cli.main import exit_code
+from auditor import amounts
+from auditor.cli import console, parameter_types, write_results
+from auditor.cli.main import UNTRAINED, exit_code
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import catalogue, config, left
+from auditor.judging import baseline, catalogue, config, left
 from auditor.model import Report
 from auditor.rule import Rule
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A baseline to compare with; ``update``: to be written with what is found now."""
+
+    known: baseline.Known
+    update: bool = False
+
+    def marked(self, report: Report) -> Report:
+        """The report with its findings marked as new or unchanged."""
+        return baseline.marked(report, self.known)
+
+    def settle(self, report: Report) -> Report:
+        """The report, its findings accepted where the baseline is to be written. Nothing is
+        written of a run that ended early: it cannot say what is gone.
+
+        Raises :class:`AuditProblem` where the file cannot be written.
+        """
+        if not self.update:
+            return report
+        path = Path(self.known.file)
+        if report.run.outcome != "completed" or report.run.training in UNTRAINED:
+            console.say(f"audit: {path} stays as it was: this run was not completed", err=True)
+            return report
+        accepted = baseline.updated(report, self.known)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_results.write_whole(path, baseline.written(accepted))
+        except OSError as error:
+            raise AuditProblem(
+                f"--update-baseline: {path} cannot be written: {error.strerror}"
+            ) from None
+        console.say(f"audit: {path} holds {amounts.count(len(accepted), 'finding')} now", err=True)
+        found = (replace(each, baseline_state="unchanged") for each in report.findings)
+        return replace(report, findings=tuple(found))
 
 
 @dataclass(frozen=True)
@@ -26,13 +63,25 @@ class Choice:
     settings: config.Settings
     broken: tuple[str, ...] = ()
     allow_broken_rules: bool = False
-    baseline: baseline.Asked | None = None
+    baseline: Asked | None = None
 
     def against(self, file: str | None, *, update: bool) -> Choice:
-        """With the baseline in ``file``, if one is named. Raises
-        :class:`auditor.errors.AuditProblem` for one that cannot be used.
+        """With the baseline in ``file``, if one is named, which is read before anything runs.
+
+        Raises :class:`AuditProblem` for one that cannot be used.
         """
-        return replace(self, baseline=baseline.asked(file, update=update))
+        if file is None:
+            if update:
+                raise AuditProblem(
+                    "--update-baseline does not say which file",
+                    "as in --baseline .audit-baseline.json --update-baseline",
+                )
+            return self
+        if update:
+            parameter_types.require_place("--baseline", Path(file))
+        new = update and not Path(file).exists()
+        known = baseline.Known(file) if new else baseline.read(file)
+        return replace(self, baseline=Asked(known, update))
 
     def with_figures(self, *, interactive: bool) -> Choice:
         """With plotly in the page, if that is asked for. Raises

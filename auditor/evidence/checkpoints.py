@@ -106,7 +106,7 @@ class Checkpoint:
 
     @property
     def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
-        """By optimizer: its second moments, each with its largest root mean square."""
+        """By optimizer: its second moments, each with the largest gradient it remembers."""
         for optimizer in self.scan.optimizers:
             mine = [
                 each

@@ -33,7 +33,11 @@ _MOST_PLACES = 50
 def set_values(raw: bytes, edits: Sequence[Edit]) -> bytes:
     """The file's bytes with the values set; nothing else changes. Raises :class:`Refused`."""
     file = edits[0].site.file
-    text, suffix = _decode(raw), suffix_of(PurePosixPath(file).name)
+    try:
+        text = raw.decode()  # a byte order mark stays, as a character
+    except UnicodeDecodeError:
+        raise Refused("the file is not valid utf-8") from None
+    suffix = suffix_of(PurePosixPath(file).name)
     for edit in edits:
         lines = unify_line_ends(text).split("\n")
         if not 0 < edit.site.line <= len(lines):
@@ -53,13 +57,6 @@ def set_values(raw: bytes, edits: Sequence[Edit]) -> bytes:
     if not _same(_read(result, suffix), wanted):
         raise Refused("the changed text would not mean exactly the intended change")
     return result.encode()
-
-
-def _decode(raw: bytes) -> str:
-    try:
-        return raw.decode()  # a byte order mark stays, as a character
-    except UnicodeDecodeError:
-        raise Refused("the file is not valid utf-8") from None
 
 
 def _spliced(text: str, splices: Sequence[Splice]) -> str:
@@ -190,17 +187,13 @@ def _variable(text: str, edit: Edit) -> Splice:
         raise Refused(f"where `{name}` is set cannot be told")
     if not _BEFORE_VARIABLE.fullmatch(re.split(r"[\r\n]", text[: found[0].start()])[-1]):
         raise Refused(f"`{name}` does not stand where a command or line sets it")
-    merged = _merged(found[0]["value"], edit.value)
+    # new options replace those of the same name
+    options = {item.partition(":")[0]: item for item in _options(found[0]["value"])}
+    options.update((item.partition(":")[0], item) for item in _options(edit.value))
+    merged = ",".join(options.values())
     if merged == found[0]["value"]:
         raise Refused(f"`{name}` is already {merged}")
     return Splice(*found[0].span("value"), merged)
-
-
-def _merged(old: str, new: str) -> str:
-    """Options joined by commas: new ones replace those of the same name."""
-    options = {item.partition(":")[0]: item for item in _options(old)}
-    options.update((item.partition(":")[0], item) for item in _options(new))
-    return ",".join(options.values())
 
 
 def _options(text: str) -> list[str]:

@@ -12,7 +12,6 @@ from auditor.patch.source import Refused, Splice
 from auditor.syntax.index import ADDS_ITEM, name_of
 
 _SUFFIX = ".detach()"
-_LIST_CALLS = frozenset({"extend", "extendleft"})
 _TO_NUMBER = frozenset({"item", "tolist", "float", "int", "bool", "len", "str", "round"})
 _CUTS_GRAPH = _TO_NUMBER | {"detach", "detach_", "numpy"}
 _TAKES_SUFFIX = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
@@ -76,7 +75,7 @@ def _stored(statement: ast.stmt) -> Iterator[ast.expr]:
         call = statement.value
         if len(call.args) != 1 or call.keywords:
             return
-        if name_of(call.func) in _LIST_CALLS:
+        if name_of(call.func) in {"extend", "extendleft"}:
             raise Refused("which element of the list carries the graph is not known")
         if name_of(call.func) in ADDS_ITEM:
             yield call.args[0]

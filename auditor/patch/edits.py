@@ -92,7 +92,10 @@ class _Wanted:
         elif edit.action == "detach":
             self.detached.update(dict.fromkeys(values_to_detach(module, edit)))
         elif edit.action in ("throttle", "skip_compiled"):
-            self._log_less(logging_statement(module, edit), edit)
+            statement = logging_statement(module, edit)
+            every = every_of(edit) if edit.action == "throttle" else 0
+            if self.logged.setdefault(statement, every) != every:
+                raise Refused("an earlier edit wants another condition for the log")
         elif edit.action == "set_constant":
             value = constant_on_line(module, edit)
             if self.constants.setdefault(value, edit.value) != edit.value:
@@ -103,11 +106,6 @@ class _Wanted:
             for call in module.calls(edit):
                 if self.renamed.setdefault(call, edit) is not edit:
                     raise Refused("an earlier edit replaces the same call")
-
-    def _log_less(self, statement: ast.Expr, edit: Edit) -> None:
-        every = every_of(edit) if edit.action == "throttle" else 0
-        if self.logged.setdefault(statement, every) != every:
-            raise Refused("an earlier edit wants another condition for the log")
 
 
 def _changes(module: Module, edits: Sequence[Edit]) -> list[Change]:
@@ -234,9 +232,6 @@ def _rewrite(call: ast.Call, callee: ast.expr) -> None:
 # What has a name in between is made there and moved no more, and the line that moves it stays.
 
 
-_MOVE_OPTIONS = frozenset({"device", "non_blocking"})
-
-
 def make_on_device(module: Module, move: ast.Call) -> Change:
     """The change that gives the device to what makes the tensor. Raises :class:`Refused`."""
     made = _made(module, move)
@@ -271,7 +266,7 @@ def _made(module: Module, move: ast.Call) -> ast.Call:
 def _device(module: Module, move: ast.Call) -> str:
     """The device that the move names, as written."""
     named = [*move.args, *(item.value for item in move.keywords if item.arg == "device")]
-    if any(item.arg not in _MOVE_OPTIONS for item in move.keywords) or len(named) > 1:
+    if any(item.arg not in {"device", "non_blocking"} for item in move.keywords) or len(named) > 1:
         raise Refused("the move does more than name a device")
     if not named:
         if isinstance(move.func, ast.Attribute) and move.func.attr == "cuda":
@@ -300,7 +295,10 @@ def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
     its module is imported by.
     """
     wanted = parse_expression(edit.value)
-    name = _leading_name(wanted)
+    node = wanted
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    name = node if isinstance(node, ast.Name) else None
     if name is None:
         raise Refused(f"`{edit.value}` does not start with a name")
     start, end = module.source.span(call)
@@ -318,14 +316,6 @@ def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
     if same(call, new):
         raise Refused(f"the call is already `{text}`")
     return Change((Splice(start, end, text),), partial(module.replace, call, new))
-
-
-def _leading_name(expression: ast.expr) -> ast.Name | None:
-    """``f`` of ``f(1)`` and of ``f(1).g``."""
-    node = expression
-    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node if isinstance(node, ast.Name) else None
 
 
 def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> ast.expr:

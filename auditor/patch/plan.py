@@ -60,7 +60,12 @@ def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None], *, cwd: str
     """
     files: list[PatchedFile] = []
     refused: list[tuple[Edit, str]] = []
-    for path, wanted in sorted(_by_file(edits).items()):
+    by_file: dict[str, dict[tuple[str, ...], Edit]] = {}
+    for edit in edits:
+        path = posixpath.normpath(edit.site.file.replace(os.sep, "/"))
+        by_file.setdefault(path, {}).setdefault(edit_key(edit), edit)
+    for path, unique in sorted(by_file.items()):
+        wanted = list(unique.values())
         try:
             before = _readable(path, wanted[0].site.file, read, cwd)
         except Refused as reason:
@@ -87,14 +92,6 @@ def write(plan: Plan, root: Path) -> None:
 def check(plan: Plan, root: Path) -> list[Path]:
     """Where the plan's files are below ``root``. Raises :class:`Refused` as :func:`write` does."""
     return [_checked_target(file, root.resolve()) for file in plan.files]
-
-
-def _by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
-    by_file: dict[str, dict[tuple[str, ...], Edit]] = {}
-    for edit in edits:
-        path = posixpath.normpath(edit.site.file.replace(os.sep, "/"))
-        by_file.setdefault(path, {}).setdefault(edit_key(edit), edit)
-    return {path: list(unique.values()) for path, unique in by_file.items()}
 
 
 def _readable(path: str, file: str, read: Callable[[str], bytes | None], cwd: str) -> bytes:

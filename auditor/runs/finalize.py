@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,7 +131,11 @@ def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
     output = redaction.redacted_text(
         _spelled(plan, child.output.decode("utf-8", "surrogateescape")), secrets
     )
-    _mask_error(manifest.get("error"), secrets)
+    # what a program says as it fails often holds the address or the token that did not work
+    error = manifest.get("error")
+    for field in ("message", "traceback"):
+        if error and isinstance(error.get(field), str):
+            error[field] = redaction.redacted_text(error[field], secrets)
     manifest["configs"], manifest["withheld"] = worth_keeping(
         manifest.get("configs") or (), manifest["cwd"]
     )
@@ -149,13 +153,6 @@ def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
 
 def _spelled(plan: Plan, text: str) -> str:
     return text if plan.copied is None else plan.copied.spelled(text)
-
-
-def _mask_error(error: Row | None, secrets: Sequence[str]) -> None:
-    """What a program says as it fails often holds the address or the token that did not work."""
-    for field in ("message", "traceback"):
-        if error and isinstance(error.get(field), str):
-            error[field] = redaction.redacted_text(error[field], secrets)
 
 
 STACKS_FILE = "stacks.txt"

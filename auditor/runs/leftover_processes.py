@@ -78,17 +78,13 @@ class Orphans:
         while to end.
         """
         mine = os.getsid(0)
-        self._reap(known)
-        new = (each for each in _children() if each.pid not in known and each not in self._before)
-        return [_told(each) for each in new if _leads_on(each, mine, killed)]
-
-    def _reap(self, known: set[int]) -> None:
-        """Let those go that have ended: nobody else waits for them."""
         for each in _children():
             if each.pid not in known and each not in self._before:
                 with suppress(OSError, psutil.Error):
                     if each.status() == psutil.STATUS_ZOMBIE:
                         os.waitpid(each.pid, os.WNOHANG)
+        new = (each for each in _children() if each.pid not in known and each not in self._before)
+        return [_told(each) for each in new if _leads_on(each, mine, killed)]
 
     def close(self) -> None:
         """Be no parent of strangers any more. May be called twice."""

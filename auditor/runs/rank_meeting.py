@@ -164,18 +164,16 @@ class RankMeeting:
         self._over.set()
         with suppress(OSError):
             _write(self._folder / CLOSED, DONE)
-            self._wait_for(self.own.world_size - 1, 3.0)
+            ranks = self.own.world_size - 1
+            until = time.monotonic() + 3.0
+            while len(list(self._folder.glob("left-*"))) < ranks and time.monotonic() < until:
+                time.sleep(POLL_S)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def leave(self) -> None:
         """As another rank: this process goes, and reads here no more."""
         with suppress(OSError):
             _write(self._folder / f"left-{self.own.rank}", "")
-
-    def _wait_for(self, ranks: int, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while len(list(self._folder.glob("left-*"))) < ranks and time.monotonic() < until:
-            time.sleep(POLL_S)
 
     # -- files -------------------------------------------------------------------------------------
 

@@ -87,7 +87,9 @@ def record(
             clear(each.folder)
         fitted = plan.fitted(total)
         try:
-            recordings = _apart(ranks, fitted, deadline, progress, echo)
+            with ranks.shelter(fitted) as (apart, reached):
+                recordings = ranks.once(apart, deadline, progress, echo)
+            _warn(recordings, *reached)
         except NoCopy as why:
             recordings = ranks.once(fitted, deadline, progress, echo)
             _warn(recordings, f"{IN_PLACE}: {why.message}")
@@ -95,20 +97,6 @@ def record(
             add_warning(each, shortened(each, total))
 
     return RankedRecording(Path(plan.folder))
-
-
-def _apart(
-    ranks: Ranks,
-    plan: Plan,
-    deadline: float | None,
-    progress: Progress,
-    echo: Callable[[str], None],
-) -> list[Recording]:
-    """A further run, in a copy of the working directory. Raises :class:`NoCopy`."""
-    with ranks.shelter(plan) as (apart, reached):
-        made = ranks.once(apart, deadline, progress, echo)
-    _warn(made, *reached)
-    return made
 
 
 def _warn(recordings: list[Recording], *sentences: str) -> None:
@@ -151,9 +139,7 @@ class LocalRanks:
 
 
 def _wait(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
-    """Exit codes, or ``timeout``, ``interrupted``, :data:`FOLLOWED` (ended because another rank had
-    failed).
-    """
+    """Exit codes, or ``timeout``, ``interrupted``, :data:`FOLLOWED` (another rank had failed)."""
     try:
         return _wait_all(children, plans, deadline)
     except KeyboardInterrupt:

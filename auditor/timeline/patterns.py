@@ -106,11 +106,11 @@ def index_loops(trace: Trace, tree: CallTree, by_parent: Siblings) -> tuple[Inde
                 continue
             taken[first:stop] = True
             found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
-    busy = [
-        loop
-        for loop, launches in zip(found, _launches(trace, found), strict=True)
-        if launches >= loop.repeats
-    ]
+    launched = np.sort(trace.calls.start[mask(trace.names, trace.calls.name, is_launch)])
+    start = np.array([loop.start for loop in found], np.int64)
+    end = start + np.array([loop.ns for loop in found], np.int64)
+    counts: list[int] = (np.searchsorted(launched, end) - np.searchsorted(launched, start)).tolist()
+    busy = [loop for loop, launches in zip(found, counts, strict=True) if launches >= loop.repeats]
     return tuple(sorted(busy, key=lambda loop: -loop.ns))
 
 
@@ -135,15 +135,6 @@ def _loop(trace: Trace, tree: CallTree, rows: Codes, shape: tuple[int, int]) -> 
         start,
         end - start,
     )
-
-
-def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:
-    """Kernel launches of the host during each loop."""
-    launched = np.sort(trace.calls.start[mask(trace.names, trace.calls.name, is_launch)])
-    start = np.array([loop.start for loop in loops], np.int64)
-    end = start + np.array([loop.ns for loop in loops], np.int64)
-    counts: list[int] = (np.searchsorted(launched, end) - np.searchsorted(launched, start)).tolist()
-    return counts
 
 
 def _named(trace: Trace, names: frozenset[str]) -> Flags:

@@ -59,7 +59,11 @@ def prices(
     launched[known] = trace.calls.start[launch[known]]
     queued[known] = np.minimum(queued[known], trace.calls.end[launch[known]])
     step = steps.of(start)
-    stop = np.minimum(queued, _next_end(end))
+    # which wait ends next (of equal ends only the last may claim idle time)
+    order = np.argsort(end, kind="stable")
+    following = np.empty(len(end), np.int64)
+    following[order] = np.concatenate((end[order][1:], [np.iinfo(np.int64).max]))
+    stop = np.minimum(queued, following)
     stop[step >= 0] = np.minimum(stop, steps.end[np.maximum(step, 0)])[step >= 0]
     idle_after = np.where(idle & (launched >= end), np.maximum(stop - end, 0), 0)
     # waits that end while the device works stand alone
@@ -96,11 +100,3 @@ def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
             won = min(won + one_idle, total)
         result[rows] = [won * one // total if total else 0 for one in held[rows].tolist()]
     return result
-
-
-def _next_end(end: Ints) -> Ints:
-    """For each wait, which ends next (of equal ends only the last may claim idle time)."""
-    order = np.argsort(end, kind="stable")
-    following = np.empty(len(end), np.int64)
-    following[order] = np.concatenate((end[order][1:], [np.iinfo(np.int64).max]))
-    return following

@@ -157,7 +157,7 @@ def _counts(what: str, site: Site, amp: Amp, source: Source) -> bool:
         return amp.only_bfloat16
     if what == "mul_scaled":
         return multiplies_by_norm(source, site)
-    return what != "update_early" or not either_or(source, site, "update")
+    return what != "update_early" or not either_or(source, site)
 
 
 def _edits(what: str, site: Site, source: Source) -> tuple[Edit, ...]:
@@ -206,13 +206,11 @@ def multiplies_by_norm(source: Source, site: Site) -> bool:
     return any(BY_NORM.search(text) for text in divided)
 
 
-def either_or(source: Source, site: Site, method: str) -> bool:
-    """True if the line calls ``method`` in one branch of an ``if`` whose other branch calls it as
-    well: one of the two runs in an iteration.
-    """
+def either_or(source: Source, site: Site) -> bool:
+    """True if the line updates in one branch of an ``if``, and the other branch updates as well."""
     for node in source.index(site.file).on(site.line, ast.If):
         called = [
-            {call.lineno for call in nodes_in(body, ast.Call) if name_of(call.func) == method}
+            {call.lineno for call in nodes_in(body, ast.Call) if name_of(call.func) == "update"}
             for body in (node.body, node.orelse)
         ]
         if all(called) and any(site.line in lines for lines in called):

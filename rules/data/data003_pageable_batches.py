@@ -33,7 +33,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
     )
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
-        for number, places in self._by_loader(copies).items():
+        lines: dict[int, list[CopyLine]] = {}
+        for place in self.usual(copies.sites("batch", pinned=False)):
+            for number in dict.fromkeys(map(_number, place.copies)):
+                lines.setdefault(number, []).append(place)
+        for number, places in lines.items():
             moved = (copy for place in places for copy in place.copies if _number(copy) == number)
             place = CopyLine.of(moved, copies.steps)
             loader = copies.loaders.get(number)
@@ -105,14 +109,6 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     def _is_small(self, place: CopyLine) -> bool:
         return place.bytes_per_step <= self.small * place.per_step
-
-    def _by_loader(self, copies: Copies) -> dict[int, list[CopyLine]]:
-        """The lines that move each loader's batches on most steps, or have a library move them."""
-        lines: dict[int, list[CopyLine]] = {}
-        for place in self.usual(copies.sites("batch", pinned=False)):
-            for number in dict.fromkeys(map(_number, place.copies)):
-                lines.setdefault(number, []).append(place)
-        return lines
 
 
 def _number(copy: Copy) -> int:

@@ -104,7 +104,7 @@ class DeviceMemory(Table):
         )
 
     def fragmented(self, *, share: float, least_bytes: int, share_if_pressed: float) -> bool:
-        """True if much of the reserved memory was never needed; less if it ran short."""
+        """True if much of the reserved memory was never needed; less will do if it ran short."""
         if self.retries or self.ooms:
             return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
         return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share

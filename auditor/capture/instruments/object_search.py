@@ -168,7 +168,9 @@ class ObjectSearch:
     def _frame(self, frame: FrameType) -> None:
         code = frame.f_code
         if self._frames.is_user(code.co_filename) and code.co_flags & inspect.CO_OPTIMIZED:
-            place = Place(code.co_filename, qualified_name(code), code.co_firstlineno, "")
+            place = Place(
+                code.co_filename, code.co_qualname.replace("<locals>.", ""), code.co_firstlineno, ""
+            )
             for name, value in frame_locals(frame).items():
                 self._look(value, replace(place, name=name), 0)
 
@@ -336,11 +338,6 @@ def _inside_function(function: FunctionType, name: str) -> Place:
     return Place(
         code.co_filename, function.__qualname__.replace("<locals>.", ""), code.co_firstlineno, name
     )
-
-
-def qualified_name(code: CodeType) -> str:
-    """Of a function, without ``<locals>``."""
-    return code.co_qualname.replace("<locals>.", "")
 
 
 _NEWEST: dict[type, Callable[[Any], list[Any]]] = {

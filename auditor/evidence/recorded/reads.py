@@ -47,7 +47,6 @@ MACHINERY = (
     "torch/optim/",
     "torch/utils/data/",
 )
-NOT_MACHINERY = ("torch/optim/lr_scheduler.py",)
 
 
 ExpressionKey = tuple[str, int, str, Span | None, str]
@@ -296,7 +295,7 @@ def _by_place(read: Read) -> tuple[str, int, int, int]:
 
 
 def _is_machinery(via: str) -> bool:
-    return via.startswith(MACHINERY) and not via.startswith(NOT_MACHINERY)
+    return via.startswith(MACHINERY) and not via.startswith("torch/optim/lr_scheduler.py")
 
 
 def _is_clip(via: str) -> bool:

@@ -54,7 +54,12 @@ class Owners:
             if row.what == STEP:
                 self.steps.append(int(row.time_us))
                 continue
-            self._note_update(row.what, int(row.time_us))
+            # parameters are looked at before an optimizer's step, its state after it
+            time_us = int(row.time_us)
+            if row.what == ORDER[0]:
+                self._updates.append((time_us, time_us))
+            elif row.what == ORDER[-1] and self._updates:
+                self._updates[-1] = (self._updates[-1][0], time_us)
             for address in row.addresses if row.what in self._marks else ():
                 self._marks[row.what][address].append(int(row.time_us))
 
@@ -62,13 +67,6 @@ class Owners:
     def known(self) -> bool:
         """Whether an optimizer's step was seen while allocations were recorded."""
         return any(self._marks[what] for what in ORDER)
-
-    def _note_update(self, what: str, time_us: int) -> None:
-        """Parameters are looked at before an optimizer's step, its state after it."""
-        if what == ORDER[0]:
-            self._updates.append((time_us, time_us))
-        elif what == ORDER[-1] and self._updates:
-            self._updates[-1] = (self._updates[-1][0], time_us)
 
     def updating(self, time_us: int) -> bool:
         """Whether an optimizer was stepping then; one without state is not seen to."""

@@ -88,11 +88,7 @@ def _asks_truth(expression: Expression, site: Site, source: Source) -> bool:
         return isinstance(node.func, ast.Name) and node.func.id in TRUTH_CALLS
     if node is not None or (expression.opcode and "CALL" not in expression.opcode):
         return False
-    return _line_asks_truth(site, source)
-
-
-def _line_asks_truth(site: Site, source: Source) -> bool:
-    """Without columns (``-X no_debug_ranges``): a truth test on the line, and no explicit read."""
+    # without columns (``-X no_debug_ranges``)
     called = {name_of(call.func) for call in source.calls_at(site)}
     if called & SCALAR_CALLS:
         return False

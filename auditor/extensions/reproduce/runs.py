@@ -101,7 +101,10 @@ class Runs:
             suspected = suspects(one, other, found)
             causes = self._causes(found, suspected)
             if len(causes) == 1 and seeded_otherwise(one, other, *causes) is not None:
-                causes = self._root(found, suspected) or causes
+                # what gave a generator another seed, if that can be held
+                names = [each for each in ("clock", "system") if each in suspected]
+                name = self._cause_among(names if _hash_seed_is_set() else [*names, "hash"], found)
+                causes = ((name,) if name else ()) or causes
             return self._outcome(one, other, found, causes, suspected)
         if one.drawn_before("clock", BEYOND_ALL):  # watched runs are slow, and may be so alike
             self._say("once more with another clock")
@@ -180,12 +183,6 @@ class Runs:
         others = [each for each in reversed(can) if each not in suspected]
         name = self._cause_among(others, found)
         return (name,) if name else tuple(suspected or can)
-
-    def _root(self, found: Difference, suspected: list[str]) -> tuple[str, ...]:
-        """What gave a generator another seed, if that can be held."""
-        names = [each for each in ("clock", "system") if each in suspected]
-        name = self._cause_among(names if _hash_seed_is_set() else [*names, "hash"], found)
-        return (name,) if name else ()
 
     def _cause_among(self, names: Iterable[str], found: Difference) -> str:
         """The first of these which, held, makes both runs alike to the end; else the first with which

@@ -45,17 +45,15 @@ def _export(report: Report, evidence: Evidence, folder: Path) -> None:
     if importlib.util.find_spec("tensorboard") is None:
         return  # a run asked for none: audit view says what is missing
     scalars.write(
-        report, user_reads(evidence), folder / run, loud_from=evidence.recording.run_step("loud", 0)
+        report,
+        [
+            (row.step, row.n)
+            for row in evidence.rows(ReadRow)
+            if row.pass_name == "loud" and not row.lib
+        ],
+        folder / run,
+        loud_from=evidence.recording.run_step("loud", 0),
     )
-
-
-def user_reads(evidence: Evidence) -> list[tuple[int, int]]:
-    """Step and number of the reads by the user's own code in the loud pass."""
-    return [
-        (row.step, row.n)
-        for row in evidence.rows(ReadRow)
-        if row.pass_name == "loud" and not row.lib
-    ]
 
 
 def complete(root: Path) -> None:

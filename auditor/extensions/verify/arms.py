@@ -123,15 +123,13 @@ class Arm:
             return "better" if interval.high < 1.0 else "worse"
         if self.candidate.rehearsed or not self.timed:
             return "same"
-        if interval is None or not self._shows_enough(interval):
+        # no difference was proven: would one that matters have been?
+        if interval is None or not (
+            len(self.pairs) >= MOST_PAIRS
+            or (interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN)
+        ):
             return "inconclusive"
         return "better" if self._saves_device_memory() else "same"
-
-    def _shows_enough(self, interval: Interval) -> bool:
-        """No difference was proven: True if one that matters would have been."""
-        return len(self.pairs) >= MOST_PAIRS or (
-            interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN
-        )
 
     def _saves_device_memory(self) -> bool:
         pairs = [(one.peak_device, other.peak_device) for one, other in self.pairs]

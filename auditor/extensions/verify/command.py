@@ -115,21 +115,15 @@ def opened(name: str) -> tuple[Report, Recording]:
         raise AuditProblem(
             f"{name}: the recording that says how to run the target again is not beside it"
         )
-    require_recorded_here(recording)
-    require_own_program(recording)
-    require_unchanged(recording)
-    return rejudged.judged_again(report, recording), recording
-
-
-def require_recorded_here(recording: Recording) -> None:
-    """Raise :class:`AuditProblem` for a recording of another folder: a report that was sent must
-    not say where to run what.
-    """
+    # a report that was sent must not say where to run what
     if not recording.cwd or Path(recording.cwd).resolve() != Path.cwd().resolve():
         raise AuditProblem(
             f"this was recorded in {recording.cwd}, and only there it can be run again",
             f"cd {recording.cwd}",
         )
+    require_own_program(recording)
+    require_unchanged(recording)
+    return rejudged.judged_again(report, recording), recording
 
 
 def verified(

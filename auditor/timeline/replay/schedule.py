@@ -370,7 +370,10 @@ class _Finder:
         self.rows_of = dict(self.by_stream)
         self.queued = {key: self._queued_at(rows) for key, rows in self.by_stream}
         self.reach = {key: np.maximum.accumulate(streams.end[rows]) for key, rows in self.by_stream}
-        self.number = self._numbers()
+        self.number: dict[int, list[int]] = {}  # each device has its own
+        for key, rows in self.by_stream:
+            number = int(self.trace.work.stream[self.streams.work[rows[0]]])
+            self.number.setdefault(number, []).append(key)
         said = join(trace.calls.correlation, trace.syncs.correlation)
         self.said = (
             np.where(said >= 0, trace.syncs.stream[said], -1)
@@ -383,14 +386,6 @@ class _Finder:
         work = self.streams.work[rows]
         call = self.joined.call_of_work[work]
         return np.where(call >= 0, self.trace.calls.start[call], self.streams.start[rows])
-
-    def _numbers(self) -> dict[int, list[int]]:
-        """Streams by the number that the trace gives them (each device has its own)."""
-        result: dict[int, list[int]] = {}
-        for key, rows in self.by_stream:
-            number = int(self.trace.work.stream[self.streams.work[rows[0]]])
-            result.setdefault(number, []).append(key)
-        return result
 
     def of(self, wait: int, call: int) -> tuple[int, ...]:
         """Rows of :class:`Streams`."""

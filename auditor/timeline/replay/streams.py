@@ -178,15 +178,6 @@ def _rigid(event: Ints) -> Ints:
     return result
 
 
-def _told(queue: _Queue) -> Flags:
-    """Work before which the host made its stream wait for an event (``cudaStreamWaitEvent``)."""
-    before = queue.previous
-    since = np.where(before >= 0, queue.begin[before], LONG_AGO)
-    low, high = (np.searchsorted(queue.told, when, side="right") for when in (since, queue.begin))
-    result: Flags = low < high
-    return result
-
-
 def _after(queue: _Queue, row: int, told: bool) -> list[int]:
     """Work of other streams that this one came after: where the host ``told`` a stream to wait; or
     where it began right after that work's end and neither its own launch nor its stream explains
@@ -220,7 +211,10 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends, int]:
     start, begin, reach = queue.start, queue.begin, queue.reach
     known = (queue.event >= 0) & (rigid < 0)
     late = start - np.maximum(begin, reach) > LONGEST_NS
-    told = _told(queue)
+    before = queue.previous
+    since = np.where(before >= 0, queue.begin[before], LONG_AGO)
+    low, high = (np.searchsorted(queue.told, when, side="right") for when in (since, queue.begin))
+    told: Flags = low < high
     others: list[list[int]] = [[]] * len(start)
     other = np.full(len(start), LONG_AGO)
     for row in np.flatnonzero(known & (told | late)).tolist():

@@ -30,7 +30,6 @@ SCALED = frozenset(
 """What a loss may go through on its way to the sum."""
 
 TOGETHER = frozenset({"StackBackward0", "CatBackward0"})
-REDUCED = frozenset({"SumBackward0", "MeanBackward0", "SumBackward1", "MeanBackward1"})
 
 
 class SummedLossesProbe(Probe):
@@ -77,7 +76,7 @@ class SummedLossesProbe(Probe):
 def terms_of(root: Any) -> list[Any]:
     """What is summed up there one after the other, or stacked and reduced; the last one first."""
     node = _plain(root)
-    if type(node).__name__ in REDUCED:
+    if type(node).__name__ in {"SumBackward0", "MeanBackward0", "SumBackward1", "MeanBackward1"}:
         inner = _plain(next(_following(node), None))
         if type(inner).__name__ in TOGETHER:
             return [_plain(each) for each in _following(inner)][:MOST]

@@ -99,7 +99,11 @@ class IndexingLoopsWatch(Subscriber):
         if turn is not None and at is not None:
             turns = self._take(operator, turn, at)
         if operator.name in REDUCES and given:
-            self._reduce(given[0])
+            tensor = given[0]
+            group = self._group.of(tensor)
+            if group is not None:
+                group.reduced += 1
+                self._group.drop(tensor)
         self._recent.append(at)
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
@@ -117,13 +121,6 @@ class IndexingLoopsWatch(Subscriber):
             self._lay(plain(each), made)
         if group is not None:
             self._group.lay(call.result, group)
-
-    def _reduce(self, tensor: torch.Tensor) -> None:
-        """A group of rows becomes one."""
-        group = self._group.of(tensor)
-        if group is not None:
-            group.reduced += 1
-            self._group.drop(tensor)
 
     def _lay(self, tensor: torch.Tensor, made: Made) -> None:
         """A piece that is written leaves the others as they were."""

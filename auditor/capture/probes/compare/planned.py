@@ -178,7 +178,9 @@ class PlannedChangeProbe(Probe):
                     module=type(module).__qualname__,
                     shapes=shapes,
                     autocast=on,
-                    halvable=has_float32(module),
+                    halvable=any(
+                        p.requires_grad and p.dtype is torch.float32 for p in module.parameters()
+                    ),
                 )
             )
         if module not in self._seen:
@@ -299,11 +301,6 @@ def _told(kind: type[nn.Module], blocks: list[nn.Module]) -> Blocks:
 
 def _bytes(module: nn.Module) -> int:
     return sum(each.numel() * each.element_size() for each in module.parameters())
-
-
-def has_float32(module: nn.Module) -> bool:
-    """Whether any of its parameters to train is in float32."""
-    return any(p.requires_grad and p.dtype is torch.float32 for p in module.parameters())
 
 
 def optimizer_classes() -> Iterator[tuple[type[Optimizer], tuple[str, ...]]]:

@@ -179,7 +179,12 @@ class LoadingStacks:
                 sites, _ = self._users(stack_of(seen_there))
                 for at in sites[-1:]:
                     new = ListedRow(at=at, where="worker", loader=number(owner))
-                    _add_to(rows.setdefault((at, number(owner)), new), seen_there)
+                    row = rows.setdefault((at, number(owner)), new)
+                    row.n += seen_there["n"]
+                    row.us += seen_there["us"]
+                    row.arrays += seen_there["arrays"]
+                    row.numbers += seen_there["numbers"]
+                    row.fetch_us += seen_there["fetch_us"]
         for row in rows.values():
             self._context.add(row)
 
@@ -236,14 +241,6 @@ class LoadingStacks:
     def _site(self, frame: Frame) -> int:
         file, line, name = frame
         return self._context.frames.site(file, line, name)
-
-
-def _add_to(row: ListedRow, seen: Mapping[str, Any]) -> None:
-    row.n += seen["n"]
-    row.us += seen["us"]
-    row.arrays += seen["arrays"]
-    row.numbers += seen["numbers"]
-    row.fetch_us += seen["fetch_us"]
 
 
 def _add_read(row: RereadRow, seen: Mapping[str, Any]) -> None:

@@ -204,19 +204,18 @@ class AmpProbe(OptimizerProbe):
         if states is None or states[id(optimizer)]["stage"] is not OptState.READY:
             return
         if not self._step.scale_read:
-            self._clipped_by_hand(optimizer)
+            grads = {
+                each.grad.data_ptr() for each in tensors_of(optimizer) if each.grad is not None
+            }
+            for (at, what), touched in self._step.by_hand.items():
+                if touched & (grads - {0}):
+                    self._events[at, what, ""] += 1
+                    touched.difference_update(grads)
         own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         for at, clipped in self._clipped:
             if clipped & own:
                 self._events[at, "clip_scaled", ""] += 1
         self._clipped = [(at, clipped) for at, clipped in self._clipped if not clipped & own]
-
-    def _clipped_by_hand(self, optimizer: Optimizer) -> None:
-        own = {each.grad.data_ptr() for each in tensors_of(optimizer) if each.grad is not None}
-        for (at, what), touched in self._step.by_hand.items():
-            if touched & (own - {0}):
-                self._events[at, what, ""] += 1
-                touched.difference_update(own)
 
     def _in_place(self, tensor: Any, name: str) -> None:
         """Something of the user's own changes a tensor that may be a gradient."""

@@ -308,7 +308,7 @@ def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
 
 
 def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
-    """The same after the class of that module: ``Model.body.weight``. Missing: of no module."""
+    """The same after that module's class: ``Model.body.weight``. Missing: no module's."""
     wanted = {id(parameter) for parameter in parameters}
     found = by_largest(lambda root: [*root.named_parameters(), *root.named_buffers()])
     return {

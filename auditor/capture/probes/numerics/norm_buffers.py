@@ -15,13 +15,11 @@ from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.numerics import NormBufferRow
 
-BUFFERS = ("running_mean", "running_var")
-
 
 def statistics_of(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
     """Running means and variances of these batch norms, by name, with values that can be read."""
     for module in modules:
-        for name in BUFFERS:
+        for name in ("running_mean", "running_var"):
             buffer = getattr(module, name, None)
             if not isinstance(buffer, torch.Tensor) or type(plain(buffer)) is not torch.Tensor:
                 continue

@@ -35,8 +35,6 @@ FILLS = frozenset(
 LIKE = frozenset(["ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"])
 """Operators that need no more than the shape of what they are given."""
 
-HOST_READS = frozenset(["local_scalar_dense", "is_nonzero", "equal", "item"])
-
 _NORM_INPUTS = 7
 """Arguments of an operator of batch norm before ``eps``: the statistics are the fourth and fifth,
 whether it trains is the sixth.
@@ -58,7 +56,7 @@ class FlowOperator:
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.sink = (
             operator.namespace != "aten"
-            or self.name in HOST_READS
+            or self.name in {"local_scalar_dense", "is_nonzero", "equal", "item"}
             or torch.Tag.dynamic_output_shape in tags
             or not (schema.is_mutable or any("Tensor" in str(r.type) for r in schema.returns))
         )

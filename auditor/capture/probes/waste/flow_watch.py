@@ -201,7 +201,9 @@ class FlowWatch(Subscriber):
         )
         self._place(node, call, operator, made)
         for tensor in made:
-            self._lay(tensor, node, raw=operator.raw)
+            value = Value(node, node.recipe, node.fixed, operator.raw, node.records)
+            node.made.append(value)
+            self.flow.held.lay(tensor, Held(value, self._context.step))
         for tensor in written:
             self._write(tensor, node)
 
@@ -271,7 +273,8 @@ class FlowWatch(Subscriber):
             and source is not None
             and (self._uploads or any(each.device.type not in ("cpu", "meta") for each in into))
         ):
-            node.copied = _said(source)
+            dtype = str(source.dtype).removeprefix("torch.")
+            node.copied = f"{dtype}{list(source.shape)}"
             node.nbytes = source.nbytes
         if not node.sink and not operator.random and not node.fixed and made:
             known = self._seen.setdefault((node.step, node.recipe), {})
@@ -286,11 +289,6 @@ class FlowWatch(Subscriber):
             if each.requires_grad
         }
         return leaves.pop() if len(leaves) == 1 else hash(frozenset(leaves))
-
-    def _lay(self, tensor: torch.Tensor, node: Node, *, raw: bool) -> None:
-        value = Value(node, node.recipe, node.fixed, raw, node.records)
-        node.made.append(value)
-        self.flow.held.lay(tensor, Held(value, self._context.step))
 
     def _write(self, tensor: torch.Tensor, node: Node) -> None:
         if storage_key(tensor) is None:
@@ -388,8 +386,3 @@ def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
 def _whole(tensor: torch.Tensor) -> bool:
     size = storage_bytes(tensor)
     return size is not None and plain(tensor).nbytes >= size
-
-
-def _said(tensor: torch.Tensor) -> str:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return f"{dtype}{list(tensor.shape)}"
