@@ -715,6 +715,7 @@ def processes_of_workers(t):
 OF_ITERATORS = {
     "workers_of": ("_num_workers", 1, 0),
     "pins": ("_pin_memory", False, False),
+    "yielded": ("_num_yielded", 0, 0),
     "persistent": ("_persistent_workers", True, None),
     "index_sampler": ("_index_sampler", 2, None),
     "dataset_of": ("_dataset", SAMPLES, None),
@@ -974,7 +975,7 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
 # -- a run and a rehearsal without a name ----------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[3]
-WATCHES = {"differences", "doubles", "numerics", "piecewise", "reproduce", "thrown"}
+WATCHES = {"averages", "differences", "doubles", "numerics", "piecewise", "reproduce", "thrown"}
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},
