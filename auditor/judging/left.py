@@ -40,7 +40,7 @@ KNOBS = {
 
 def sentence(code: str) -> str:
     """What to say of one."""
-    return f"{code} left in 0.3: {LEFT[code]} (docs/log/left.md)"
+    return f"{code} left in 0.3: {LEFT[code]} (docs/left.md)"
 
 
 def among(words: Iterable[str]) -> tuple[str, ...]:

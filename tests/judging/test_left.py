@@ -22,7 +22,7 @@ SAID = f"audit: {left.sentence(CODE)}\n"
 def test_no_rule_has_the_code_of_one_that_left():
     assert not {rule.code for rule in catalogue.rules()} & left.LEFT.keys()
     assert all(catalogue.CODE.fullmatch(code) for code in left.LEFT)
-    page = (ROOT / "docs/log/left.md").read_text()
+    page = (ROOT / "docs/left.md").read_text()
     assert set(left.LEFT) <= set(re.findall(r"[A-Z]{2,12}[0-9]{3}", page))
 
 
