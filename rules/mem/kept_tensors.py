@@ -277,6 +277,6 @@ def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
     how = {"by_item": not row.keys, "once": not found.larger}
     return replace(
         found,
-        bounded=bounds.cut(file, name, **how),
+        bounded=not found.cycled and bounds.cut(file, name, **how),
         cut=not found.cycled and bounds.cut(file, name, **how, made=not found.larger),
     )
