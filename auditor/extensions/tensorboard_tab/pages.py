@@ -345,18 +345,22 @@ def viewer_file() -> Path | None:
 
 @functools.cache
 def _made(path: Path) -> Viewer:
-    """Catapult's page with HTML of ours before and after its own scripts, which stay byte for byte.
-    As a page of its own the file needs no HTML imports, which browsers dropped.
-    """
-    text = path.read_text("utf-8")
-    begin, end = text.index("<template"), text.rindex("</body>")
-    page = text[:begin] + _BEFORE + text[begin:end] + _AFTER + text[end:]
+    page = with_scripts(path, _BEFORE, _AFTER)
     return Viewer(
         page.encode(),
         f"default-src 'none'; script-src 'self' {hashes(page)}; style-src 'self' 'unsafe-inline'; "
         "connect-src 'self'; "
         "img-src 'self' data:; frame-ancestors 'self'; base-uri 'self'; form-action 'none'",
     )
+
+
+def with_scripts(path: Path, before: str, after: str) -> str:
+    """Catapult's page with HTML of ours before and after its own scripts, which stay byte for byte.
+    As a page of its own the file needs no HTML imports, which browsers dropped.
+    """
+    text = path.read_text("utf-8")
+    begin, end = text.index("<template"), text.rindex("</body>")
+    return text[:begin] + before + text[begin:end] + after + text[end:]
 
 
 def hashes(page: str) -> str:
