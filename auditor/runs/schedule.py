@@ -242,8 +242,8 @@ def slower_than(name: str, least: int, times: float) -> Until:
 
 
 def causes_known(steps: int) -> Until:
-    """The last steps were alike; or it has so many steps, or whole cycles if the timing pass shows
-    phases that come once in many steps.
+    """The last steps were alike, and no probe needs one more; or it has so many steps, or whole
+    cycles if the timing pass shows phases that come once in many steps.
     """
 
     def until(stats: Stats) -> str:
@@ -253,7 +253,7 @@ def causes_known(steps: int) -> Until:
             if wanted > steps == at.done:
                 stats.warn(prolonged(wanted))
             return COMPLETE if at.done >= wanted else ""
-        if cycle_of(us) is None and stats.alike >= STEADY_STEPS:
+        if cycle_of(us) is None and stats.alike >= STEADY_STEPS and not stats.asked_on():
             return ALIKE
         return COMPLETE if at.done >= steps else ""
 

@@ -103,6 +103,11 @@ def slow_eager(stats: Stats) -> None:
         case("no warm-up", without("warmup"), warmup=0),
         case("steps alike", without(loud=12), alike(12)),
         case("almost alike", MEASURED, alike(11)),
+        case(
+            "alike, and a probe asks on",
+            MEASURED | {"numbers": 23},
+            shown(alike=99, asked_on=lambda: True),
+        ),
         case("few steps", without(quiet=7, loud=7), steps=7),
         case("own profiler", without("trace"), shown(profiled=True)),
         case("trace full", without(trace=2), lambda s: setattr(s, "full", s.now.done == 1)),

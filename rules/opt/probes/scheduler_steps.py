@@ -18,6 +18,9 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOpti
 
 from ..rows import SchedulerRow
 
+SOON = 8
+"""Calls to the end of a swing for which the pass goes on."""
+
 MOST = 64
 """Schedulers that are followed, and optimizers."""
 
@@ -92,6 +95,12 @@ class SchedulerStepsProbe(OptimizerProbe):
         super().start()
         for each in self._stepped:
             each.before = each.n
+
+    def wants_more(self) -> bool:
+        """A rate comes to the end of a swing soon."""
+        alive = (each.scheduler() for each in self._followed.values())
+        swings = [(each, MADE_FOR[type(each)](each)[0]) for each in alive if each is not None]
+        return any(period and 0 < period - each.last_epoch <= SOON for each, period in swings)
 
     def stop(self) -> None:
         for each in self._followed.values():
