@@ -89,7 +89,6 @@ def test_the_steps_before_are_rehearsed(died: Any) -> None:
     rehearsed = Recording(out / "recording" / "rehearsal")
     assert rehearsed.manifest["outcome"] == "completed"
     assert {each["name"]: each["steps"] for each in rehearsed.manifest["passes"]} == {
-        "warmup": 1,
         "loud": 12,
         "numbers": 3,
     }
