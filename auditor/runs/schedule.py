@@ -132,15 +132,15 @@ def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[P
 def _measured(plan: Plan, device: DeviceInfo) -> list[Pass]:
     """Of a run on the device that there is: without instruments first, since those leave traces."""
     traced, steps, warmup = plan.purpose_as(Passes) or Passes(), plan.steps, plan.warmup
-    causes = min(steps, DIAGNOSED_STEPS)
+    causes, timed = min(steps, DIAGNOSED_STEPS), 0 if device.simulated else 1
     eager = first(as_many_as("quiet"), slower_than("quiet", 10, 3.0))
     on_host = not (device.accelerator or device.simulated)
     return [
         Pass("warmup", warmup + MORE_STEPS if warmup else 0, warm, usual=warmup),
-        Pass("quiet", steps),
-        Pass("anomaly_off", 20, as_many_as("quiet"), lambda stats: stats.anomaly, usual=0),
-        Pass("eager_held", steps, eager, compiled_with_room, usual=0),
-        Pass("compiled_again", steps, as_many_as("eager_held"), eager_was_faster, usual=0),
+        Pass("quiet", timed * steps),
+        Pass("anomaly_off", timed * 20, as_many_as("quiet"), lambda stats: stats.anomaly, usual=0),
+        Pass("eager_held", timed * steps, eager, compiled_with_room, usual=0),
+        Pass("compiled_again", timed * steps, as_many_as("eager_held"), eager_was_faster, usual=0),
         Pass(
             "trace",
             traced.trace,

@@ -134,10 +134,11 @@ def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(
     recording = beside("")
     run = judged(recording)
     assert not recording.manifest["warnings"]
-    assert (run.steps, run.parting, run.sized, run.compared) == (9, None, (), 14)
-    assert run.memory is not None and run.answered == run.reads == 14  # `loss.item() > 1e-9` too
+    assert (run.steps, run.parting, run.sized, run.compared) == (9, None, (), 12)
+    assert run.memory is not None and run.answered == run.reads == 12  # `loss.item() > 1e-9` too
     read = next(asked for asked in run.lines.values() if "loss.item()" in asked.site.text)
-    assert (read.waits, read.calls) == (9, {"cudaStreamSynchronize"})
+    assert read.waits == 9
+    assert read.calls == {"cudaStreamSynchronize", "cudaHostAlloc"}  # the first one allocates
     assert run.busiest is not None and run.busiest.site.text == "loss.backward()"
     beneath = run.evidence.recording
     assert beneath.device.null and beneath.snapshot is not None
