@@ -107,6 +107,28 @@ class Patches:
 
         self.attribute(owner, name, watched)
 
+    def after_outermost(
+        self, owner: Any, name: str, wanted: Callable[..., bool], told: Callable[..., Any]
+    ) -> None:
+        """Call ``told`` after each wanted call of ``owner.name`` that runs inside of no other one, also
+        where it raises: ``train()`` of a module calls that of its children. Both have its arguments.
+        """
+        original, told, inside = vars(owner)[name], self.guarded(told), False
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            if inside or not wanted(*args, **kwargs):
+                return original(*args, **kwargs)
+            inside = True
+            try:
+                return original(*args, **kwargs)
+            finally:
+                inside = False
+                told(*args, **kwargs)
+
+        self.attribute(owner, name, watched)
+
     def guarded(self, hook: Callable[..., Any]) -> Callable[..., None]:
         """The hook, for others to call: what it raises is handed to ``missed``."""
         return guarded(hook, self._missed)

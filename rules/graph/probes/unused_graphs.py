@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -114,7 +113,6 @@ class UnusedGraphsProbe(Probe):
         self._trained: set[int] = set()
         self._places: dict[tuple[Path, str], _Place] = {}
         self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
-        self._switching = False
         self._walking = 0
 
     def start(self) -> None:
@@ -122,20 +120,12 @@ class UnusedGraphsProbe(Probe):
         self._places.clear()
         self._walking = 0
         super().start()
-        original = torch.nn.Module.train
-
-        @functools.wraps(original)
-        def train(module: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
-            if mode or self._switching:
-                return original(module, mode)
-            self._switching = True  # its children follow
-            try:
-                return original(module, mode)
-            finally:
-                self._switching = False
-                self._hook(module)
-
-        self._patches.attribute(torch.nn.Module, "train", train)
+        self._patches.after_outermost(
+            torch.nn.Module,
+            "train",
+            lambda _, mode=True: not mode,
+            lambda module, mode=True: self._hook(module),
+        )
         self._patches.attribute(torch.nn.Module, "__reduce_ex__", self._reducing())
         evaluated, untrained = _not_trained()
         trained = _trained()

@@ -34,6 +34,33 @@ def test_what_is_called_around_a_function_is_told_and_changes_nothing() -> None:
     assert vars(Owner)["twice"] is before
 
 
+class Tree:
+    def __init__(self, *below: "Tree") -> None:
+        self.below = below
+
+    def walk(self, mode: bool) -> None:
+        for each in self.below:
+            each.walk(mode)
+        if not self.below and mode is None:
+            raise ValueError("no mode")
+
+
+def test_only_the_outermost_wanted_call_is_told_also_where_it_raises() -> None:
+    before, told, patches = vars(Tree)["walk"], [], Patches()
+    tree = Tree(Tree(Tree()), Tree())
+    patches.after_outermost(
+        Tree, "walk", lambda _, mode: mode is not False, lambda *given: told.append(given)
+    )
+    for mode in (True, False, True):
+        tree.walk(mode)
+    with pytest.raises(ValueError, match="no mode"):
+        tree.walk(None)
+    tree.below[0].walk(True)
+    patches.undo()
+    assert told == [(tree, True), (tree, True), (tree, None), (tree.below[0], True)]
+    assert vars(Tree)["walk"] is before
+
+
 @pytest.mark.parametrize("writes", [True, False])
 def test_what_ours_raises_is_handed_over_and_does_not_reach_the_caller(writes: bool) -> None:
     missed: list[str] = []

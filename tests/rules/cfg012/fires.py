@@ -25,3 +25,17 @@ def put_into_train_mode_with_the_rest():
         trained_once(model, optimizer, torch.randn(4, 3, 8, 8) + 1)
 
     return step
+
+
+def put_into_train_mode_by_the_last_of_three():
+    body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).requires_grad_(False)
+    model = nn.Sequential(body, nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model[1].parameters(), lr=0.1)
+
+    def step():
+        model.train()
+        body.train()
+        model.train()  # CFG012
+        trained_once(model, optimizer, torch.randn(8, 4) + 1)
+
+    return step

@@ -32,8 +32,6 @@ MOST = 64
 OWNERS = 100_000
 """Parameters whose owner is remembered until the first step."""
 
-_TRAIN = nn.Module.train.__code__
-
 Weak = list["weakref.ref[torch.Tensor]"]
 Place = tuple["weakref.ref[nn.Module]", str]
 """A module, and the name that it has for a parameter."""
@@ -151,7 +149,7 @@ class CensusProbe(OptimizerProbe):
         self._always.around(Optimizer, "load_state_dict", after=self._loaded)
         self._always.around(nn.Module, "register_parameter", after=self._registered)
         self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
-        self._always.around(nn.Module, "train", before=self._put_into)
+        self._always.after_outermost(nn.Module, "train", lambda _, mode=True: mode, self._put_into)
 
     def start(self) -> None:
         super().start()
@@ -168,8 +166,8 @@ class CensusProbe(OptimizerProbe):
                 name = type(moved[0].module()).__name__
                 meant = all(norm.behind for norm in moved)
                 put = self._put_at(moved[0].module())
-                where = (at, None) if put is None else (put, at)
-                self._tell("norm", where[0], name, n=len(moved), meant=meant, other_at=where[1])
+                told, ran_at = (at, None) if put is None else (put, at)
+                self._tell("norm", told, name, n=len(moved), meant=meant, other_at=ran_at)
 
     def uninstall(self) -> None:
         super().uninstall()
@@ -280,13 +278,9 @@ class CensusProbe(OptimizerProbe):
 
     # -- batch norms -------------------------------------------------------------------------------
 
-    def _put_into(self, module: Any, mode: bool = True) -> None:
-        caller: FrameType | None = sys._getframe(1)
-        while caller is not None and caller.f_code.co_name != "watched":
-            caller = caller.f_back
-        below = caller is not None and caller.f_back is not None and caller.f_back.f_code is _TRAIN
-        if mode and not below:
-            self._put[module] = self.context.frames.here()
+    def _put_into(self, module: nn.Module, mode: bool = True) -> None:
+        self._put.pop(module, None)  # the last one comes last
+        self._put[module] = self.context.frames.here()
 
     def _put_at(self, norm: Any) -> int | None:
         return next(
