@@ -196,8 +196,7 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
 def _is_undone(tape: FunctionTape, call: Call) -> bool:
     """The form was another one before, or is again after it."""
     before = tape.maker_before(call, call.parents[0][0])
-    after = (each for each in tape.calls.values() if any(n == call.number for _, n in each.parents))
-    return any(each is not None and each.name in FORMS for each in (before, *after))
+    return any(each is not None and each.name in FORMS for each in (before, *tape.users(call)))
 
 
 # -- other samples ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -119,6 +119,12 @@ class FunctionTape(TorchFunctionMode):
         """The call that had made what another one was given: ``x.float()`` may give ``x`` back."""
         number = next((made for each, made in call.parents if each is tensor), None)
         return None if number is None else self.calls.get(number)
+
+    def users(self, call: Call) -> Iterator[Call]:
+        """The calls that were given what it made."""
+        for each in self.calls.values():
+            if any(number == call.number for _, number in each.parents):
+                yield each
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

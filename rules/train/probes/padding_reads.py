@@ -97,10 +97,7 @@ def _is_set(call: Call, tokens: Tokens) -> bool:
 
 def _is_rescaled(tape: FunctionTape, call: Call) -> bool:
     """The program multiplies or divides the result next, as by the share of what is real."""
-    return any(
-        each.name in ("div", "mul") and any(number == call.number for _, number in each.parents)
-        for each in tape.calls.values()
-    )
+    return any(each.name in ("div", "mul") for each in tape.users(call))
 
 
 def _reader(tape: FunctionTape, call: Call) -> Call | None:
