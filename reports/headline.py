@@ -18,8 +18,9 @@ from . import outcomes, shares, summary, verified, what_ifs
 @dataclass(frozen=True)
 class Gain:
     """A sentence of the headline, and how the page shows it: the ``figure`` in large digits, with its
-    ``unit``; without a figure as a sentence alone. ``among`` are the findings that it is of,
-    ``share`` that of the mean step. With ``page_only`` no other format has it.
+    ``unit``, over the sentence, or over ``beside``; without a figure as a sentence alone. ``among``
+    are the findings that it is of, ``share`` that of the mean step. With ``page_only`` no other
+    format has it.
     """
 
     sentence: str
@@ -30,6 +31,7 @@ class Gain:
     share: float | None = None
     href: str = ""
     page_only: bool = False
+    beside: str = ""
 
 
 def headline(report: Report) -> tuple[str, ...]:
@@ -59,10 +61,10 @@ def gains(report: Report, micro: str = "us") -> Iterator[Gain]:
     yield from priced_gains
     yield from _waits(report)
     if not priced_gains:
-        counted, why = summary.severities(report), "without a price in time"
+        counted, and_, why = summary.severities(report), "", "without a price in time"
         if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
-            why = "and no time saving is proven"
-        yield Gain(f"found {counted}, {why}", f"Found {counted}")
+            and_, why = "and ", "no time saving is proven"
+        yield Gain(f"found {counted}, {and_}{why}", f"Found {counted}", beside=why)
     yield from _memory(report)
 
 

@@ -107,11 +107,6 @@ class _Place:
     allocated: Site | None = None
 
     @property
-    def ends(self) -> bool:
-        """After the first epoch."""
-        return self.keeper is not None and self.keeper.cycled
-
-    @property
     def may_end(self) -> bool:
         """A line cuts the variable, or a list in host memory may be meant to end with the run."""
         each = self.keeper
@@ -165,11 +160,12 @@ class MemoryGrowsEveryStep(Rule):
         ):
             if place is None:
                 continue
+            cycled = place.keeper is not None and place.keeper.cycled  # for one epoch
             note = names or place.may_end or (machine.simulated and place.keeper is None)
             yield Finding(
                 place.site,
                 f"{where} memory grows by {amounts.size(place.rate)} per step{place.said}{cause}"
-                + (_full(host, place.rate) if where == "host" and not place.ends else ""),
+                + ("" if where == "device" or cycled else _full(host, place.rate)),
                 steps=len(place.trend.values),
                 per_step=1.0,
                 lost_bytes=round(place.rate),
