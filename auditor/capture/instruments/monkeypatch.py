@@ -110,8 +110,9 @@ class Patches:
     def after_outermost(
         self, owner: Any, name: str, wanted: Callable[..., bool], told: Callable[..., Any]
     ) -> None:
-        """Call ``told`` after each wanted call of ``owner.name`` that runs inside of no other one, also
-        where it raises: ``train()`` of a module calls that of its children. Both have its arguments.
+        """Call ``told`` after each wanted call of ``owner.name`` that runs inside of no other one,
+        also where it raises: ``train()`` of a module calls that of its children. Both get its
+        arguments.
         """
         original, told, inside = vars(owner)[name], self.guarded(told), False
 

@@ -120,8 +120,8 @@ class ObjectSearch:
         self._instances = instances_of_user(self._user_modules())
 
     def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[Any]]:
-        """Wanted tensors (and values) by place: in frames from ``frame`` outwards, in the target, in globals, in
-        what was adopted. Each once.
+        """Wanted tensors (and values) by place: in frames from ``frame`` outwards, in the target, in
+        globals, in what was adopted. Each once.
         """
         self._census += 1
         self._seen, self._left, self._found = set(), VISITS, {}

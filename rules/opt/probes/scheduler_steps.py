@@ -61,7 +61,8 @@ class _Followed:
 class SchedulerStepsProbe(OptimizerProbe):
     """Writes ``schedulers``, at the end of the loud pass: of all steps so far.
 
-    Only the classes of ``torch.optim.lr_scheduler`` that count whole steps are followed, also inside a ``SequentialLR`` or ``ChainedScheduler``.
+    Only the classes of ``torch.optim.lr_scheduler`` that count whole steps are followed, also inside
+    a ``SequentialLR`` or ``ChainedScheduler``.
     """
 
     name = "schedulers"
