@@ -28,9 +28,6 @@ CUTS = frozenset(
 JOINS = frozenset("cat concat concatenate stack hstack vstack dstack pad".split())
 """Functions of torch whose result holds all that they were given."""
 
-UNLIMITED = frozenset("list dict set defaultdict OrderedDict Counter cycle".split())
-"""Their results have no limit."""
-
 ONCE = frozenset(("main", "__init__", "__post_init__", "setup", "build"))
 """Functions that run once, whoever calls them."""
 
@@ -171,10 +168,8 @@ def _longer(target: ast.expr, value: ast.expr) -> bool:
 def _has_a_limit(value: ast.expr | None) -> bool:
     """``deque(maxlen=100)``, ``LRUCache(100)``: nothing but the plain containers has none."""
     if isinstance(value, ast.Call):
-        if _last(value.func) in ("zip", "enumerate"):
-            return all(map(_has_a_limit, value.args))
         return not (
-            _last(value.func) in UNLIMITED
+            _last(value.func) in ("list", "dict", "set", "defaultdict", "OrderedDict", "Counter")
             or (_last(value.func) == "deque" and len(value.args) < 2 and not value.keywords)
         )
     return not isinstance(

@@ -126,9 +126,9 @@ class LargestBatchDoesNotFit(Rule):
             yield Finding(
                 row.site,
                 f"with the largest of an epoch's {amounts.count(row.changed, 'batch', 'batches')} the step "
-                f"needs {amounts.size(row.peak_allocated)}, "
-                + ("" if fits else f"but the device has {amounts.size(row.capacity)}; ")
-                + f"the steps in this audit needed {amounts.size(usual)}",
+                f"needs {amounts.size(row.peak_allocated)}"
+                + ("" if fits else f", but the device has {amounts.size(row.capacity)}")
+                + f"; the steps in this audit needed {amounts.size(usual)}",
                 steps=1,
                 per_step=1.0,
                 severity=Severity.NOTE if fits else None,

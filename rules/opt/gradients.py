@@ -199,17 +199,15 @@ class WindowAcrossEpochs(Rule):
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         for rows in together(micro_batches, lambda row: (row.at, row.optimizer)):
-            steps = rows[1:]  # the pass may have begun inside of the first one
-            usual = _window(steps)
-            left = [row for row in steps if row.crosses and usual < row.n < 2 * usual]
+            usual = _window(rows)
+            left = [row for row in rows if row.crosses and usual < row.n < 2 * usual]
             short = [
                 row
-                for row, after in itertools.pairwise(steps)
+                for row, after in itertools.pairwise(rows)
                 if row.n < usual
                 and row.means == row.n
                 and abs(row.weight * usual - 1.0) < DIVIDED
                 and after.begins
-                and not row.crosses
             ]
             if left and left[0].stepped is not None:
                 extra = left[0].n - usual
@@ -231,14 +229,14 @@ class WindowAcrossEpochs(Rule):
                 )
 
 
-def _window(steps: Sequence[MicroBatchRow]) -> int:
+def _window(rows: Sequence[MicroBatchRow]) -> int:
     """Micro-batches of a usual window: what their losses are divided by, else what most of those
     within an epoch have.
     """
-    divided = {row.weight for row in steps if row.means == row.n and 0.0 < row.weight < 1.0}
+    divided = {row.weight for row in rows if row.means == row.n and 0.0 < row.weight < 1.0}
     if len(divided) == 1 and abs((by := 1.0 / divided.pop()) - round(by)) < DIVIDED:
         return round(by)
-    inside = Counter(row.n for row in steps if not row.crosses)
+    inside = Counter(row.n for row in rows if not row.crosses)
     n, times = inside.most_common(1)[0] if inside else (0, 0)
     return n if times > inside.total() / 2 else 0
 

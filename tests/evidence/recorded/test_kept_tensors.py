@@ -102,3 +102,13 @@ def test_what_is_known_to_have_an_end(seen, home, facts, bounded, cut):
     given = {"file": str(home / "trainer.py"), **row(**facts)}
     (keeper,) = seen(text=LARGER, kept=[given]).get(KeptTensors).keepers
     assert (keeper.bounded, keeper.cut) == (bounded, cut)
+
+
+CYCLED = "def epoch(loader):\n    batches = itertools.cycle(loader)\n    return next(batches)\n"
+
+
+def test_a_cycled_loader_is_bounded_by_nothing(seen, home):
+    file = str(home / "trainer.py")
+    more = {"file": file, "name": "batches", "path": "[*]", "function": "epoch"}
+    (each,) = seen(text=CYCLED, kept=[row(**more)]).get(KeptTensors).keepers
+    assert (each.cycled, each.bounded, each.cut) == (True, False, False)

@@ -48,3 +48,19 @@ def smoothed_labels():
         loss.backward()  # OPT008
 
     return accumulating(backward)
+
+
+def an_epoch_that_ends_with_one_alone():
+    rows = torch.utils.data.TensorDataset(torch.randn(10, 8), torch.randn(10, 4))
+    loader = torch.utils.data.DataLoader(rows, batch_size=2)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for number, (x, y) in enumerate(loader):
+            torch.nn.functional.mse_loss(model(x), y).backward()  # OPT008
+            if number % 2 or number == 4:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step

@@ -101,3 +101,42 @@ def windows_by_tokens__no_note():
 
 def a_step_with_each_batch__no_note():
     return _accumulating(lambda number: 1, lambda number: True)
+
+
+def _in_windows(ends, size):
+    model, optimizer = _trained()
+
+    def step():
+        for number, (x,) in enumerate(LOADER):
+            (model(x).square().mean() / size).backward()
+            if number in ends:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def a_step_taken_early__no_note():
+    return _in_windows((3, 5, 9), 4)
+
+
+def a_step_taken_late__no_note():
+    return _in_windows((2, 6, 9), 3)
+
+
+def windows_that_differ_and_go_on__no_note():
+    model, optimizer = _trained()
+    sizes = itertools.cycle((3, 2, 5, 4, 7, 6))
+    left = next(sizes)
+
+    def step():
+        nonlocal left
+        for (x,) in LOADER:
+            model(x).square().sum().backward()
+            left -= 1
+            if left == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+                left = next(sizes)
+
+    return step
