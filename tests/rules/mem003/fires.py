@@ -202,30 +202,22 @@ def outputs_copied_to_the_host__rehearsal():
 
 
 def batches_of_a_cycled_loader():
-    class Data:
-        def __init__(self):
-            labelled = DataLoader(TensorDataset(torch.rand(400, 16, 1000)), batch_size=4)
-            self.batches = itertools.cycle(labelled)  # MEM003
-
-    data, model = Data(), nn.Linear(1000, 1)
+    labelled, model = TensorDataset(torch.rand(400, 16, 1000)), nn.Linear(1000, 1)
+    batches = itertools.cycle(DataLoader(labelled, batch_size=4))  # MEM003
 
     def step():
-        model(next(data.batches)[0]).mean().backward()
+        model(next(batches)[0]).mean().backward()
 
     return step
 
 
 def batches_of_a_loader_cycled_beside_another():
-    class Data:
-        def __init__(self):
-            labelled = DataLoader(TensorDataset(torch.rand(400, 16, 1000)), batch_size=4)
-            others = DataLoader(TensorDataset(torch.rand(8000, 1)), batch_size=4)
-            self.pairs = zip(itertools.cycle(labelled), others, strict=False)  # MEM003
-
-    data, model = Data(), nn.Linear(1000, 1)
+    labelled = DataLoader(TensorDataset(torch.rand(400, 16, 1000)), batch_size=4)
+    others = DataLoader(TensorDataset(torch.rand(8000, 1)), batch_size=4)
+    pairs, model = zip(itertools.cycle(labelled), others, strict=False), nn.Linear(1000, 1)  # MEM003
 
     def step():
-        (batch,), (weight,) = next(data.pairs)
+        (batch,), (weight,) = next(pairs)
         (model(batch).mean() * weight.mean()).backward()
 
     return step
@@ -246,6 +238,17 @@ def arrays_kept_on_the_host():
     return step
 
 
+def _scored(scores):
+    model = nn.Linear(64, 8)
+
+    def step():
+        out = model(torch.ones(64, 64))
+        out.mean().backward()
+        scores.keep(out)
+
+    return step
+
+
 def numbers_of_each_row_kept():
     class Scores:
         def __init__(self):
@@ -254,14 +257,7 @@ def numbers_of_each_row_kept():
         def keep(self, out):
             self.by_step.append(out.flatten().tolist())  # MEM003
 
-    model, scores = nn.Linear(64, 8), Scores()
-
-    def step():
-        out = model(torch.ones(64, 64))
-        out.mean().backward()
-        scores.keep(out)
-
-    return step
+    return _scored(Scores())
 
 
 def numbers_of_each_row_in_one_list():
@@ -272,11 +268,4 @@ def numbers_of_each_row_in_one_list():
         def keep(self, out):
             self.flat_scores += out.flatten().tolist()  # MEM003
 
-    model, scores = nn.Linear(64, 8), Scores()
-
-    def step():
-        out = model(torch.ones(64, 64))
-        out.mean().backward()
-        scores.keep(out)
-
-    return step
+    return _scored(Scores())

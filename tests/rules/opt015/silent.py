@@ -3,22 +3,17 @@ import itertools
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-LOADER = DataLoader(TensorDataset(torch.rand(40, 8)), batch_size=4)
+from tests.rules.opt015.fires import LOADER, _trained
 
 
-def _trained():
-    model = torch.nn.Linear(8, 1)
-    return model, torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-def _accumulating(divide=lambda number: 4, ends=lambda number: False, begin=lambda model: None):
+def _accumulating(divide=lambda number: 4, ends=(3, 7), begin=lambda model: None):
     model, optimizer = _trained()
 
     def step():
         begin(model)
         for number, (x,) in enumerate(LOADER):
             (model(x).square().mean() / divide(number)).backward()
-            if number % 4 == 3 or ends(number):
+            if number in ends:
                 optimizer.step()
                 optimizer.zero_grad()
 
@@ -40,7 +35,7 @@ def a_counter_that_goes_on__no_note():
 
 
 def divided_by_the_window_itself__no_note():
-    return _accumulating(lambda number: 4 if number < 8 else 2, lambda number: number == 9)
+    return _accumulating(lambda number: 4 if number < 8 else 2, (3, 7, 9))
 
 
 def cleared_before_each_epoch__no_note():
@@ -82,46 +77,16 @@ def beside_a_short_loader__no_note():
     return step
 
 
-def windows_by_tokens__no_note():
-    model, optimizer = _trained()
-    sizes = itertools.cycle((3, 4, 2, 5, 3))
-
-    def step():
-        left = next(sizes)
-        for (x,) in LOADER:
-            model(x).square().sum().backward()
-            left -= 1
-            if left == 0:
-                optimizer.step()
-                optimizer.zero_grad()
-                left = next(sizes)
-
-    return step
-
-
 def a_step_with_each_batch__no_note():
-    return _accumulating(lambda number: 1, lambda number: True)
-
-
-def _in_windows(ends, size):
-    model, optimizer = _trained()
-
-    def step():
-        for number, (x,) in enumerate(LOADER):
-            (model(x).square().mean() / size).backward()
-            if number in ends:
-                optimizer.step()
-                optimizer.zero_grad()
-
-    return step
+    return _accumulating(lambda number: 1, range(10))
 
 
 def a_step_taken_early__no_note():
-    return _in_windows((3, 5, 9), 4)
+    return _accumulating(ends=(3, 5, 9))
 
 
 def a_step_taken_late__no_note():
-    return _in_windows((2, 6, 9), 3)
+    return _accumulating(lambda number: 3, (2, 6, 9))
 
 
 def windows_that_differ_and_go_on__no_note():

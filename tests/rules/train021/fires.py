@@ -22,14 +22,3 @@ def heads_viewed_in_a_model():
         model(torch.randn(4, 10, 8)).square().mean().backward()
 
     return step
-
-
-def channels_of_a_batch():
-    model = nn.Conv1d(5, 4, 3)
-
-    def step():
-        batch = torch.arange(8 * 16 * 5.0).reshape(8 * 16 * 5)
-        x = (batch / 640).unflatten(0, (8, 16, 5)) + 0.0
-        model(x.view(8, 5, 16)).square().mean().backward()  # TRAIN021
-
-    return step
