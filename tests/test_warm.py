@@ -27,24 +27,6 @@ print(json.dumps([sys.argv, os.getcwd(), os.environ["A_WORD"], sys.path[1:], __n
                   sys.stdin.read(), len(files)]))
 sys.exit(int(sys.argv[1]))
 """
-RECORDS = """
-import subprocess, sys
-from auditor.runs import child_process
-child_process.BOOT = sys.argv[1]
-kept = subprocess.Popen([sys.executable, "-c", sys.argv[1], "7"], stdin=subprocess.DEVNULL,
-                        stdout=subprocess.PIPE, start_new_session=True, cwd=sys.argv[2])
-written = kept.communicate()[0].decode()
-sys.stdout.write(written)
-sys.exit(10 * (kept.pid == int(written)) + kept.returncode)
-"""
-LED = """
-import os, sys
-assert os.getpid() == os.getsid(0) == os.getpgid(0), "a session of its own"
-assert os.path.basename(os.getcwd()) == "elsewhere"
-print(os.getpid())
-if "torch" in sys.modules:
-    sys.exit(3)
-"""
 
 
 def both(code: str, *args: str, cwd: Path) -> list[subprocess.CompletedProcess[str]]:
@@ -67,22 +49,9 @@ def test_an_error_and_a_signal_end_it_the_same_way(tmp_path: Path) -> None:
         assert forked.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
 
 
-def test_a_recording_is_a_child_of_who_started_it_and_has_torch(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    forked, started = both(RECORDS, LED, str(tmp_path / "elsewhere"), cwd=tmp_path)
-    assert (forked.returncode, started.returncode) == (13, 10), forked.stderr + started.stderr
-
-
 def test_other_variables_of_python_are_a_start_of_python(tmp_path: Path) -> None:
     env = {**ENV, "PYTHONHASHSEED": "7"}
     code = "import sys; print('torch' in sys.modules)"
     done = run_python(code, (), cwd=tmp_path, timeout=60, env=env)
     assert done.stdout == "False\n"
     assert run_python(code, (), cwd=tmp_path, timeout=60, env=ENV).stdout == "True\n"
-
-
-def test_a_folder_that_is_not_there_is_the_same_error(tmp_path: Path) -> None:
-    forked, started = both(RECORDS, LED, str(tmp_path / "none"), cwd=tmp_path)
-    assert forked.returncode == started.returncode == 1
-    last = [done.stderr.splitlines()[-1] for done in (forked, started)]
-    assert "FileNotFoundError" in last[0] and "FileNotFoundError" in last[1]

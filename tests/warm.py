@@ -8,70 +8,36 @@ signals, and an end by the interpreter's own way. A start with other settings th
 torch was imported with is a start of Python.
 """
 
-import array
-import ctypes
+import atexit
 import fcntl
 import gc
-import json
+import importlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from auditor.capture import forks
+from auditor.runs import fork_server
+from auditor.runs.fork_server import receive, send
+
 ROOT = Path(__file__).resolve().parent.parent
-LONGEST = 1 << 20
-"""Bytes of one request."""
 
 SERVE = "from tests.warm import serve; exec(serve())"
-DECIDES = ("OMP", "MKL", "KMP", "TORCH", "PYTORCH", "CUDA", "NVIDIA", "LD_", "PYTHON", "MALLOC")
-"""Variables that say how Python and torch begin start so: they must be the server's."""
-
 SEED = "PYTHONHASHSEED"
-"""But this: trials ask for 0, which the server has, and others for none."""
-
-_SET_CHILD_SUBREAPER = 36
+"""Trials ask for 0, which the server has, and others for none."""
 
 
 def decisive(surroundings: Any) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in surroundings.items()
-        if name.startswith(DECIDES) and name != SEED
-    }
-
-
-# -- requests --------------------------------------------------------------------------------------
-
-
-def send(connection: socket.socket, request: object, files: tuple[int, ...] = ()) -> None:
-    """A length, the files beside it, and the request."""
-    content = json.dumps(request).encode()
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-    connection.sendmsg([len(content).to_bytes(8, "big")], rights)
-    connection.sendall(content)
-
-
-def receive(connection: socket.socket) -> tuple[Any, list[int]]:
-    """Raises EOFError where nobody asks any more."""
-    files = array.array("i")
-    head, beside, _, _ = connection.recvmsg(8, socket.CMSG_SPACE(64 * files.itemsize))
-    if len(head) < 8:
-        raise EOFError
-    for _, _, words in beside:
-        files.frombytes(words[: len(words) - len(words) % files.itemsize])
-    left, content = int.from_bytes(head, "big"), b""
-    while len(content) < left:
-        part = connection.recv(left - len(content))
-        if not part:
-            raise EOFError
-        content += part
-    return json.loads(content), list(files)
+    found = fork_server.decisive(surroundings)
+    return {name: value for name, value in found.items() if name != SEED}
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -116,9 +82,8 @@ def load() -> None:
     one day, and a collection that looked at it would copy it.
     """
 
-    import auditor.capture.child
-    import auditor.capture.probes.registry
-    import auditor.capture.session
+    for name in forks.MODULES:
+        importlib.import_module(name)
     import auditor.cli.main
     import auditor.cli.run
     import auditor.cli.write_results  # noqa: F401
@@ -133,17 +98,14 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     """Take what a new process would have been given."""
     sys.modules.pop("tests.warm", None)
     sys.modules.pop("tests", None)
-    places = [0, 1, 2, *request.get("pass_fds", ())]
+    places = [0, 1, 2]
     high = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 200) for file in files]
     for file, place in zip(high, places, strict=True):
         os.dup2(file, place)
     for file in (*files, *high):
         if file not in places:
             os.close(file)
-    if request["session"]:
-        os.setsid()
-    if request["cwd"] is not None:
-        os.chdir(request["cwd"])
+    os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv[:] = ["-c", *request["args"]]
@@ -156,8 +118,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
 
 
 def lend() -> str:
-    """Have what this process starts to record begin in a fork of what it is now: of a second
-    process, kept as it is, since this one goes on to import the command line.
+    """Have this process' recordings begin as forks of what it is now: of a second process, which
+    is its fork server (auditor/runs/fork_server.py).
 
     Returns empty; in each process that begins so, its program.
     """
@@ -168,10 +130,23 @@ def lend() -> str:
         nothing = os.open(os.devnull, os.O_RDWR)
         for place in (0, 1, 2):
             os.dup2(nothing, place)
-        return keep(theirs)
+        forks.serve(theirs)
+        return "from auditor.capture.child import main; main()"
     theirs.close()
-    replace_starts(ours)
+    server = Lent(ours, keeper)
+    for seed in ({}, {SEED: "0"}):
+        surroundings = {**decisive(os.environ), **seed}
+        fork_server.SERVERS[tuple(sorted(surroundings.items()))] = server
     return ""
+
+
+class Lent(fork_server.ForkServer):
+    """One that was begun by a fork."""
+
+    def __init__(self, asked: socket.socket, keeper: int) -> None:
+        self._asked = asked
+        self.process = psutil.Process(keeper)  # type: ignore[assignment]  # has pid and wait
+        atexit.register(self.close)
 
 
 def far(connection: socket.socket) -> socket.socket:
@@ -179,105 +154,6 @@ def far(connection: socket.socket) -> socket.socket:
     number = fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 500)
     connection.close()
     return socket.socket(fileno=number)
-
-
-def keep(asked: socket.socket) -> str:
-    """Returns in each process that is asked for: with its program."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
-            request, files = receive(asked)
-        except (EOFError, OSError):
-            os._exit(0)
-        between = os.fork()
-        if between == 0:
-            between_us = os.getpid()
-            begun = os.fork()
-            if begun:
-                send(asked, begun)
-                os._exit(0)
-            # Not before: set_up() of a recording asks to end with its parent, which must be it.
-            while os.getppid() == between_us:
-                time.sleep(0.0005)
-            try:
-                become(request, files)
-            except OSError as error:
-                send(asked, [error.errno, error.strerror, error.filename])
-                os._exit(1)
-            send(asked, "begun")
-            asked.close()
-            return str(request["code"])
-        for file in files:
-            os.close(file)
-        os.waitpid(between, 0)
-
-
-def replace_starts(keeper: socket.socket) -> None:
-    """Where a start of Python is one of a recording, it begins in a fork."""
-    start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
-    began = decisive(os.environ)
-    one_at_a_time = threading.Lock()
-
-    def _execute_child(self: Any, args: Any, executable: Any, preexec: Any, *more: Any) -> None:
-        from auditor.runs.child_process import BOOT
-
-        close_fds, pass_fds, cwd, env, _, _, shell, *pipes, _, _, _, _, _, session, _ = more
-        read, write, out_read, out_write, err_read, err_write = pipes
-        surroundings = dict(os.environ if env is None else env)
-        ours = (
-            isinstance(args, list | tuple)
-            and list(args[:3]) == [sys.executable, "-c", BOOT]
-            and preexec is None
-            and not shell
-            and close_fds
-            and decisive(surroundings) == began
-            and surroundings.get(SEED, "0") == "0"
-        )
-        if not ours:
-            return start(self, args, executable, preexec, *more)
-        streams = (
-            0 if read == -1 else read,
-            1 if out_write == -1 else out_write,
-            2 if err_write == -1 else err_write,
-        )
-        request = {
-            "code": BOOT,
-            "args": list(args[3:]),
-            "env": surroundings,
-            "cwd": os.path.abspath(cwd) if cwd is not None else os.getcwd(),
-            "session": session,
-            "pass_fds": list(pass_fds),
-        }
-        with one_at_a_time, parent_of_orphans():
-            send(keeper, request, (*streams, *pass_fds))
-            self.pid = receive(keeper)[0]
-            answer = receive(keeper)[0]
-            if answer != "begun":
-                raise OSError(*answer)
-            assert parent_of(self.pid) == os.getpid()
-        self._child_created = True
-        self._close_pipe_fds(read, write, out_read, out_write, err_read, err_write)
-        return None
-
-    subprocess.Popen._execute_child = _execute_child  # type: ignore[attr-defined]
-
-
-def parent_of(process: int) -> int:
-    status = Path(f"/proc/{process}/stat").read_text()
-    return int(status[status.rindex(")") + 2 :].split()[1])
-
-
-class parent_of_orphans:
-    """Meanwhile this process is the parent of those whose own has ended (prctl(2))."""
-
-    def __enter__(self) -> None:
-        before = ctypes.c_int()
-        ctypes.CDLL(None).prctl(37, ctypes.byref(before), 0, 0, 0)
-        self._before = before.value
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-    def __exit__(self, *error: object) -> None:
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, self._before, 0, 0, 0)
 
 
 # -- who asks --------------------------------------------------------------------------------------
@@ -327,7 +203,7 @@ class Warm:
     ) -> subprocess.CompletedProcess[str]:
         """As ``subprocess.run([sys.executable, "-c", code, *args], capture_output=True, ...)``."""
         command = [sys.executable, "-c", code, *args]
-        request = {"code": code, "args": args, "env": env, "cwd": str(cwd), "session": False}
+        request = {"code": code, "args": args, "env": env, "cwd": str(cwd)}
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -23,6 +23,9 @@ from auditor.runs.launchers import told_by_torchrun
 from auditor.runs.plan import Plan, Trial
 from auditor.runs.repeat import Repeat
 
+FORKED = False
+"""Whether this process is a fork of one that has imported torch and its compiler."""
+
 STACKS = "stacks.txt"
 """File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
 
@@ -51,7 +54,7 @@ def set_up(plan: Plan) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     if plan.device == "cpu" or plan.rehearses:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if plan.rehearses:  # its times and its host's memory are not shown to anybody
+    if plan.rehearses and not FORKED:  # its times are not shown to anybody
         late_compiler.put_off()
     if plan.copied is not None:
         enter(plan.copied, plan.folder)

@@ -26,6 +26,11 @@ from auditor.runs.plan import Plan
 from auditor.runs.progress import Progress
 from auditor.runs.schedule import Pass, Schedule, Stats, passes_of, unprofiled
 
+LEAST_PEAK = 16 << 20
+"""Bytes that a rehearsed step must hold before it is asked what would lower its peak: no rule names
+a change that saves less.
+"""
+
 
 class Session:
     """Counts steps through the passes of a plan.
@@ -58,6 +63,7 @@ class Session:
             bursts=context.bursts,
             asked_on=self._asked_on,
             half_full=self._half_full,
+            peak_counts=self._peak_counts,
         )
         self.schedule = Schedule(plan, self._stats)
         self.failures: dict[str, str] = dict(plan.without)
@@ -197,6 +203,15 @@ class Session:
             > torch.cuda.get_device_properties(each).total_memory
             for each in range(torch.cuda.device_count())
         )
+
+    def _peak_counts(self) -> bool:
+        context = self._context
+        if context.memory_limit is not None or context.counters is None:
+            return True
+        if context.counters()["peak_allocated"] >= LEAST_PEAK:
+            return True
+        context.writer.touch("leaner")  # looked at: there is nothing to save
+        return False
 
     def _tell_outline(self) -> None:
         outline = [(each.name, each.steps) for each in self.schedule.planned]

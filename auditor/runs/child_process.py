@@ -23,6 +23,7 @@ from pathlib import Path
 from auditor import null_device, redaction
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import Recording
+from auditor.runs import fork_server
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans
 from auditor.runs.plan import Plan, Trial
@@ -148,6 +149,10 @@ def record_once(
     """One child process, one recording, as the plan says."""
     child = Child(plan, progress, echo)
     ended = child.wait(deadline)
+    if child.changed:
+        clear(Path(plan.folder))
+        child = Child(plan, progress, echo, cold=True)
+        ended = child.wait(deadline)
     return seal(plan, ended, child)
 
 
@@ -179,7 +184,14 @@ def _surroundings(plan: Plan) -> dict[str, str] | None:
 class Child:
     """The child process and the threads that read its output and its progress."""
 
-    def __init__(self, plan: Plan, progress: Progress, echo: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        progress: Progress,
+        echo: Callable[[str], None],
+        *,
+        cold: bool = False,
+    ) -> None:
         folder = Path(plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._pace = Pace(progress)
@@ -190,27 +202,14 @@ class Child:
         self._began = time.monotonic()
         self._asked = False
         self.unwritten = ""
+        self.changed = False
+        """It has ended at once: the program sets a variable that torch reads as it is imported."""
         self.left: list[str] = []
         self._orphans = Orphans()
         reading, writing = os.pipe()
         shown, _, _ = redaction.redacted_arguments(plan.args)
-        root = str(Path(__file__).resolve().parents[2])
-        command = [
-            sys.executable,
-            "-c",
-            BOOT,
-            root,
-            replace(plan, progress_fd=writing, shown_args=shown).to_json(),
-        ]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(writing,),
-            env=_surroundings(plan),
-            start_new_session=True,
-            cwd=plan.copied.folder if plan.copied is not None else None,
+        self.process = self._start(
+            plan, replace(plan, progress_fd=writing, shown_args=shown).to_json(), writing, cold
         )
         os.close(writing)
         self._keeper = Keeper(self.process.pid)
@@ -221,6 +220,32 @@ class Child:
         ]
         for thread in self._threads:
             thread.start()
+
+    @staticmethod
+    def _start(
+        plan: Plan, words: str, writing: int, cold: bool
+    ) -> subprocess.Popen[bytes] | fork_server.Forked:
+        surroundings = _surroundings(plan)
+        folder = plan.copied.folder if plan.copied is not None else None
+        alone = plan.rank is None and plan.device != "null"
+        if alone and not cold:
+            cwd = folder or os.getcwd()
+            if not fork_server.sets_decisive(plan.target, cwd):
+                there = dict(os.environ if surroundings is None else surroundings)
+                arguments = (fork_server.ROOT, words)
+                forked = fork_server.forked(arguments, there, cwd, writing, RUNNING)
+                if forked is not None:
+                    return forked
+        return subprocess.Popen(
+            [sys.executable, "-c", BOOT, fork_server.ROOT, words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(writing,),
+            env=surroundings,
+            start_new_session=True,
+            cwd=folder,
+        )
 
     def wait(self, deadline: float | None) -> str | int:
         """The exit code, or ``timeout`` or ``interrupted`` (the child was made to end)."""
@@ -328,6 +353,8 @@ class Child:
                     text = line.decode()
                     if text.startswith("! "):
                         self.unwritten = text[2:].strip()
+                    elif text.startswith("~"):
+                        self.changed = True
                     elif text.startswith("."):
                         self._written = time.monotonic()
                     else:

@@ -72,6 +72,7 @@ class Stats:
     full: bool = False  # a longer trace would need too much memory
     asked_on: Callable[[], bool] = lambda: False  # a probe needs more steps to say anything
     half_full: Callable[[], bool] = lambda: False  # half of a GPU's memory was used
+    peak_counts: Callable[[], bool] = lambda: True  # what a rehearsed step holds could matter
 
     @property
     def now(self) -> Pass:
@@ -169,7 +170,11 @@ def _rehearsed(plan: Plan) -> list[Pass]:
     )
     return [
         Pass("loud", causes + MORE_STEPS, causes_seen, usual=causes),
-        Pass("leaner", changes, wanted=short(changes, 0.2)),  # one change in each: all, or none
+        Pass(  # one change in each step: all, or none
+            "leaner",
+            changes,
+            wanted=lambda stats: stats.peak_counts() and short(changes, 0.2)(stats),
+        ),
         Pass("numbers", 3 + MORE_STEPS, first(told, long(1, 0.2)), usual=3),
         Pass("values", purpose.values, long(1, 1.0)),
     ]
@@ -267,12 +272,15 @@ def told(stats: Stats) -> str:
 
 def bursts_known(steps: int) -> Until:
     """Each line that reads many values at once has done so in two steps, so that it is known how
-    far they are apart.
+    far they are apart; and it has so many steps, or the last ones were alike.
     """
 
     def until(stats: Stats) -> str:
-        again = all(len(seen) > 1 for seen in stats.bursts.values())
-        return COMPLETE if again and stats.now.done >= steps else ""
+        if not all(len(seen) > 1 for seen in stats.bursts.values()):
+            return ""
+        if stats.alike >= STEADY_STEPS and not stats.asked_on():
+            return ALIKE
+        return COMPLETE if stats.now.done >= steps else ""
 
     return until
 

@@ -74,8 +74,12 @@ class PeakMemoryCutByOneChange(Rule):
 
 
 def _unchanged(leaner: Rows[LeanerRow]) -> int:
-    """Peak of the step as it is. Raises :class:`NotLooked` if steps differ or none ran."""
+    """Peak of the step as it is; 0 if it was too small to look. Raises :class:`NotLooked` if steps
+    differ or too few ran.
+    """
     same = [row.peak_allocated for row in leaner if not row.what]
+    if not len(leaner):
+        return 0
     if len(same) < 2:
         raise NotLooked("too few steps were rehearsed with the change")
     if max(same) - min(same) > SAME * max(same):
