@@ -170,7 +170,7 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(
     monkeypatch.setattr(child_process.Child, "wait", until_it_hangs)
     with Laboratory(Evidence(recording)) as laboratory:
         measured = laboratory.run()
-    assert given == [pytest.approx(LEAST_TIMEOUT_S, abs=10)]
+    assert len(given) == 1 and LEAST_TIMEOUT_S / 2 < given[0] <= LEAST_TIMEOUT_S
     assert (
         measured.failed
         == f"it was still running after {LEAST_TIMEOUT_S:.0f} s and was ended (at train.py:9)"
