@@ -285,7 +285,7 @@ def long_run(
     """As :func:`watch` with ``every``, for a loop in ``file``."""
     from auditor.cli import rule_selection
     from auditor.errors import AuditProblem
-    from auditor.extensions import extension
+    from auditor.extensions.longrun.run import LongRun, Settings
 
     steps = LOOK_STEPS if steps is None else steps
     if steps < LEAST_WATCHED:
@@ -304,10 +304,8 @@ def long_run(
     plan = _planned(
         choice, folder, "the watched run", steps=steps, warmup=warmup, device=device
     ).run.fitted(steps)
-    longrun = extension("longrun.run")
-    given = longrun.Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
-    watched: LongRun = longrun.LongRun(given)
-    return watched
+    given = Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
+    return LongRun(given)
 
 
 LOOK_STEPS = 20

@@ -86,10 +86,11 @@ def one_pass(
     """A session that is in the middle of one pass: what to call before and after each step."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
-        context = Context(writer, Frames(writer, (str(Path(__file__)),)), device=CPU, target=step)
         plan = Plan("bench:step", (), BLOCK + 1, 0, "cpu", folder, PARTS)
-        session = Session(plan, context, select(PARTS, context), lambda *_: None)
-        session._queue = [Pass(name, BLOCK + 2)]
+        frames = Frames(writer, (str(Path(__file__)),))
+        context = Context(writer, frames, device=CPU, plan=plan, target=step)
+        session = Session(context, select(PARTS, context), lambda *_: None)
+        session.schedule.queue = [Pass(name, BLOCK + 2)]
         session.install()
         session.begin()
         step()

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
-from auditor.cli import analyze, fix, open_input, write_results
+from auditor.cli import analyze, fix, open_input, tensorboard_files, write_results
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import command as checkpoints
@@ -20,7 +20,6 @@ from auditor.extensions.checkpoints import settings as checkpoint_settings
 from auditor.extensions.checkpoints.command import CheckpointRecording
 from auditor.extensions.checkpoints.files import scans_of
 from auditor.extensions.checkpoints.reading import NotACheckpoint
-from auditor.extensions.tensorboard_tab import scalars
 from auditor.extensions.tensorboard_tab.pages import Pages
 from auditor.extensions.verify import compare_command as compare
 from auditor.judging import catalogue, config
@@ -136,7 +135,7 @@ def _report(path: Path) -> None:
     for name in FORMATS:
         catalogue.renderer(name).render(report)
     with tempfile.TemporaryDirectory() as folder:
-        scalars.write(report, (), Path(folder))
+        tensorboard_files.write_scalars(report, (), Path(folder))
     for command in (
         lambda: compare.run(before=str(path), after=str(path), max_regression=0.05, as_json=False),
         lambda: fix.fix(report=str(path), apply=False, check=False, select=(), unsafe=True),

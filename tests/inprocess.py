@@ -91,11 +91,10 @@ def _run(
         writer,
         frames,
         device=device,
+        plan=plan,
         warn=warnings.append,
-        watched=plan.watched,
-        memory_limit=plan.memory_limit,
     )
-    session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
+    session = Session(context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
     environment, outcome, said = describe(device), "completed", ""
     if host_room is not None:

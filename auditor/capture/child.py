@@ -26,8 +26,7 @@ from auditor.recordings.folder import SCHEMA, RecordingWriter
 from auditor.runs import program
 from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
-from auditor.runs.plan import Change, Drill, Plan, UntilOom
-from auditor.runs.repeat import Repeat
+from auditor.runs.plan import Change, Plan, UntilOom
 from auditor.runs.schedule import ALIKE, LONG_STEPS
 
 if TYPE_CHECKING:
@@ -187,19 +186,15 @@ class Recorder:
         # a real GPU is asked for when the first step begins
         at_first = SHADOW if self.plan.rehearses else CPU
         self.context = Context(
-            self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched
+            self.writer, self._frames, device=at_first, plan=self.plan, warn=self._warn
         )
-        self.context.memory_limit, self.context.answers = self.plan.memory_limit, self.plan.answers
-        self.context.gpu, self.context.drill = self.plan.gpu, self.plan.purpose_as(Drill)
-        self.context.change = self.plan.purpose_as(Change)
-        self.context.repeat = self.plan.purpose_as(Repeat)
-        on_null = self.context.change is not None and self.plan.device == "null"
+        on_null = self.plan.purpose_as(Change) is not None and self.plan.device == "null"
         if self.plan.purpose_as(UntilOom) is not None or on_null:
             from auditor.capture.probes.memory.snapshot import record_from_the_start
 
             record_from_the_start(self._warn)
         probes = select(self.plan.parts, self.context)
-        self.session = Session(self.plan, self.context, probes, self.pipe)
+        self.session = Session(self.context, probes, self.pipe)
         self.session.install()
 
     def _own_roots(self) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from auditor.capture.probes.step.clock import Clock, RunQueue
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.errors import fault
-from auditor.runs.plan import Plan
 from auditor.runs.progress import Progress
 from auditor.runs.schedule import Pass, Schedule, Stats, passes_of, unprofiled
 
@@ -39,10 +38,8 @@ class Session:
     does so in a loop around a callable, or from optimizer hooks inside a running script.
     """
 
-    def __init__(
-        self, plan: Plan, context: Context, probes: list[Probe], progress: Progress
-    ) -> None:
-        self._plan = plan
+    def __init__(self, context: Context, probes: list[Probe], progress: Progress) -> None:
+        self._plan = plan = context.plan
         self._context = context
         self._probes = probes
         self._progress = progress
@@ -181,7 +178,8 @@ class Session:
         at.compiled = COMPILED_CODE.calls != self._calls
         stats.compiles = COMPILED_CODE.compiles
         stats.calm = stats.calm + 1 if stats.compiles == self._compiles else 0
-        stats.unused, stats.loops = context.unused, bool(context.loops)
+        shadow, stats.loops = context.shadow, bool(context.loops)
+        stats.unused = context.trained and shadow is not None and not shadow.operators
         if self._trace is not None and self._trace.full and at.done + 1 < at.most:
             context.warn(
                 f"the steps are so long that the trace holds {at.done + 1} of {at.most}: more "

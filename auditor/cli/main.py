@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from auditor.cli import more_commands, parameter_types
-from auditor.cli.usage import (
-    EXIT_FOUND,
-    EXIT_IMPOSSIBLE,
-    EXIT_INTERRUPTED,
-    EXIT_TARGET,
-    AuditGroup,
-    PlainCommand,
-    TargetCommand,
-)
-from auditor.extensions import extension
-
-if TYPE_CHECKING:
-    from auditor.model import Report
-
-UNTRAINED = ("nothing", "forward", "evaluated")
-"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was
-asked.
-"""
-
-__all__ = [
-    "EXIT_FOUND",
-    "EXIT_IMPOSSIBLE",
-    "EXIT_INTERRUPTED",
-    "EXIT_TARGET",
-    "AuditGroup",
-    "exit_code",
-    "main",
-]
+from auditor.cli.usage import AuditGroup, PlainCommand, TargetCommand
 
 
 @click.group(
@@ -211,7 +184,6 @@ def run(**options: Any) -> None:
     given = click.get_current_context().get_parameter_source("steps")
     if options["device"] == "rehearse" and given is click.core.ParameterSource.DEFAULT:
         options["steps"] = REHEARSED_STEPS
-    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
     sys.exit(launch.told(lambda: command.run(**options)))
 
 
@@ -287,7 +259,9 @@ def verify(**options: Any) -> None:
     whether losses and parameters stay the same; a patch that changes them is dropped from
     fixes.patch. Your files are not touched.
     """
-    sys.exit(extension("verify.command").run(**options))
+    from auditor.extensions.verify import command
+
+    sys.exit(command.run(**options))
 
 
 @main.command(cls=PlainCommand, short_help="Compare two audits: time, memory, findings.")
@@ -314,7 +288,9 @@ def compare(**options: Any) -> None:
     Exit code: 0 done, 1 a regression beyond --max-regression is proven, 2 the two cannot be
     compared.
     """
-    sys.exit(extension("verify.compare_command").run(**options))
+    from auditor.extensions.verify import compare_command
+
+    sys.exit(compare_command.run(**options))
 
 
 for _door in (
@@ -331,27 +307,3 @@ for _door in (
     more_commands.mcp,
 ):
     main.add_command(_door)
-
-
-def exit_code(report: Report, fail_on: str, *, allow_broken_rules: bool = False) -> int:
-    """The exit code for a report, as README.md lists them.
-
-    What keeps a report from being an answer comes before what it found: a broken rule, or a target
-    that trained nothing.
-    """
-    from auditor.model import Severity
-
-    if report.run.outcome == "interrupted":
-        return EXIT_INTERRUPTED
-    if report.run.outcome != "completed":
-        return EXIT_TARGET
-    broken = not allow_broken_rules and any(
-        verdict.status == "failed" for verdict in report.verdicts
-    )
-    untrained = report.run.training in UNTRAINED
-    if broken or untrained:
-        return EXIT_IMPOSSIBLE
-    worst = report.worst()
-    if fail_on != "never" and worst is not None and worst.rank <= Severity(fail_on).rank:
-        return EXIT_FOUND
-    return 0

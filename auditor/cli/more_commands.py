@@ -12,7 +12,6 @@ import click
 
 from auditor.cli import parameter_types
 from auditor.cli.usage import PlainCommand, TargetCommand
-from auditor.extensions import extension
 
 if TYPE_CHECKING:
     from auditor.rule import Rule
@@ -91,7 +90,9 @@ def checkpoint(**options: Any) -> None:
 
     Exit code: 0 all good, 1 one is damaged, refused or not looked at, 2 one cannot be read at all.
     """
-    sys.exit(extension("checkpoints.command").checkpoint(**options))
+    from auditor.extensions.checkpoints import command
+
+    sys.exit(command.checkpoint(**options))
 
 
 @click.command(
@@ -127,8 +128,9 @@ def drill(**options: Any) -> None:
 
     Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed on its own.
     """
-    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
-    sys.exit(extension("drill.command").drill(**options))
+    from auditor.extensions.drill import command
+
+    sys.exit(command.drill(**options))
 
 
 @click.command(cls=TargetCommand, short_help="Run TARGET twice, and say where the runs part.")
@@ -162,8 +164,9 @@ def reproduce(**options: Any) -> None:
 
     Exit code: 0 alike, 1 they differ, 2 nothing can be compared, 3 the target failed on its own.
     """
-    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
-    sys.exit(extension("reproduce.command").reproduce(**options))
+    from auditor.extensions.reproduce import command
+
+    sys.exit(command.reproduce(**options))
 
 
 @click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")
@@ -224,8 +227,9 @@ def plan(**options: Any) -> None:
     Exit code: 0 done, 2 nothing can be planned, 3 the target failed on its own, 130 interrupted
     (what is known by then is printed).
     """
-    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
-    sys.exit(extension("plan.command").run(**options))
+    from auditor.extensions.plan import command
+
+    sys.exit(command.run(**options))
 
 
 @click.command(
@@ -251,7 +255,9 @@ def view(**options: Any) -> None:
 
     Nothing is sent anywhere; only this machine can reach it. Ctrl-C ends it.
     """
-    sys.exit(extension("tensorboard_tab.command").view(**options))
+    from auditor.extensions.tensorboard_tab import command
+
+    sys.exit(command.view(**options))
 
 
 @click.command(
@@ -288,7 +294,9 @@ def check(**options: Any) -> None:
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 a file cannot be read.
     """
-    sys.exit(extension("check.command").check(**options))
+    from auditor.extensions.check import command
+
+    sys.exit(command.check(**options))
 
 
 @click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")
@@ -386,7 +394,9 @@ def mcp() -> None:
 
     Exit code: 0 the client went away, 2 the package mcp is not installed.
     """
-    sys.exit(extension("mcp.command").serve())
+    from auditor.extensions.mcp import command
+
+    sys.exit(command.serve())
 
 
 def _list(rules: Iterable[type[Rule]]) -> None:

@@ -29,11 +29,6 @@ UNITS = {"h": 3600.0, "m": 60.0}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", re.IGNORECASE)
 
 
-def target(text: str, *, as_module: bool) -> str:
-    """TARGET as plans and reports have it: ``-m package.module`` for ``python -m``."""
-    return f"-m {text}" if as_module else text
-
-
 def size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     """Bytes: ``8GiB`` is binary, ``800MB`` decimal, a bare ``8G`` binary."""
     if value is None:

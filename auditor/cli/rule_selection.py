@@ -9,12 +9,17 @@ from pathlib import Path
 
 from auditor import amounts
 from auditor.cli import console, parameter_types, write_results
-from auditor.cli.main import UNTRAINED, exit_code
+from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TARGET
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import baseline, catalogue, config, left
-from auditor.model import Report
+from auditor.model import Report, Severity
 from auditor.rule import Rule
+
+UNTRAINED = ("nothing", "forward", "evaluated")
+"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was
+asked.
+"""
 
 
 @dataclass(frozen=True)
@@ -114,12 +119,12 @@ class Choice:
             report, fail_on or self.settings.fail_on, allow_broken_rules=self.allow_broken_rules
         )
         failed = [each.code for each in report.verdicts if each.status == "failed"]
-        if code == 2 and failed and not self.allow_broken_rules:
+        if code == EXIT_IMPOSSIBLE and failed and not self.allow_broken_rules:
             console.say(f"audit: exit code 2, since rules broke: {', '.join(failed)}", err=True)
             console.say(
                 "       the report says why; --allow-broken-rules goes on without them", err=True
             )
-        elif code == 2 and report.caveats:
+        elif code == EXIT_IMPOSSIBLE and report.caveats:
             console.say(f"audit: exit code 2, since {report.caveats[0]}", err=True)
         return code
 
@@ -146,3 +151,25 @@ def choose(
         console.say(f"audit: {left.sentence(code)}", err=True)
     chosen = catalogue.choose(selected, (*ignore, *settings.ignore), broken)
     return Choice(chosen, settings, tuple(broken or ()), allow_broken_rules)
+
+
+def exit_code(report: Report, fail_on: str, *, allow_broken_rules: bool = False) -> int:
+    """The exit code for a report, as README.md lists them.
+
+    What keeps a report from being an answer comes before what it found: a broken rule, or a target
+    that trained nothing.
+    """
+    if report.run.outcome == "interrupted":
+        return EXIT_INTERRUPTED
+    if report.run.outcome != "completed":
+        return EXIT_TARGET
+    broken = not allow_broken_rules and any(
+        verdict.status == "failed" for verdict in report.verdicts
+    )
+    untrained = report.run.training in UNTRAINED
+    if broken or untrained:
+        return EXIT_IMPOSSIBLE
+    worst = report.worst()
+    if fail_on != "never" and worst is not None and worst.rank <= Severity(fail_on).rank:
+        return EXIT_FOUND
+    return 0

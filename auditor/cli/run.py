@@ -14,7 +14,6 @@ from auditor.cli.first_findings import FirstFindings
 from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.extensions import extension
 from auditor.judging import build_report, engine
 from auditor.model import Report
 from auditor.model.gpus import gpu_named
@@ -218,11 +217,10 @@ def _with_verification(
 
 
 def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool) -> Report:
+    from auditor.extensions.verify import command
+
     try:
-        checked: Report | None = extension("verify.command").verified(
-            report, evidence, budget=budget, quiet=quiet
-        )
-        return checked or report
+        return command.verified(report, evidence, budget=budget, quiet=quiet) or report
     except AuditProblem as problem:
         return replace(
             report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}")

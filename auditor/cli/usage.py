@@ -229,6 +229,12 @@ class PlainCommand(click.Command):
 class TargetCommand(click.Command):
     """A command that runs a TARGET, whose own arguments stand after ``--``."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call it with TARGET as plans and reports have it: ``-m package.module`` for a module."""
+        if ctx.params.pop("module"):
+            ctx.params["target"] = f"-m {ctx.params['target']}"
+        return super().invoke(ctx)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; an option that we do not have may be the program's own."""
         given = list(args)

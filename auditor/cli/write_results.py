@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from auditor.cli import console, out_folder
+from auditor.cli import console, out_folder, tensorboard_files
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
-from auditor.extensions import extension
 from auditor.judging import build_report, catalogue, editor_links, engine
 from auditor.judging.config import Settings
 from auditor.model import Finding, Report
@@ -76,7 +75,7 @@ def write(
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     if tensorboard:
-        extension("tensorboard_tab.files").write(report, evidence, out / "tensorboard")
+        tensorboard_files.write(report, evidence, out / "tensorboard")
     return out / "report.html"
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,20 +89,11 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(
     tmp_path: Path, when: str, asked: list[str]
 ) -> None:
     writer, warnings = RecordingWriter(tmp_path), []
-    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
+    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), Passes(trace=0))
+    context = Context(writer, Frames(writer), device=CPU, plan=plan, warn=warnings.append)
     failing, watching = Failing(context), Watching(context)
     failing.when = when
-    plan = Plan(
-        "test:step",
-        (),
-        steps=2,
-        warmup=0,
-        device="cpu",
-        folder=str(tmp_path),
-        parts=(),
-        purpose=Passes(trace=0),
-    )
-    session = Session(plan, context, [failing, watching], lambda name, done, total: None)
+    session = Session(context, [failing, watching], lambda name, done, total: None)
     session.install()
     while not session.done:
         session.begin()
@@ -132,18 +123,9 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
             raise OSError("gone")
 
     writer = RecordingWriter(tmp_path)
-    context = Context(writer, Frames(writer), device=CPU)
-    plan = Plan(
-        "test:step",
-        (),
-        steps=2,
-        warmup=0,
-        device="cpu",
-        folder=str(tmp_path),
-        parts=(),
-        purpose=Passes(trace=0),
-    )
-    session = Session(plan, context, [probe := Inside(context)], lambda name, done, total: None)
+    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), Passes(trace=0))
+    context = Context(writer, Frames(writer), device=CPU, plan=plan)
+    session = Session(context, [probe := Inside(context)], lambda name, done, total: None)
     weight = torch.ones(1, requires_grad=True)
     while not session.done:
         session.begin()
@@ -184,18 +166,9 @@ def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(
                 raise KeyError("of ours")
 
     writer, warnings = RecordingWriter(tmp_path), []
-    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
-    plan = Plan(
-        "test:step",
-        (),
-        steps=4,
-        warmup=0,
-        device="cpu",
-        folder=str(tmp_path),
-        parts=(),
-        purpose=Passes(trace=0),
-    )
-    session = Session(plan, context, [probe := Halfway(context)], lambda name, done, total: None)
+    plan = Plan("test:step", (), 4, 0, "cpu", str(tmp_path), (), Passes(trace=0))
+    context = Context(writer, Frames(writer), device=CPU, plan=plan, warn=warnings.append)
+    session = Session(context, [probe := Halfway(context)], lambda name, done, total: None)
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters())
     session.install()
@@ -243,11 +216,11 @@ def passes_of(
     more = {"purpose": Passes(trace=0), **more}
     plan = Plan("test:step", (), steps, warmup, word, str(folder), (), **more)
     writer, passes = RecordingWriter(folder), Counter[str]()
-    context = Context(writer, Frames(writer), device=device, warn=warn)
+    context = Context(writer, Frames(writer), device=device, plan=plan, warn=warn)
     for name, value in known.items():
         setattr(context, name, value)
     made = [probe(context) for probe in probes]
-    session = Session(plan, context, made, lambda name, done, total: None)
+    session = Session(context, made, lambda name, done, total: None)
     while not session.done:
         session.begin()
         passes[context.pass_name] += 1
@@ -282,5 +255,6 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
 def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
     tmp_path: Path, operators: int, trained: bool, passes: dict[str, int]
 ) -> None:
-    known = {"operators": lambda: operators, "trained": trained}
+    shadow = SimpleNamespace(operators=operators, memory=SimpleNamespace(counters=dict))
+    known = {"shadow": shadow, "trained": trained}
     assert passes_of(tmp_path, 4, warmup=2, device=SHADOW, known=known) == passes

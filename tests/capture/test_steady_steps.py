@@ -43,11 +43,11 @@ class Writing(Probe):
 def session_of(tmp_path: Path, write: Write) -> Session:
     """A session whose passes are all done."""
     writer = RecordingWriter(tmp_path)
-    context = Context(writer, Frames(writer), device=CPU)
+    plan = Plan("test:step", (), 40, 0, "cpu", str(tmp_path), (), Passes(trace=0))
+    context = Context(writer, Frames(writer), device=CPU, plan=plan)
     probe = Writing(context)
     probe.write = write
-    plan = Plan("test:step", (), 40, 0, "cpu", str(tmp_path), (), Passes(trace=0))
-    session = Session(plan, context, [probe], lambda name, done, total: None)
+    session = Session(context, [probe], lambda name, done, total: None)
     while not session.done:
         session.begin()
         session.end()

@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from auditor.cli.main import EXIT_INTERRUPTED, AuditGroup
+from auditor.cli.usage import EXIT_INTERRUPTED, AuditGroup
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from auditor.cli import analyze
-from auditor.extensions.tensorboard_tab import files as tensorboard_files
+from auditor.extensions.tensorboard_tab import command as view
 from tests.evidence.test_table import recorded
 
 OPTIONS = {
@@ -35,7 +35,7 @@ def files(run: Path) -> list[str]:
 def test_a_run_that_is_opened_gets_its_trace_and_scalars(tmp_path):
     run = audited(tmp_path / "run")
     assert not (run / "tensorboard").exists()
-    tensorboard_files.complete(tmp_path)
+    view.complete(tmp_path)
     assert files(run) == ["events", "host_0"]
 
 
@@ -43,7 +43,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
     run = audited(tmp_path / "run")
     (tmp_path / "elsewhere").mkdir()
     (run / "tensorboard").symlink_to(tmp_path / "elsewhere")
-    tensorboard_files.complete(tmp_path)
+    view.complete(tmp_path)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -52,12 +52,12 @@ def test_a_trace_outside_the_folder_is_not_copied(tmp_path):
     trace = run / "recording" / "trace.json.gz"
     trace.rename(tmp_path / "private.json.gz")
     trace.symlink_to(tmp_path / "private.json.gz")
-    tensorboard_files.complete(tmp_path / "shown")
+    view.complete(tmp_path / "shown")
     assert not (run / "tensorboard").exists()
 
 
 def test_a_report_that_cannot_be_read_costs_the_others_nothing(tmp_path):
     broken, run = audited(tmp_path / "a"), audited(tmp_path / "b")
     (broken / "report.json").write_text(json.dumps({"schema": "other"}))
-    tensorboard_files.complete(tmp_path)
+    view.complete(tmp_path)
     assert (broken / "tensorboard").exists() is False and files(run) == ["events", "host_0"]

@@ -126,7 +126,7 @@ def _rehearsed(program: str) -> Side:
             return _rows(found["device_traces"][0]) if found is not None else []
 
         PROGRAMS[program](lambda: marks.append(len(trace())))
-        taken = len(probe.context.workspaces)
+        taken = len(probe.memory.workspaces)
         side = _side(torch.__version__, trace(), marks, probe.memory.stats(), taken)
         probe.uninstall()
         writer.close()

@@ -8,7 +8,8 @@ from importlib.metadata import EntryPoint
 import pytest
 from click.testing import CliRunner
 
-from auditor.cli.main import exit_code, main
+from auditor.cli.main import main
+from auditor.cli.rule_selection import exit_code
 from auditor.evidence.table import Evidence, Table
 from auditor.judging import catalogue, engine
 from auditor.model import Finding, PeakBytes, Report, Run, Verdict

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from auditor.cli import write_results
+from auditor.cli import tensorboard_files, write_results
 from auditor.evidence.snapshot import charts
 from auditor.evidence.table import Evidence
-from auditor.extensions.tensorboard_tab import files as tensorboard_files
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules
 from auditor.model import charts as report_charts
@@ -60,7 +59,7 @@ def test_a_fault_in_what_tensorboard_gets_costs_one_sentence(tmp_path, monkeypat
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tensorboard_files.scalars, "write", full)
+    monkeypatch.setattr(tensorboard_files, "write_scalars", full)
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(text(training(3)).encode()))
     asked = tuple(rule for rule in rules() if rule.code == "SYNC001")

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from auditor.extensions.tensorboard_tab import scalars
+from auditor.cli.tensorboard_files import write_scalars
 from auditor.model.charts import Series
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
@@ -24,7 +24,7 @@ def _read(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path: Path) -> None:
-    scalars.write(golden.rich_report(), [(0, 2), (0, 1), (2, 4)], tmp_path)
+    write_scalars(golden.rich_report(), [(0, 2), (0, 1), (2, 4)], tmp_path)
     read = _read(tmp_path)
     assert list(read) == [
         "step time/quiet pass (ms)",
@@ -44,7 +44,7 @@ def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path: Path) -> None:
 
 
 def test_syncs_stand_at_the_steps_of_the_run(tmp_path: Path) -> None:
-    scalars.write(golden.silent_report(), [(0, 2), (1, 1)], tmp_path, loud_from=30)
+    write_scalars(golden.silent_report(), [(0, 2), (1, 1)], tmp_path, loud_from=30)
     assert _read(tmp_path)["host syncs/reads of tensors each step, diagnostic pass"] == [
         (30, 2.0),
         (31, 1.0),
@@ -55,7 +55,7 @@ def test_a_step_that_no_run_has_takes_no_memory(tmp_path: Path) -> None:
     """Found by ``make fuzz``: a stranger's row of step 2^63 had a point made for every step before
     it.
     """
-    scalars.write(golden.silent_report(), [(1, 2), (2**63, 1), (-(2**63), 1)], tmp_path)
+    write_scalars(golden.silent_report(), [(1, 2), (2**63, 1), (-(2**63), 1)], tmp_path)
     assert _read(tmp_path)["host syncs/reads of tensors each step, diagnostic pass"] == [
         (0, 0.0),
         (1, 2.0),
@@ -63,10 +63,10 @@ def test_a_step_that_no_run_has_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_written_again_it_is_the_same_file(tmp_path: Path) -> None:
-    once = scalars.write(golden.rich_report(), [], tmp_path)
+    once = write_scalars(golden.rich_report(), [], tmp_path)
     assert once is not None
     content = once.read_bytes()
-    assert scalars.write(golden.rich_report(), [], tmp_path) == once
+    assert write_scalars(golden.rich_report(), [], tmp_path) == once
     assert [path.name for path in tmp_path.iterdir()] == [once.name]
     assert once.read_bytes() == content
 
@@ -77,11 +77,11 @@ def test_gaps_are_left_out_and_nothing_writes_nothing(tmp_path: Path) -> None:
         golden.silent_report(),
         series=(Series("quiet", "us", steps, (1e3, math.nan, 3e3, 1e3, 1e3, 1e3)),),
     )
-    scalars.write(gap, [], tmp_path / "gap")
+    write_scalars(gap, [], tmp_path / "gap")
     assert _read(tmp_path / "gap") == {"step time/quiet (ms)": [(0, 1.0), (2, 3.0)]}
-    assert scalars.write(golden.silent_report(), [], tmp_path / "none") is None
+    assert write_scalars(golden.silent_report(), [], tmp_path / "none") is None
     assert not (tmp_path / "none").exists()
 
 
 def test_names_that_attack_do_not_stop_it(tmp_path: Path) -> None:
-    assert scalars.write(golden_attack.attack_report(), [], tmp_path) is not None
+    assert write_scalars(golden_attack.attack_report(), [], tmp_path) is not None

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from auditor.extensions.tensorboard_tab import files as tensorboard_files
+from auditor.cli import tensorboard_files
 from fuzz import __main__ as harness
 from fuzz import folders, mutate, readers, seeds
 from fuzz.readers import read_one

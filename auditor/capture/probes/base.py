@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,14 +16,13 @@ from auditor.errors import fault
 from auditor.model.devices import DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.row import PassRow
-from auditor.recordings.schema.run import Counters, LapseRow, StepRow
+from auditor.recordings.schema.run import LapseRow, StepRow
 from auditor.recordings.schema.sync import BURST, ReadRow
-from auditor.runs.plan import Change, Drill
-from auditor.runs.repeat import Repeat
+from auditor.runs.plan import Plan
 
 if TYPE_CHECKING:
     from auditor.capture.probes.operator_stream import OperatorStream
-
+    from auditor.capture.probes.rehearsal import RehearsalProbe
 
 NUMBERS = ("step", "global_step")
 """Fields of rows that number the step."""
@@ -37,12 +36,11 @@ class Context:
     frames: Frames
     device: DeviceInfo
     """What the audited step can use; the host until that is asked, when the first step begins."""
+    plan: Plan = field(default_factory=lambda: Plan("", (), 0, 0, "auto", "", ()))
     pass_name: str = "warmup"
     step: int = 0
     global_step: int = 0
     """Steps of all passes before this one, warm-up included."""
-    watched: range = range(0)
-    """In a replay: the steps whose operators are watched one by one."""
     in_step: bool = False
     """True between the begin and the end of a step; what happens outside is not the step's
     doing.
@@ -57,42 +55,14 @@ class Context:
     """The callable, generator or module that is audited: probes that look for holders start
     there.
     """
-    memory_limit: int | None = None
-    """Bytes of device memory that the program may use; None: what the card has."""
-    drill: Drill | None = None
-    """The fault to plant; None where this is no drill."""
-    change: Change | None = None
-    """What this run of ``audit plan`` changes in the program; None where it is none."""
-    repeat: Repeat | None = None
-    """Where it is a run of ``audit reproduce``."""
-    gpu: str = ""
-    """The model that a rehearsal plays, a key of ``auditor.model.gpus.GPUS``; empty: its own."""
-    answers: str = ""
-    """The folder of a rehearsal, whose values a run on the null device is told; empty: zeros."""
+    shadow: RehearsalProbe | None = None
+    """What knows the shadow device and its simulated memory; None where nothing is rehearsed."""
     loops: set[tuple[int, ...]] = field(default_factory=set)
     """Python loops that the precision pass found: numbers of sites, of which the first that stands
     in a loop says which.
     """
-    counters: Callable[[], Counters] | None = None
-    """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
-    operators: Callable[[], int] | None = None
-    """Operators that ran on the shadow device so far (rehearsal only)."""
     trained: bool = False
     """A backward or an optimizer's step was seen."""
-    reset_peak: Callable[[], None] | None = None
-    """Begins the peak among them anew (rehearsal only)."""
-    resize: Callable[[int | None], int] | None = None
-    """Gives the simulated card so many bytes (None: those that it is said to have), and returns how
-    many of them an allocator can have (rehearsal only).
-    """
-    mark_batch: Callable[[Any, int], None] | None = None
-    """Told of each tensor that a loader gave to the step, and of the loader's number (rehearsal
-    only).
-    """
-    address_of: Callable[[Any], int] | None = None
-    """Where a tensor lies in the simulated device memory, 0 if it does not (rehearsal only)."""
-    workspaces: Sequence[int] = ()
-    """Addresses there of what torch keeps for matrix products; grows (rehearsal only)."""
     warn: Callable[[str], None] = field(default=lambda text: None)
     """Adds a sentence to the recording's warnings."""
     fail: Callable[[str, Exception], None] = field(default=lambda name, error: None)
@@ -103,11 +73,6 @@ class Context:
     rows: Counter[tuple[object, ...]] = field(default_factory=Counter)
     """The rows of this step, as they are compared with those of the next one."""
     bursts: dict[object, set[int]] = field(default_factory=dict)  # as Stats.bursts
-
-    @property
-    def unused(self) -> bool:
-        """A rehearsed program has trained, and put nothing on the device that it was offered."""
-        return self.trained and self.operators is not None and not self.operators()
 
     def add(self, row: PassRow) -> None:
         """Add a row, stamped with the current pass and, where it names none, the current step."""

@@ -12,7 +12,7 @@ from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
 from auditor.capture.probes.sync.copies_log import PART as COPIES
-from auditor.capture.probes.sync.copies_log import CopyLog, mark_batch
+from auditor.capture.probes.sync.copies_log import CopyLog
 from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
@@ -44,24 +44,24 @@ class RehearsalProbe(Probe, Listener):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        model = _played(context.gpu)
-        self.memory = self._held = RehearsedMemory(
-            context.memory_limit or model.total_bytes, context.frames, context.writer.folder
+        model, limit = _played(context.plan.gpu), context.plan.memory_limit
+        self.memory: RehearsedMemory = RehearsedMemory(
+            limit or model.total_bytes, context.frames, context.writer.folder
         )
         self._shadow = ShadowDevice(self, gpu=model, compiled="eager")
         self._log: ReadLog | None = None
         self._copies = CopyLog(context)
         self._used = 0
-        context.mark_batch = mark_batch
-        context.counters = self._held.counters
-        context.address_of = self._address_of
-        context.operators = lambda: self._shadow.operators
-        context.reset_peak = self._held.reset_peak
-        context.resize = self._held.resize
-        context.workspaces = self._held.workspaces
+        context.shadow = self
 
-    def _address_of(self, tensor: torch.Tensor) -> int:
-        return next((self._held.address(key_of(storage)) for storage in storages(tensor)), 0)
+    @property
+    def operators(self) -> int:
+        """Operators that ran on the shadow device so far."""
+        return self._shadow.operators
+
+    def address_of(self, tensor: torch.Tensor) -> int:
+        """Where a tensor lies in the simulated memory, 0 if it does not."""
+        return next((self.memory.address(key_of(storage)) for storage in storages(tensor)), 0)
 
     # -- the shadow --------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class RehearsalProbe(Probe, Listener):
     def stop(self) -> None:
         if self._log is not None:
             self.step_end()
-            self._held.dump()
+            self.memory.dump()
         self._log = None
 
     # -- what crosses ------------------------------------------------------------------------------
@@ -123,13 +123,13 @@ class RehearsalProbe(Probe, Listener):
         )
 
     def allocated(self, storage_id: int, nbytes: int) -> None:
-        self._held.allocated(storage_id, nbytes)
+        self.memory.allocated(storage_id, nbytes)
 
     def freed(self, storage_id: int) -> None:
-        self._held.freed(storage_id)
+        self.memory.freed(storage_id)
 
     def workspace(self, nbytes: int, *, kept: bool) -> None:
-        self._held.workspace(nbytes, kept=kept)
+        self.memory.workspace(nbytes, kept=kept)
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""

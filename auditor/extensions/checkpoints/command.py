@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditor.cli import console, out_folder, rule_selection, write_results
-from auditor.cli.main import EXIT_FOUND, EXIT_IMPOSSIBLE
+from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.scans import Scan, Setting

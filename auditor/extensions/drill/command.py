@@ -14,7 +14,7 @@ import msgspec
 
 from auditor import amounts
 from auditor.cli import console, out_folder, progress_display
-from auditor.cli.main import EXIT_FOUND
+from auditor.cli.usage import EXIT_FOUND
 from auditor.errors import AuditProblem, TargetFailed, TargetProblem
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.drill import DrillRow

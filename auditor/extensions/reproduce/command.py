@@ -6,7 +6,7 @@ import json
 import time
 
 from auditor.cli import console, progress_display
-from auditor.cli.main import EXIT_FOUND
+from auditor.cli.usage import EXIT_FOUND
 from auditor.extensions.reproduce import result, runs
 from auditor.runs.plan import Device
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -9,19 +10,25 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from auditor.cli import console
+from auditor.cli import console, open_input, tensorboard_files
 from auditor.cli.usage import STOPPING
 from auditor.errors import AuditProblem
-from auditor.extensions.tensorboard_tab import board, files, local
-from auditor.extensions.tensorboard_tab.runs import runs_in
-from auditor.recordings.folder import MANIFEST
+from auditor.evidence.table import Evidence
+from auditor.extensions.tensorboard_tab import board, local
+from auditor.extensions.tensorboard_tab.runs import EXPORTED, Run, runs_in
+from auditor.recordings.folder import MANIFEST, Recording
+
+MADE = 16
+"""Runs whose files are made at most when a folder of runs is opened: each takes about a second for
+100 MB of trace.
+"""
 
 
 def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool) -> int:
     """Serve until Ctrl-C; returns the exit code."""
     root = _folder(Path(path))
     if not trace:
-        files.complete(root)
+        complete(root)
     url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
     console.say(url)
     console.say("Ctrl-C ends it.", err=True)
@@ -64,6 +71,40 @@ def _is_ours(report: Path | None) -> bool:
         return False
     with report.open("rb") as file:
         return b'"audit-report/' in file.read(4096)
+
+
+def complete(root: Path) -> None:
+    """Write what is missing of the runs at and below ``root`` whose recording is beside their
+    report.
+
+    A report on a trace that stands alone has no recording: ``audit analyze --tensorboard`` copies
+    that.
+    """
+    missing = [run for run in runs_in(root) if not _is_taken(run.folder / EXPORTED)]
+    for run in missing[:MADE]:
+        recording = _recording_inside(run)
+        if recording is not None:
+            # the pages say what is wrong with a report that cannot be read
+            with contextlib.suppress(AuditProblem):
+                report = open_input.report_of(run.folder)
+                tensorboard_files.write(report, Evidence(recording), run.folder / EXPORTED)
+
+
+def _is_taken(path: Path) -> bool:
+    """True if anything has this name, even a dangling link: nothing is written through one."""
+    return path.exists() or path.is_symlink()
+
+
+def _recording_inside(run: Run) -> Recording | None:
+    """The run's recording, if its trace lies inside the folder that is shown."""
+    trace = run.trace()
+    if trace is None:
+        return None
+    with contextlib.suppress(AuditProblem):
+        found = open_input.recording_of(run.folder)
+        if found is not None and found.trace is not None and found.trace.resolve() == trace:
+            return found
+    return None
 
 
 def _has_screen() -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from auditor import amounts
 from auditor.cli import console, open_input, write_results
-from auditor.cli.main import EXIT_FOUND
+from auditor.cli.usage import EXIT_FOUND
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify.comparison import (

@@ -89,12 +89,13 @@ class PeakExperimentsProbe(OptimizerProbe):
             self._give_largest()
         elif not self._what:
             self._before = self._gradients()
-        if self.context.reset_peak is not None:
-            self.context.reset_peak()
+        if self.context.shadow is not None:
+            self.context.shadow.memory.reset_peak()
 
     def step_end(self) -> None:
         """Write the peak and put back what was changed."""
-        peak = self.context.counters()["peak_allocated"] if self.context.counters is not None else 0
+        shadow = self.context.shadow
+        peak = 0 if shadow is None else shadow.memory.counters()["peak_allocated"]
         self._restore()
         largest, self._largest = self._largest, None
         row = LeanerRow(
@@ -154,15 +155,14 @@ class PeakExperimentsProbe(OptimizerProbe):
                 self._touched += len(group["params"])
 
     def _give_largest(self) -> None:
-        if self.context.resize is None:
-            return
-        self.context.resize(ENDLESS)
-        self._largest = LargestBatches(self.context, self._patches)
+        if self.context.shadow is not None:
+            self.context.shadow.memory.resize(ENDLESS)
+            self._largest = LargestBatches(self.context, self._patches)
 
     def _restore(self) -> None:
         self._patches.undo()
-        if self._what == "largest" and self.context.resize is not None:
-            self._capacity = self.context.resize(None)
+        if self._what == "largest" and self.context.shadow is not None:
+            self._capacity = self.context.shadow.memory.resize(None)
         while self._switched:
             group, value = self._switched.pop()
             group["foreach"] = value

@@ -61,22 +61,19 @@ class SingleTensorStepsProbe(OptimizerProbe):
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Operators from here on are its own."""
-        if self.context.operators is not None:
-            self._before = self.context.operators()
+        if self.context.shadow is not None:
+            self._before = self.context.shadow.operators
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """It has stepped."""
-        if (
-            self.context.operators is None
-            or self.context.pass_name != "loud"
-            or not _one_by_one(optimizer)
-        ):
+        shadow = self.context.shadow
+        if shadow is None or self.context.pass_name != "loud" or not _one_by_one(optimizer):
             return
         stepped = self._stepped.setdefault(
             id(optimizer), (optimizer, _Stepped(self.context.frames.here()))
         )[1]
         stepped.n += 1
-        stepped.operators += self.context.operators() - self._before
+        stepped.operators += shadow.operators - self._before
 
     def step_end(self) -> None:
         for optimizer, stepped in self._stepped.values():

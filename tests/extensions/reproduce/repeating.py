@@ -82,15 +82,11 @@ def _record(folder: Path, make: Callable[[], Any], repeat: Repeat, run: int) -> 
     writer = RecordingWriter(folder / "recording")
     frames = Frames(writer)
     warnings: dict[str, None] = {}
-    context = Context(
-        writer,
-        frames,
-        device=CPU,
-        repeat=repeat,
-        warn=lambda text: warnings.update({text: None}),
-    )
     plan = Plan("test:step", (), STEPS, 0, "cpu", str(writer.folder), PARTS, purpose=repeat)
-    session = Session(plan, context, select(PARTS, context), lambda name, done, total: None)
+    context = Context(
+        writer, frames, device=CPU, plan=plan, warn=lambda text: warnings.update({text: None})
+    )
+    session = Session(context, select(PARTS, context), lambda name, done, total: None)
     session.install()
     step = make()
     while not session.done:

@@ -70,7 +70,7 @@ class PlannedChangeProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._change = context.change or Change()
+        self._change = context.plan.purpose_as(Change) or Change()
         self._depth = 0
         self._autocast: Any = None
         self._inputs: list[PlannedInputRow] = []

@@ -38,6 +38,7 @@ from auditor.capture.probes.data.dataloader_facts import (
 )
 from auditor.capture.probes.data.loading_stacks import LoadingStacks
 from auditor.capture.probes.step.clock import RunQueue
+from auditor.capture.probes.sync.copies_log import mark_batch
 from auditor.recordings.schema.data import BatchRow, LoaderRow
 
 # -- worker queues ---------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ class DataLoaderProbe(Probe):
 
     def _workers_queued_us(self, facts: LoaderFacts) -> float | None:
         """The longest that one of its workers waited for a processor since this was asked last."""
-        if not facts.workers or self.context.operators is not None:
+        if not facts.workers or self.context.device.shadow:
             return None  # a rehearsal has no times
         with contextlib.suppress(Exception):  # an iterator may be taken down meanwhile
             iterators = [each for each, its in self._facts.items() if its == facts]
@@ -343,13 +344,12 @@ class DataLoaderProbe(Probe):
         self._patches.attribute(WORKER_ITERATOR, SHUTDOWN, timed_shutdown)
 
     def _look(self, facts: LoaderFacts, waited: _Waited, batch: Any) -> None:
-        mark = self.context.mark_batch
         with contextlib.suppress(Exception):  # a batch can be any object of the user's
             for tensor in tensors_in(batch, TENSORS_SEEN):
                 waited.devices[tensor.device.type] += 1
                 waited.bytes += tensor.nbytes
-                if mark is not None:
-                    mark(tensor, self._number(facts))
+                if self.context.device.accelerator:
+                    mark_batch(tensor, self._number(facts))
             if torch.is_grad_enabled():
                 waited.in_order += facts.sorted_classes is not None and is_in_order(batch)
                 texts = lengths_in(batch)

@@ -77,7 +77,7 @@ class LoadingStacks:
     def starts_workers(self, owner: Any) -> None:
         """Workers of this loader are about to be started; ``owner`` is hashable."""
         self._sampler.rest()
-        if self._context.operators is not None or WORKER_MODULE is None:
+        if self._context.device.shadow or WORKER_MODULE is None:
             return  # a rehearsal has no times
         if self._folder is None or self._loop is None:
             self._folder = Path(tempfile.mkdtemp(prefix="audit-loading-"))
@@ -94,7 +94,7 @@ class LoadingStacks:
         """Look from now on."""
         for row in (LoadingRow, FetchedRow, DrawsRow, ListedRow, RereadRow):
             self._context.writer.touch(row.part)
-        self._on = self._context.operators is None
+        self._on = not self._context.device.shadow
         if self._on:
             self._lists.watch(self._patches.attribute)
             self._reads.watch(self._patches.attribute)

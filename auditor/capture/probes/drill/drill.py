@@ -42,7 +42,7 @@ class DrillProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._fault = context.drill or Drill()
+        self._fault = context.plan.purpose_as(Drill) or Drill()
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}
         self._buffered: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._due = self._planted = self._started = False

@@ -41,7 +41,7 @@ class AllocationOwnersProbe(OptimizerProbe):
 
     def install(self) -> None:
         """Notice steps if this torch could have a device."""
-        if self.context.address_of is not None or torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        if self.context.device.shadow or torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
             super().install()
 
     def start(self) -> None:
@@ -70,8 +70,8 @@ class AllocationOwnersProbe(OptimizerProbe):
             return
         with contextlib.suppress(Exception):  # the same
             self._write(STATE, list(_tensors(optimizer.state.values())))
-        if self.context.workspaces:
-            addresses = sorted(self.context.workspaces)
+        if self.context.shadow is not None and self.context.shadow.memory.workspaces:
+            addresses = sorted(self.context.shadow.memory.workspaces)
             self.context.add(OwnerRow(what=WORKSPACE, time_us=now_us(), addresses=addresses))
 
     def _write(self, what: str, tensors: list[torch.Tensor]) -> None:
@@ -81,8 +81,8 @@ class AllocationOwnersProbe(OptimizerProbe):
 
     def _address(self, tensor: torch.Tensor) -> int:
         """Where the tensor's storage begins on the device; 0 where it is not on one."""
-        if self.context.address_of is not None:
-            return self.context.address_of(tensor)
+        if self.context.shadow is not None:
+            return self.context.shadow.address_of(tensor)
         return (
             tensor.untyped_storage().data_ptr()
             if tensor.device.type == self.context.device.kind

@@ -125,7 +125,7 @@ class NonfiniteOriginProbe(Probe):
     parameters non-finite. Of steps that all end well, what the first batch norm was given whose
     statistics did not stay finite.
 
-    ``context.watched`` are the steps to watch. Runs only in a replay: it slows a step several times
+    ``context.plan.watched`` are the steps to watch. Runs only in a replay: it slows a step several times
     and reads every tensor on the host. It changes no result.
     """
 
@@ -159,7 +159,7 @@ class NonfiniteOriginProbe(Probe):
             self._always.around(LoaderIterator, "__next__", after=self._batch)
 
     def _batch(self, batch: Any, iterator: Any) -> None:
-        if self._done or self.context.step + 1 < min(self.context.watched, default=0):
+        if self._done or self.context.step + 1 < min(self.context.plan.watched, default=0):
             return
         dataset = dataset_class(dataset_of(iterator))
         for tensor in tensors_in(batch, BATCH):
@@ -168,7 +168,7 @@ class NonfiniteOriginProbe(Probe):
 
     def step_begin(self) -> None:
         self._stepped.take()
-        if self.context.step in self.context.watched and not self._done:
+        if self.context.step in self.context.plan.watched and not self._done:
             try:
                 self._watch()
             except BaseException:
@@ -179,7 +179,7 @@ class NonfiniteOriginProbe(Probe):
         stepped = self._stepped.take()
         self._patches.undo()
         self._log.prune()
-        if self.context.step not in self.context.watched or self._done:
+        if self.context.step not in self.context.plan.watched or self._done:
             return
         bad = bad_tensors(stepped)
         if bad:

@@ -63,7 +63,7 @@ class ReproduceProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.keep = (context.repeat or Repeat()).keep
+        self.keep = (context.plan.purpose_as(Repeat) or Repeat()).keep
         self.made: Storages[int] = Storages()
         """Which operator wrote last into each storage."""
         self.raw: Storages[bool] = Storages()

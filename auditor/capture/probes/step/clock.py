@@ -79,8 +79,8 @@ class Clock:
             )
             self._events.append((accelerator, timed, self._event, end))
             counters = self._counters(accelerator)
-        elif self._context.counters is not None:
-            counters = self._context.counters()
+        elif self._context.shadow is not None:
+            counters = self._context.shadow.memory.counters()
         row = StepRow(
             us=host_us,
             host_us=host_us,

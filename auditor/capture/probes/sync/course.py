@@ -245,10 +245,10 @@ class CourseProbe(OperatorProbe):
 
     def answer(self, place: int | None, result: Any) -> Any:
         """What the rehearsal read on that line in that step, while it lasts; else the device's."""
-        if place is None or not self.context.answers:
+        if place is None or not self.context.plan.answers:
             return result
         if self._answers is None:
-            self._answers = _answers(self.context.answers)
+            self._answers = _answers(self.context.plan.answers)
         there = self._answers.get(self.context.global_step, {}).get(self._line(place))
         if not there:
             return result

@@ -19,7 +19,7 @@ import torch
 from auditor.capture.instruments.torch_private.dispatch import destroy
 from auditor.capture.instruments.torch_private.tensors import base_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.sync.copies_log import PART, CopyLog, mark_batch
+from auditor.capture.probes.sync.copies_log import PART, CopyLog
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.probes.sync.reads_source import Position, nodes_of, position
 
@@ -60,8 +60,6 @@ class DeviceCopiesProbe(Probe):
         if get_kernel is None or not (device.native and device.kind == "cuda"):
             return
         self._log, self._places = CopyLog(self.context), ReadLog(self.context)
-        before, self.context.mark_batch = self.context.mark_batch, mark_batch
-        self._patches.on_undo(lambda: setattr(self.context, "mark_batch", before))
         try:
             self._override(get_kernel("aten::copy_", "CUDA").call_boxed)
         except BaseException:

@@ -1,5 +1,7 @@
 """What a run of audit plan changes, what it writes down, and that all is put back."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -69,7 +71,7 @@ def prepare(loader):
 def changing(change):
     class Changing(PlannedChangeProbe):
         def __init__(self, context):
-            context.change = change
+            context.plan = replace(context.plan, purpose=change)
             super().__init__(context)
 
     return Changing

@@ -3,6 +3,7 @@ puts all back.
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from auditor.rules.mem.probes.peak_experiments import PeakExperimentsProbe
 
@@ -30,9 +31,13 @@ def changes(tmp_path: Path, clear: str):
     del user.seen[:]
     peaks = iter(range(100, 200))
     with Drive(tmp_path, PeakExperimentsProbe) as drive:
-        drive.context.counters = lambda: {"peak_allocated": next(peaks)}
         resets: list[int] = []
-        drive.context.reset_peak = lambda: resets.append(1)
+        memory = SimpleNamespace(
+            counters=lambda: {"peak_allocated": next(peaks)},
+            reset_peak=lambda: resets.append(1),
+            resize=lambda total: 0,
+        )
+        drive.context.shadow = SimpleNamespace(memory=memory)
         drive.run("leaner", user.step, steps=len(LEANER_STEPS))
         rows = drive.rows("leaner")
     assert len(resets) == len(LEANER_STEPS)

@@ -3,6 +3,7 @@ they cost.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from auditor.capture.probes.numerics.nonfinite_origin import NonfiniteOriginProb
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.recordings.folder import Recording
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Plan, Replay
 from tests.capture.drive import Drive, line_of, load
 from tests.inprocess import record
 
@@ -316,7 +317,8 @@ def births(tmp_path: Path, source: str, *, steps: int = 1):
     """Births of the last step of a program with a function ``step``, and the program."""
     with Drive(tmp_path, NonfiniteOriginProbe) as drive:
         program = load(tmp_path, source)
-        drive.context.watched = range(max(0, steps - 2), steps)
+        replay = Replay(steps - 1, max(0, steps - 2))
+        drive.context.plan = replace(drive.context.plan, purpose=replay)
         before = hooks()
         try:
             drive.run("replay", program.step, steps)
@@ -479,7 +481,7 @@ def step():
 def test_everything_is_put_back_when_the_watched_step_raises(tmp_path):
     before = hooks()
     with Drive(tmp_path, NonfiniteOriginProbe, NonfiniteProbe) as drive:
-        drive.context.watched = range(2)
+        drive.context.plan = replace(drive.context.plan, purpose=Replay(1, 0))
         with pytest.raises(ValueError, match="user"), drive.running("replay"):
             drive.step(raises)
     assert hooks() == before
@@ -493,7 +495,7 @@ def test_the_watch_keeps_no_memory_alive(tmp_path):
         kept.append(StorageWeakRef(bad.untyped_storage()))
 
     with Drive(tmp_path, NonfiniteOriginProbe) as drive, drive.running("replay"):
-        drive.context.watched = range(1)
+        drive.context.plan = replace(drive.context.plan, purpose=Replay(0, 0))
         drive.step(step)
         assert kept[0].expired()
 

@@ -1,18 +1,28 @@
-"""Step times, memory and host syncs of a run as scalars for TensorBoard's own dashboards."""
+"""The folder ``tensorboard/`` of a run: the trace for TensorBoard's profiler tab, and step times,
+memory and host syncs as scalars for its dashboards.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
+import importlib.util
 import math
+import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from auditor.cli import console
+from auditor.errors import fault
+from auditor.evidence.table import Evidence
 from auditor.judging import catalogue
 from auditor.model import Report
 from auditor.model.charts import Series
+from auditor.recordings.schema.sync import ReadRow
 
 LAST = 2.0**62
 """A step that TensorBoard's files can hold: theirs have 64 bits."""
@@ -29,7 +39,38 @@ _UNITS = {"us": ("ms", 1e3), "bytes": ("MiB", float(1 << 20))}
 FILE = "events.out.tfevents.{seconds}.audit"
 
 
-def write(
+def write(report: Report, evidence: Evidence, folder: Path) -> None:
+    """Write the files; TensorBoard's packages or a full disk never cost the command its end."""
+    try:
+        _export(report, evidence, folder)
+    except Exception as error:
+        console.say(f"audit: {folder} is incomplete: {fault(error)}", err=True)
+
+
+def _export(report: Report, evidence: Evidence, folder: Path) -> None:
+    run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-") or "run"
+    trace = evidence.recording.trace
+    if trace is not None and not list((folder / run).glob("*.pt.trace.json.gz")):
+        # a run that was killed may leave half a trace
+        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):
+            catalogue.reports("tensorboard").export(
+                trace, folder, run, "host_0", trace.stat().st_mtime_ns
+            )
+    if importlib.util.find_spec("tensorboard") is None:
+        return  # a run asked for none: audit view says what is missing
+    write_scalars(
+        report,
+        [
+            (row.step, row.n)
+            for row in evidence.rows(ReadRow)
+            if row.pass_name == "loud" and not row.lib
+        ],
+        folder / run,
+        loud_from=evidence.recording.run_step("loud", 0),
+    )
+
+
+def write_scalars(
     report: Report, reads: Iterable[tuple[int, int]], folder: Path, *, loud_from: int = 0
 ) -> Path | None:
     """Write one event file into ``folder`` and return its path; None where there is nothing to
