@@ -1,4 +1,4 @@
-"""What msgspec reads into our classes, safe where several threads read (``audit view``, Dask)."""
+"""What msgspec reads into our classes, safe where several threads read (``audit view``)."""
 
 from __future__ import annotations
 

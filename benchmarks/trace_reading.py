@@ -96,9 +96,7 @@ def enlarge(source: Path, target: Path, size: int) -> int:
 
 def ours(path: Path) -> int:
     from auditor.timeline import Timeline
-    from auditor.timeline.malloc import keep_freed_memory
 
-    keep_freed_memory()  # as audit analyze does
     line = Timeline.of(path)
     line.compute()
     return line.trace.events
@@ -106,9 +104,7 @@ def ours(path: Path) -> int:
 
 def ours_read_only(path: Path) -> int:
     from auditor.timeline import read
-    from auditor.timeline.malloc import keep_freed_memory
 
-    keep_freed_memory()
     return read(path).events
 
 

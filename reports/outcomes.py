@@ -44,21 +44,17 @@ def _shortage(found: RanOut) -> Iterator[Told]:
 
 
 def fits(report: Report) -> tuple[str, ...]:
-    """What would have fitted, a sentence each: allocator settings, half the batch."""
+    """What would have fitted, a sentence each: allocator settings."""
     found = report.ran_out
     if found is None:
         return ()
-    said = [text.one_line(found.smaller, 200)] if found.smaller else []
     if found.fits:
         names = " or ".join(f"`{text.one_line(name, 80)}`" for name in found.fits[:3])
-        said.insert(0, f"A replay of the same allocations fits with {names}")
-    elif found.tried:
-        said.insert(
-            0,
-            f"None of {amounts.count(found.tried, 'replayed allocator setting')} makes it fit: the step "
-            "must hold less",
-        )
-    return tuple(said)
+        return (f"A replay of the same allocations fits with {names}",)
+    if found.tried:
+        tried = amounts.count(found.tried, "replayed allocator setting")
+        return (f"None of {tried} makes it fit: the step must hold less",)
+    return ()
 
 
 def latest_good(report: Report) -> str:

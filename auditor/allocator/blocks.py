@@ -42,7 +42,7 @@ class Block:
     """
 
     __slots__ = (
-        "address", "age_base", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",
+        "address", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",
         "size", "state", "stream",
     )  # fmt: skip
 
@@ -58,7 +58,6 @@ class Block:
         )
         self.state: State = "inactive"
         self.requested = 0
-        self.age_base = 0
         self.mapped = True
         self.previous: Block | None = None
         self.next: Block | None = None
@@ -124,16 +123,11 @@ class Pool:
 
     def __init__(self, *, small: bool) -> None:
         self.small = small
-        self.searches = 0
-        """How often a free block was looked for: the clock by which garbage collection tells the
-        age of a block.
-        """
         self._free: dict[int, list[tuple[int, int, Block]]] = {}
         self._unmapped: dict[int, list[tuple[int, Block]]] = {}
 
     def add(self, block: Block) -> None:
         """Makes a block available to its stream."""
-        block.age_base = self.searches
         bisect.insort(self._free.setdefault(block.stream, []), (block.size, block.address, block))
 
     def remove(self, block: Block) -> None:

@@ -24,11 +24,7 @@ DEFAULTS = AllocatorSettings()
 
 class CachingAllocator:
     """Memory of one simulated device of ``total_bytes``, of which ``outside_bytes`` are others'
-    (the CUDA context).
-
-    ``fraction`` below 1 is the limit of ``set_per_process_memory_fraction``; only with one does
-    torch, and does this, heed ``garbage_collection_threshold``. Times are in us; where none is
-    given the clock's. ``history_limit`` is the number of events kept for :meth:`snapshot`, all by
+    (the CUDA context). Times are in us; where none is given the clock's. ``history_limit`` is the number of events kept for :meth:`snapshot`, all by
     default. Not safe for threads.
     """
 
@@ -37,21 +33,17 @@ class CachingAllocator:
         total_bytes: int,
         *,
         settings: AllocatorSettings = DEFAULTS,
-        fraction: float = 1.0,
         device: int = 0,
         outside_bytes: int = 0,
         history_limit: int | None = None,
     ) -> None:
-        fraction = min(fraction, settings.per_process_memory_fraction)
         self.settings, self.device = settings, device
-        self.allowed = int(fraction * total_bytes) if fraction < 1 else None
         self._ledger = Ledger(total_bytes, outside_bytes, history_limit)
         self._small, self._large = Pool(small=True), Pool(small=False)
         self._expandable = ExpandableSegments(self._ledger, settings)
         self._reclaim = Reclaim(self._ledger, settings, self._expandable)
         self._live: dict[int, Block] = {}
         self._pending: dict[int, Block] = {}
-        self._collects = self.allowed is not None and settings.garbage_collection_threshold > 0
 
     # -- what a program does
 
@@ -199,7 +191,6 @@ class CachingAllocator:
     def _find(self, request: Request) -> Block | None:
         """The best of the cached blocks, taken out of the pool (``get_free_block``)."""
         pool = request.pool
-        pool.searches += self._collects
         fitting = pool.best_fit(request.stream, request.size)
         best = next(fitting, None)
         if best is None:
@@ -216,8 +207,6 @@ class CachingAllocator:
 
     def _obtain(self, request: Request) -> Block | None:
         """Memory from the device, after giving back what is cached where that must be."""
-        if self._collects and self.allowed is not None:
-            self._reclaim.garbage(self._large, request, self.allowed)
         block = self._grow(request)
         if block is None and self._reclaim.oversize(request):
             block = self._grow(request)
@@ -229,8 +218,6 @@ class CachingAllocator:
 
     def _grow(self, request: Request) -> Block | None:
         ledger, size = self._ledger, self.settings.segment_size(request.size)
-        if self.allowed is not None and ledger.reserved + size > self.allowed:
-            return None
         if self.settings.expandable_segments:
             return self._expandable.grow(
                 request.pool, request.stream, request.size, request.frames, request.now_us
@@ -320,7 +307,6 @@ class CachingAllocator:
                 in_use=ledger.reserved + ledger.outside,
                 allocated=ledger.stats.allocated_bytes.every.current,
                 reserved=ledger.reserved,
-                allowed=self.allowed,
             )
         )
 
@@ -346,7 +332,7 @@ def snapshot_of(
         "allocator_settings": {
             "PYTORCH_CUDA_ALLOC_CONF": settings.text,
             "max_split_size": -1 if settings.max_split_size is None else settings.max_split_size,
-            "garbage_collection_threshold": settings.garbage_collection_threshold,
+            "garbage_collection_threshold": 0.0,
             "expandable_segments": settings.expandable_segments,
             "roundup_power2_divisions": {
                 str(1 << n): settings.roundup_power2_divisions[n] for n in range(INTERVALS)

@@ -10,8 +10,7 @@ class Shortage:
     """The figures of one failed request, in bytes.
 
     ``tried`` is what was asked of the device: the whole segment, more than ``requested``. ``free``
-    is what the device had left, ``in_use`` what this process takes of it (the CUDA context too),
-    ``allowed`` the limit of a memory fraction.
+    is what the device had left, ``in_use`` what this process takes of it (the CUDA context too).
     """
 
     requested: int
@@ -22,7 +21,6 @@ class Shortage:
     in_use: int
     allocated: int
     reserved: int
-    allowed: int | None = None
 
     @property
     def unallocated(self) -> int:
@@ -32,13 +30,12 @@ class Shortage:
     @property
     def message(self) -> str:
         """What torch writes (``malloc`` in CUDACachingAllocator.cpp), its double spaces too."""
-        allowed = f"{format_size(self.allowed)} allowed; " if self.allowed is not None else ""
         return (
             f"CUDA out of memory. Tried to allocate {format_size(self.tried)}. GPU {self.device} "
             "has a total capacity of"
             f" {format_size(self.total)} of which {format_size(self.free)} is free. Including "
             "non-PyTorch memory, this"
-            f" process has {format_size(self.in_use)} memory in use. {allowed}Of the allocated "
+            f" process has {format_size(self.in_use)} memory in use. Of the allocated "
             "memory"
             f" {format_size(self.allocated)} is allocated by PyTorch, and "
             f"{format_size(self.unallocated)} is reserved by"

@@ -1,6 +1,4 @@
-"""Gives cached memory back to the device: all of it, just enough oversize blocks, or what was not
-used for longest.
-"""
+"""Gives cached memory back to the device: all of it, or just enough oversize blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from auditor.allocator.settings import AllocatorSettings
 
 
 class Reclaim:
-    """The three ways in which torch gives memory back. Only whole segments and pages can be."""
+    """The two ways in which torch gives memory back. Only whole segments and pages can be."""
 
     def __init__(
         self, ledger: Ledger, settings: AllocatorSettings, expandable: ExpandableSegments
@@ -52,25 +50,6 @@ class Reclaim:
             released += block.size
             self._release(block, request.frames, request.now_us)
         return True
-
-    def garbage(self, large: Pool, request: Request, allowed: int) -> None:
-        """Above the threshold, segments of the large pool older than the average
-        (``garbage_collect_cached_blocks``).
-
-        A block's age is the number of searches since it became free. Those of average age and more
-        go, then again of what is left, until the threshold is reached.
-        """
-        excess = self._ledger.reserved - int(self._settings.garbage_collection_threshold * allowed)
-        whole = [
-            block for block in large.free_blocks() if block.reach is None and not block.is_split
-        ]
-        ages = {block: large.searches - block.age_base for block in whole}
-        while excess > 0 and ages:
-            average = sum(ages.values()) / len(ages)
-            for block in [block for block, age in ages.items() if age >= average]:
-                excess -= block.size
-                del ages[block]
-                self._release(block, request.frames, request.now_us)
 
     def _release(self, block: Block, frames: Frames, now_us: int) -> None:
         """One whole free segment (``release_block``)."""

@@ -7,7 +7,9 @@ before that in c10/cuda/CUDACachingAllocator.cpp). All sizes in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,60 +33,37 @@ INTERVALS = 16
 to 32 GiB.
 """
 
-UNMODELLED = frozenset(
-    """
-    backend release_lock_on_cudamalloc release_lock_on_hipmalloc pinned_use_cuda_host_register
-    pinned_use_hip_host_register pinned_num_register_threads pinned_use_background_threads
-    pinned_reserve_segment_size_mb pinned_max_round_threshold_mb pinned_max_cached_size_mb
-    pinned_free_catch_all graph_capture_record_stream_reuse throw_on_cudamalloc_oom
-    """.split()
-)
-"""Keys that torch knows and that change nothing here: another backend, host memory, locks, CUDA
-graphs.
-"""
-
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """Settings of the caching allocator, torch's defaults where nothing was said.
-
-    ``unmodelled`` are keys that torch knows and the simulation does not follow, ``unknown`` those
-    that torch does not know either; both as ``(key, value)`` in the order in which they stood.
+    """Settings of the caching allocator, torch's defaults where nothing was said. What depends on
+    a limit of the process's memory (garbage collection) is not simulated.
     """
 
     expandable_segments: bool = False
     max_split_size: int | None = None
     max_non_split_rounding: int = LARGE_BUFFER
     large_segment_size: int = LARGE_BUFFER
-    garbage_collection_threshold: float = 0.0
     roundup_power2_divisions: tuple[int, ...] = (0,) * INTERVALS
-    per_process_memory_fraction: float = 1.0
-    unmodelled: tuple[tuple[str, str], ...] = ()
-    unknown: tuple[tuple[str, str], ...] = ()
     text: str = ""
 
     @classmethod
     def parse(cls, text: str) -> AllocatorSettings:
-        """From ``key:value,key:[a:b,c:d]``. Raises :class:`ValueError`, in one sentence, where
-        torch would refuse the value.
+        """From ``key:value,key:[a:b,c:d]``. What torch would refuse, or this does not simulate, is
+        left out: torch itself tells the user.
         """
         settings = cls(text=text)
-        for key, value in _pairs("".join(text.split())):
+        for key, value in _PAIR.findall("".join(text.split())):
             if key in _READERS:
                 field, read = _READERS[key]
-                settings = replace(settings, **{field: read(key, value)})
-            elif key in UNMODELLED:
-                settings = replace(settings, unmodelled=(*settings.unmodelled, (key, value)))
-            else:
-                settings = replace(settings, unknown=(*settings.unknown, (key, value)))
-        return _checked(settings)
+                with suppress(ValueError):
+                    settings = replace(settings, **{field: read(value)})
+        return settings
 
     @classmethod
     def from_snapshot(cls, recorded: Mapping[str, Any] | None) -> AllocatorSettings:
         """From ``allocator_settings`` of a memory snapshot: the text it carries, and over it the
         values in force.
-
-        Raises :class:`ValueError` if that text is one that torch refuses.
         """
         recorded = recorded or {}
         settings = cls.parse(str(recorded.get("PYTORCH_CUDA_ALLOC_CONF") or ""))
@@ -97,9 +76,6 @@ class AllocatorSettings:
                 recorded.get("expandable_segments", settings.expandable_segments)
             ),
             max_split_size=split if split > 0 else None,
-            garbage_collection_threshold=float(
-                recorded.get("garbage_collection_threshold", settings.garbage_collection_threshold)
-            ),
             roundup_power2_divisions=known if divisions else settings.roundup_power2_divisions,
         )
 
@@ -157,108 +133,55 @@ def _multiple(size: int, of: int) -> int:
     return (size + of - 1) // of * of
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values; commas inside brackets belong to the value."""
-    while text:
-        key, colon, rest = text.partition(":")
-        if not key or not colon or "," in key:
-            raise ValueError(f"'{text}' in the allocator settings has not the form key:value")
-        if rest.startswith("["):
-            value, bracket, text = rest.partition("]")
-            if not bracket:
-                raise ValueError(f"the list of {key} is not closed by ]")
-            value += bracket
-        else:
-            value, comma, text = rest.partition(",")
-            text = comma + text
-        if not value:
-            raise ValueError(f"{key} has no value")
-        if text and not text.startswith(","):
-            raise ValueError(f"after {key}:{value} a comma is expected, not '{text}'")
-        text = text[1:]
-        yield key, value
+_PAIR = re.compile(r"(\w+):(\[[^\]]*\]|[^,\[]+)")
+_PART = re.compile(r"(\d+|>):(\d+)")
 
 
-def _integer(key: str, value: str) -> int:
-    if not value.isdecimal():
-        raise ValueError(f"{key} must be a whole number, not '{value}'")
-    return int(value)
+def _mebibytes(value: str) -> int:
+    return int(value) * MIB
 
 
-def _mebibytes(key: str, value: str) -> int:
-    return _integer(key, value) * MIB
+def _large_segment(value: str) -> int:
+    if _mebibytes(value) <= MIN_LARGE_ALLOC:
+        raise ValueError(value)
+    return _mebibytes(value)
 
 
-def _boolean(key: str, value: str) -> bool:
-    if value not in {"True", "False"}:
-        raise ValueError(f"{key} must be True or False, not '{value}'")
-    return value == "True"
+def _not_split(value: str) -> int:
+    if _mebibytes(value) < LARGE_BUFFER:
+        raise ValueError(value)
+    return _mebibytes(value)
 
 
-def _number(key: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"{key} must be a number, not '{value}'") from None
-
-
-def _division(key: str, value: str) -> int:
-    number = _integer(key, value)
-    if number & (number - 1):
-        raise ValueError(f"{key} must be a power of two, not {number}")
-    return number
-
-
-def _divisions(key: str, value: str) -> tuple[int, ...]:
+def _divisions(value: str) -> tuple[int, ...]:
     """One number for all sizes, or ``[256:1,512:2,>:4]`` with sizes in MiB; sizes below the first
-    named take its number.
+    named take its number, sizes between two that of none.
     """
     if not value.startswith("["):
-        number = _division(key, value)
-        if not number:
-            raise ValueError(f"{key} must be a power of two, not 0")
-        return (number,) * INTERVALS
-    table = [0] * INTERVALS
-    last, named = 0, False
-    for size, parts in _pairs(value[1:-1]):
-        number = _division(key, parts)
+        return (_division(value),) * INTERVALS
+    table, last, named = [0] * INTERVALS, 0, False
+    for size, parts in _PART.findall(value):
         if size == ">":  # all sizes above the last one named
-            table[last + 1 :] = [number] * (INTERVALS - last - 1)
+            table[last + 1 :] = [_division(parts)] * (INTERVALS - last - 1)
             continue
-        if not _division(key, size):
-            raise ValueError(f"{key} must name its sizes by powers of two, not 0")
-        last = min(int(size).bit_length() - 1, INTERVALS - 1)
+        last = min(_division(size).bit_length() - 1, INTERVALS - 1)
         if not named:
-            table[:last] = [number] * last
-        table[last], named = number, True
+            table[:last] = [_division(parts)] * last
+        table[last], named = _division(parts), True
     return tuple(table)
 
 
-def _checked(settings: AllocatorSettings) -> AllocatorSettings:
-    """The limits that torch sets. Raises :class:`ValueError`."""
-    least = settings.large_segment_size
-    if least <= MIN_LARGE_ALLOC:
-        raise ValueError(f"large_segment_size_mb must be above {MIN_LARGE_ALLOC // MIB}")
-    if settings.max_split_size is not None and settings.max_split_size < least:
-        raise ValueError(f"max_split_size_mb must be at least {least // MIB}")
-    if "max_non_split_rounding_mb" in settings.text and settings.max_non_split_rounding < least:
-        raise ValueError(f"max_non_split_rounding_mb must be at least {least // MIB}")
-    if (
-        "garbage_collection_threshold" in settings.text
-        and not 0 < settings.garbage_collection_threshold < 1
-    ):
-        raise ValueError("garbage_collection_threshold must lie between 0 and 1")
-    if not 0 <= settings.per_process_memory_fraction <= 1:
-        raise ValueError("per_process_memory_fraction must lie between 0 and 1")
-    return settings
+def _division(value: str) -> int:
+    number = int(value)
+    if number < 1 or number & (number - 1):
+        raise ValueError(value)
+    return number
 
 
-_READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "expandable_segments": ("expandable_segments", _boolean),
-    "max_split_size_mb": ("max_split_size", _mebibytes),
-    "max_non_split_rounding_mb": ("max_non_split_rounding", _mebibytes),
-    "large_segment_size_mb": ("large_segment_size", _mebibytes),
-    "garbage_collection_threshold": ("garbage_collection_threshold", _number),
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "expandable_segments": ("expandable_segments", "True".__eq__),
+    "max_split_size_mb": ("max_split_size", _not_split),
+    "max_non_split_rounding_mb": ("max_non_split_rounding", _not_split),
+    "large_segment_size_mb": ("large_segment_size", _large_segment),
     "roundup_power2_divisions": ("roundup_power2_divisions", _divisions),
-    "per_process_memory_fraction": ("per_process_memory_fraction", _number),
 }

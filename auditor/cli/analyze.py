@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from auditor.cli import console, out_folder, progress_display, rule_selection, write_results
 from auditor.cli.open_input import ranked_recording_of, recording_of, require_exists
@@ -25,45 +24,8 @@ from auditor.recordings.standalone import (
 )
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
-from auditor.timeline.malloc import cycles_looked_for_seldom, keep_freed_memory
-
-# -- dask ------------------------------------------------------------------------------------------
-# A Dask cluster as the place where ranks are read: the same plain function, run there instead of
-# in a pool of processes.
 
 
-def mapped_on(address: str) -> Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]:
-    """What :func:`auditor.timeline.fleet` takes as ``run``. The workers must see the files under
-    the same paths.
-
-    Raises :class:`AuditProblem` where Dask is not installed, or nobody answers at the address.
-    """
-    try:
-        from distributed import Client  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        raise AuditProblem(
-            "--dask needs Dask, and it is not installed",
-            "pip install distributed, or leave --dask out",
-        ) from None
-
-    def run(work: Callable[[Path], Any], paths: Sequence[Path]) -> Iterable[Any]:
-        try:
-            client = Client(address, timeout="10s")
-        except (OSError, ValueError) as error:
-            raise AuditProblem(f"no Dask scheduler answers at {address}: {error}") from None
-        with client:
-            found: list[Any] = client.gather(
-                client.map(work, [path.resolve() for path in paths], pure=False)
-            )
-            return found
-
-    return run
-
-
-# -- analyze ---------------------------------------------------------------------------------------
-
-
-@cycles_looked_for_seldom()
 def analyze(
     *,
     paths: tuple[str, ...],
@@ -76,7 +38,6 @@ def analyze(
     baseline: str | None = None,
     update_baseline: bool = False,
     interactive_figures: bool = False,
-    dask: str | None = None,
     tensorboard: bool = False,
     quiet: bool,
 ) -> int:
@@ -94,11 +55,11 @@ def analyze(
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     choice = choice.against(baseline, update=update_baseline)
     choice = choice.with_figures(interactive=interactive_figures)
-    keep_freed_memory()
+    gc.set_threshold(100_000)  # rows are trees: looking for cycles is a tenth of the time
     codes, ending = [], Ending()
     for path in paths:
         with progress_display.working(f"reading {Path(path).name or path}", quiet=quiet):
-            evidence = _open(Path(path), dask)
+            evidence = _open(Path(path))
             folder = Path(out) if out else _home(evidence.recording)
             out_folder.refuse_others_files(folder)
             with ending.after_the_report():
@@ -119,7 +80,7 @@ def analyze(
     return max(codes)
 
 
-def _open(path: Path, dask: str | None) -> Evidence:
+def _open(path: Path) -> Evidence:
     if path.is_file():
         _require_recorded(path)
     require_exists(path, GIVE)
@@ -133,14 +94,14 @@ def _open(path: Path, dask: str | None) -> Evidence:
             raise AuditProblem(f"{recording.folder} recorded no step: its target could not be run")
         return Evidence(recording)
     ranked = ranked_recording_of(path)
-    return Evidence(ranked) if ranked is not None else _open_folder(path, dask)
+    return Evidence(ranked) if ranked is not None else _open_folder(path)
 
 
-def _open_folder(folder: Path, dask: str | None) -> Evidence:
+def _open_folder(folder: Path) -> Evidence:
     """The traces of all ranks, or one memory snapshot."""
     snapshots = snapshot_files(folder)
     try:
-        ranks = _open_ranks(folder, dask)
+        ranks = _open_ranks(folder)
     except AuditProblem:
         if not snapshots:
             raise
@@ -169,7 +130,7 @@ def _only(snapshots: list[Path], folder: Path) -> Path:
     return snapshots[0]
 
 
-def _open_ranks(folder: Path, dask: str | None) -> Recording:
+def _open_ranks(folder: Path) -> Recording:
     from auditor.timeline import fleet, trace_files
 
     try:
@@ -179,7 +140,7 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
             f"{folder} holds no recording ({MANIFEST} is missing), no trace and no memory snapshot",
             GIVE,
         ) from None
-    return RankedTraces(folder, fleet(files, mapped_on(dask) if dask is not None else None))
+    return RankedTraces(folder, fleet(files))
 
 
 GIVE = (

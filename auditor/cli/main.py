@@ -192,11 +192,6 @@ def run(**options: Any) -> None:
 @more_commands.out_folder(
     "Folder for the results. [default: the recording's own, or audits/<trace>]"
 )
-@more_commands.option(
-    "--dask",
-    "Read the ranks of a folder on this Dask cluster, as in tcp://scheduler:8786.",
-    metavar="ADDRESS",
-)
 @more_commands.flag(
     "--tensorboard", "Also write the folder tensorboard/: a copy of the trace, and scalars."
 )

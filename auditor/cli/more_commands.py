@@ -263,9 +263,8 @@ def view(**options: Any) -> None:
 @click.command(
     cls=PlainCommand, short_help="Check what works on this machine, and what adds the rest."
 )
-@_format("terminal", "json")
 @DEBUG
-def doctor(form: str) -> None:
+def doctor() -> None:
     """Say what is installed, what can be looked at on this machine, and which command adds the
     rest.
 
@@ -273,7 +272,7 @@ def doctor(form: str) -> None:
     """
     from auditor.cli import doctor as command
 
-    sys.exit(command.doctor(form=form))
+    sys.exit(command.doctor())
 
 
 @click.command(cls=PlainCommand, short_help="Check files without running them.")

@@ -14,8 +14,7 @@ class RanOut:
     ``limit`` is what the device has, or what the run was given of it. ``requested`` is what a tensor
     needed, ``segment`` what the allocator then asked of the device, of which ``free`` were left:
     ``short`` were missing. ``fits`` are the allocator settings under which a replay of the same
-    allocations fits, of ``tried`` ones; ``smaller`` what half the batch would have come to, in
-    words.
+    allocations fits, of ``tried`` ones.
     """
 
     limit: int | None
@@ -27,7 +26,6 @@ class RanOut:
     short: int | None
     fits: tuple[str, ...] = ()
     tried: int = 0
-    smaller: str = ""
 
 
 @dataclass(frozen=True)

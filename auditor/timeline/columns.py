@@ -165,7 +165,6 @@ class Builder:
                 [arg.shapes if arg.old_shapes is ev.EMPTY else arg.old_shapes for arg in args]
             ),
             self._text([arg.types for arg in args]),
-            self._text([arg.stack for arg in args]),
         )
 
     def _calls(self, batch: Sequence[ev.Event]) -> Columns:

@@ -5,16 +5,19 @@ the loader, and nothing known.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from auditor.timeline.copies import Copies
 from auditor.timeline.idle import profilers_own
 from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.phases import LoaderWaits, loading, that_count
+from auditor.timeline.phases import loading, that_count
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 STRETCH_NS = 1_000_000
 """Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of
@@ -55,26 +58,16 @@ class Composition:
     """Start and end of the longest of those stretches; (0, 0) without any."""
 
 
-def composition(
-    trace: Trace,
-    tree: CallTree,
-    steps: Steps,
-    *,
-    busy: Intervals,
-    made: Copies,
-    slow: Ints,
-    loader: LoaderWaits | None,
-    thread: int = -1,
-) -> Composition:
-    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for
-    holds nobody up (-1: any).
-
-    ``slow`` is :attr:`auditor.timeline.pinned.Pageable.slow_ns`.
+def composition(line: Timeline) -> Composition:
+    """What each step's time was spent on. A loader that another thread than the steps' waits for
+    holds nobody up.
     """
+    trace, steps, busy, made = line.trace, line.steps, line.busy, line.copies
+    slow = line.pageable.slow_ns
     to_device, beside_those = _copying(trace, made.work[made.to_device])
     to_host, beside_these = _copying(trace, made.work[made.to_host])
-    waiting = loading(trace, loader, thread)
-    unknown = _unknown(trace, tree, steps, busy)
+    waiting = loading(line, line.step_thread)
+    unknown = _unknown(line)
     longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
     return Composition(
         total=steps.end - steps.start,
@@ -119,12 +112,13 @@ def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
     return alone
 
 
-def _unknown(trace: Trace, tree: CallTree, steps: Steps, busy: Intervals) -> Intervals:
+def _unknown(line: Timeline) -> Intervals:
     """Long stretches inside steps without any event."""
+    trace, steps = line.trace, line.steps
     edges = np.array([steps.start.min(initial=0), steps.end.max(initial=0)])
     known = [  # one table after the other: a trace has millions of events, and few stretches
-        *_outermost(tree, that_count(trace)),
-        busy,
+        *_outermost(line.tree, that_count(trace)),
+        line.busy,
         profilers_own(trace),
         Intervals(edges, edges),
     ]

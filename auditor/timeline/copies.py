@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from auditor.timeline.device import Launches
 from auditor.timeline.naming import is_async_copy, mask
-from auditor.timeline.steps import Steps
-from auditor.timeline.trace import MEMCPY, Flags, Ints, Trace
+from auditor.timeline.trace import MEMCPY, Flags, Ints
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,11 @@ class Copies:
     """Step in which the host called (in which the device began, without a call); -1 outside."""
 
 
-def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
-    """The copies of a trace."""
-    work = trace.work
+def copies(line: Timeline) -> Copies:
+    """Every copy that a device made."""
+    trace, work = line.trace, line.trace.work
     rows = np.flatnonzero(work.kind == MEMCPY)
-    call = joined.call_of_work[rows]
+    call = line.launches.call_of_work[rows]
     known = call >= 0
     begin = work.start[rows].copy()
     begin[known] = trace.calls.start[call[known]]
@@ -54,5 +56,5 @@ def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
         asynchronous=asynchronous,
         bytes=work.bytes[rows],
         ns=work.end[rows] - work.start[rows],
-        step=steps.of(begin),
+        step=line.steps.of(begin),
     )

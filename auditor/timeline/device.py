@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from auditor.timeline.intervals import Intervals, groups, union
 from auditor.timeline.trace import KERNEL, MEMCPY, Ints, Trace
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 SHORT_KERNEL_NS = 10_000
 """A kernel shorter than this costs about as much to launch (5-10 us on the host) as it runs."""
@@ -26,9 +29,9 @@ class Launches:
     """First memcpy of each call."""
 
 
-def launches(trace: Trace) -> Launches:
-    """Join a trace's calls and work."""
-    work, calls = trace.work, trace.calls
+def launches(line: Timeline) -> Launches:
+    """Which call launched which work."""
+    work, calls = line.trace.work, line.trace.calls
     copies = np.flatnonzero(work.kind == MEMCPY)
     copy = join(calls.correlation, work.correlation[copies])
     return Launches(
@@ -72,9 +75,9 @@ class DeviceUse:
         return int(self.busy.end[-1] - self.busy.start[0]) if len(self.busy.start) else 0
 
 
-def devices(trace: Trace) -> tuple[DeviceUse, ...]:
+def devices(line: Timeline) -> tuple[DeviceUse, ...]:
     """The devices that did something, the one with the most work first."""
-    found = [_use(trace, device, rows) for device, rows in groups(trace.work.device)]
+    found = [_use(line.trace, device, rows) for device, rows in groups(line.trace.work.device)]
     return tuple(sorted(found, key=lambda use: (-use.busy.length, use.device)))
 
 
@@ -108,10 +111,11 @@ def ns_by_name(trace: Trace, rows: Ints) -> NDArray[Any]:
     )
 
 
-def launch_delay_ns(trace: Trace, joined: Launches) -> Ints:
-    """Time from the begin of the launching call to the start of each kernel: the queue's depth. One
-    value a joined kernel.
+def launch_delay_ns(line: Timeline) -> Ints:
+    """Time from the begin of the launching call to the start of each kernel: how far the host ran
+    ahead. One value a joined kernel.
     """
-    rows = np.flatnonzero((trace.work.kind == KERNEL) & (joined.call_of_work >= 0))
-    delay: Ints = trace.work.start[rows] - trace.calls.start[joined.call_of_work[rows]]
+    trace, call = line.trace, line.launches.call_of_work
+    rows = np.flatnonzero((trace.work.kind == KERNEL) & (call >= 0))
+    delay: Ints = trace.work.start[rows] - trace.calls.start[call[rows]]
     return delay

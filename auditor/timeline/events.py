@@ -21,7 +21,6 @@ class Args(Struct, gc=False, frozen=True):
     shapes: Raw = field(default=EMPTY, name="Input Dims")
     old_shapes: Raw = field(default=EMPTY, name="Input dims")
     types: Raw = field(default=EMPTY, name="Input type")
-    stack: Raw = field(default=EMPTY, name="Call stack")
     correlation: Any = -1
     device: Any = -1
     stream: Any = -1

@@ -1,8 +1,7 @@
 """The user's Python function around a moment, where the trace has Python frames.
 
 A trace's frame ends in the line of ``def``: that is where the function begins, never the line of
-the call. So a :class:`Place` names the function, and only a ``Call stack`` argument (written by
-torch up to 1.11) names the line itself.
+the call. So a :class:`Place` names the function.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ import re
 import sys
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from auditor.timeline.intervals import groups
 from auditor.timeline.naming import mask
 from auditor.timeline.trace import Codes, Ints, Trace
-from auditor.timeline.tree import CallTree, frame_parents
+from auditor.timeline.tree import frame_parents
 
 _FRAME = re.compile(r"(?P<file>.*?\.py)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
 _FOREIGN = re.compile(
@@ -29,14 +27,11 @@ _STANDARD = frozenset(sys.stdlib_module_names) - _SCRIPT_NAMES
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the user's code. ``exact`` tells whether ``line`` is the line of the call, or only
-    the function's ``def``.
-    """
+    """A function of the user's. ``line`` is that of its ``def``."""
 
     file: str
     line: int
     function: str
-    exact: bool
 
 
 def place_of(frame: str) -> Place | None:
@@ -47,7 +42,7 @@ def place_of(frame: str) -> Place | None:
     top = re.split(r"[/\\]", found["file"])[0].removesuffix(".py")
     if top in _STANDARD:
         return None
-    return Place(found["file"], int(found["line"][:9]), found["function"], exact=False)
+    return Place(found["file"], int(found["line"][:9]), found["function"])
 
 
 def places(trace: Trace, thread: Codes, time: Ints) -> list[Place | None]:
@@ -90,24 +85,3 @@ def around(trace: Trace, thread: int, start: int, end: int) -> str:
         return ""
     tightest = int(rows[np.argmin(spans.end[rows] - spans.start[rows])])
     return trace.names[int(spans.name[tightest])]
-
-
-def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
-    """The line of the call that led to a row of the tree, if an operator around it has a stack."""
-    while row >= 0:
-        if row < tree.operators and trace.operators.stack[row] >= 0:
-            return _of_stack(trace.texts[trace.operators.stack[row]])
-        row = int(tree.parent[row])
-    return None
-
-
-def _of_stack(text: bytes) -> Place | None:
-    """The user's innermost frame in a stack text (``file(line): function`` joined by ``;``)."""
-    try:
-        stack = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    for frame in stack.split(";") if isinstance(stack, str) else ():
-        if place := place_of(frame.strip()):
-            return Place(place.file, place.line, place.function, exact=True)
-    return None

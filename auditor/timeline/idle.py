@@ -5,17 +5,19 @@ filled it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import is_step, mask
-from auditor.timeline.phases import LoaderWaits, loading
+from auditor.timeline.phases import loading
 from auditor.timeline.pricing import call_prices
-from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Ints, Trace
-from auditor.timeline.waits import Waits
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 LONG_GAP_NS = 500_000
 """Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the
@@ -97,36 +99,26 @@ class Idle:
         return rows[np.argsort(-self.queued[rows], kind="stable")]
 
 
-def idle(
-    trace: Trace,
-    used: tuple[DeviceUse, ...],
-    joined: Launches,
-    steps: Steps,
-    host: tuple[LoaderWaits | None, Waits, Ints],
-) -> Idle:
+def idle(line: Timeline) -> Idle | None:
     """Gaps of the busiest device inside the marked steps; inside the span of its own work where the
-    trace marks none.
-
-    ``host`` is what held the host: its loader, its waits, and the calls (rows of :class:`Calls`) of
-    :attr:`Idle.driver`.
+    trace marks none. None where no device worked.
     """
-    use = used[0]
+    if not line.devices:
+        return None
+    trace, use, steps, waits = line.trace, line.devices[0], line.steps, line.waits
     windows = steps.windows if steps.marked else Intervals(use.busy.start[:1], use.busy.end[-1:])
-    gaps = _outside(use.busy).within(windows)
-    loader, waits, calls = host
+    gaps, calls = _outside(use.busy).within(windows), line.driver_calls
     length = gaps.end - gaps.start
-    waited = loading(trace, loader).covered(gaps.start, gaps.end)
+    waited = loading(line).covered(gaps.start, gaps.end)
     ends, won = _gap_of(gaps, waits.end), waits.prices.won_back
     waiting, of_waits = _shared_out(_Claims(ends, won), length - waited)
     left = length - waited - waiting
-    claims, whose = _driver_claims(
-        trace, gaps, calls, call_prices(trace, joined, used, steps, calls)
-    )
+    claims, whose = _driver_claims(trace, gaps, calls, call_prices(line, calls))
     driver, of_claims = _shared_out(claims, left)
     left = left - driver
     profiler = np.minimum(profilers_own(trace).covered(gaps.start, gaps.end), left)
     left = left - profiler
-    call = _next_launch(trace, use, joined, gaps)
+    call = _next_launch(trace, use, line.launches, gaps)
     dry = length.copy()
     known = call >= 0
     dry[known] = np.clip(trace.calls.end[call[known]] - gaps.start[known], 0, length[known])
@@ -218,8 +210,11 @@ def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals
     return result
 
 
-def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
-    """For each kernel, in order of launch: kernels launched before it and not started."""
+def queue_depth(line: Timeline) -> Ints:
+    """For each kernel of the busiest device, in order of launch: kernels launched before it and not
+    started.
+    """
+    trace, use, joined = line.trace, line.devices[0], line.launches
     rows = use.rows[(trace.work.kind[use.rows] == KERNEL) & (joined.call_of_work[use.rows] >= 0)]
     launched = np.sort(trace.calls.start[joined.call_of_work[rows]])
     started = np.searchsorted(np.sort(trace.work.start[rows]), launched, side="right")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from auditor.timeline.naming import is_launch, is_loading, mask
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
 SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
@@ -29,8 +33,9 @@ class Attention:
     ns: int
 
 
-def attention(trace: Trace, tree: CallTree, launched_ns: Ints) -> Attention:
+def attention(line: Timeline) -> Attention:
     """Attention that runs as bmm, softmax, bmm rather than as one kernel."""
+    trace = line.trace
     name = trace.operators.name
     batched, softmax = _named(trace, BATCHED), _named(trace, SOFTMAX)
     rows = np.flatnonzero((batched | softmax | _named(trace, OTHER_PRODUCTS))[name])
@@ -47,7 +52,7 @@ def attention(trace: Trace, tree: CallTree, launched_ns: Ints) -> Attention:
         + 1
     )
     involved = np.unique(np.concatenate((between - 1, between, between + 1)))
-    return Attention(rows[between], int(launched_ns[rows[involved]].sum()))
+    return Attention(rows[between], int(line.launched_ns[rows[involved]].sum()))
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,9 @@ class Siblings:
     """The parent's row; at the top of thread ``t`` it is ``-1 - t``."""
 
 
-def siblings(trace: Trace, tree: CallTree) -> Siblings:
-    """The operators of a trace by parent."""
-    spans = trace.operators
+def siblings(line: Timeline) -> Siblings:
+    """Operators by parent, in order of time."""
+    trace, tree, spans = line.trace, line.tree, line.trace.operators
     loader = mask(trace.names, tree.name, is_loading)
     rows = np.flatnonzero(~spans.annotation)
     if loader.any():
@@ -88,8 +93,9 @@ def siblings(trace: Trace, tree: CallTree) -> Siblings:
     return Siblings(rows[order].astype(np.int32), family[order])
 
 
-def index_loops(trace: Trace, tree: CallTree, by_parent: Siblings) -> tuple[IndexLoop, ...]:
+def index_loops(line: Timeline) -> tuple[IndexLoop, ...]:
     """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
+    trace, tree, by_parent = line.trace, line.tree, siblings(line)
     order = by_parent.rows
     # who runs in whom, as one number
     kind = by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import ALLOCATOR, is_launch, is_loading, is_step, mask, plain
-from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Flags, Ints, Trace
-from auditor.timeline.tree import CallTree
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 
 def that_count(trace: Trace) -> Flags:
@@ -37,23 +39,23 @@ class LoaderWaits:
     in_steps_ns: int
 
 
-def loader_waits(trace: Trace, steps: Steps) -> LoaderWaits | None:
-    """Loader spans of a trace, None without any."""
-    spans = trace.operators
+def loader_waits(line: Timeline) -> LoaderWaits | None:
+    """Time without a batch; None where no loader was recorded."""
+    trace, spans = line.trace, line.trace.operators
     rows = np.flatnonzero(mask(trace.names, spans.name, is_loading))
     if not len(rows):
         return None
     return LoaderWaits(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
-        in_steps_ns=union(spans.start[rows], spans.end[rows]).overlap(steps.windows),
+        in_steps_ns=union(spans.start[rows], spans.end[rows]).overlap(line.steps.windows),
     )
 
 
-def loading(trace: Trace, loader: LoaderWaits | None, thread: int = -1) -> Intervals:
+def loading(line: Timeline, thread: int = -1) -> Intervals:
     """The time in which the loop had no batch; of one ``thread`` alone unless that is -1."""
-    spans = trace.operators
-    rows = loader.rows if loader is not None else np.empty(0, np.int64)
+    spans = line.trace.operators
+    rows = line.loader.rows if line.loader is not None else np.empty(0, np.int64)
     rows = rows if thread < 0 else rows[spans.thread[rows] == thread]
     return union(spans.start[rows], spans.end[rows])
 
@@ -76,9 +78,9 @@ class OptimizerUse:
         return self.launches / len(self.rows)
 
 
-def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | None:
-    """What the optimizers of a trace did, None where no optimizer step was recorded."""
-    spans = trace.operators
+def optimizer_use(line: Timeline) -> OptimizerUse | None:
+    """What the optimizers did; None where none was recorded."""
+    trace, spans, tree = line.trace, line.trace.operators, line.tree
     stepping = mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))
     stepping[tree.operators :] = False  # a call is no phase, whatever its name
     rows = np.flatnonzero(stepping)
@@ -96,7 +98,7 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
     return OptimizerUse(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
-        in_steps_ns=stretches.overlap(steps.windows),
+        in_steps_ns=stretches.overlap(line.steps.windows),
         launches=int((tree.nearest(launching, stepping) >= 0).sum()),
         foreach_operators=sum(
             number for name, number in operators.items() if name.startswith("aten::_foreach")
@@ -118,14 +120,14 @@ class AllocatorCalls:
     per_step: Ints
 
 
-def allocator_calls(trace: Trace, steps: Steps) -> tuple[AllocatorCalls, ...]:
-    """Allocator calls by API, the longest first."""
-    calls = trace.calls
+def allocator_calls(line: Timeline) -> tuple[AllocatorCalls, ...]:
+    """Calls that take memory from the driver or give it back, by API, the longest first."""
+    trace, calls = line.trace, line.trace.calls
     found = []
     for code in np.flatnonzero(np.bincount(calls.name)).tolist():
         name = trace.names[code]
         if plain(name) in ALLOCATOR:
             rows = np.flatnonzero(calls.name == code)
             ns = int((calls.end[rows] - calls.start[rows]).sum())
-            found.append(AllocatorCalls(name, rows, ns, steps.per_step(calls.start[rows])))
+            found.append(AllocatorCalls(name, rows, ns, line.steps.per_step(calls.start[rows])))
     return tuple(sorted(found, key=lambda one: (-one.ns, one.api)))

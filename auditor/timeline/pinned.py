@@ -1,18 +1,23 @@
 """What copies of pageable memory lose by it: how long they took, and how long the same bytes take
 from pinned memory.
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from auditor.timeline.copies import Copies
-from auditor.timeline.device import Launches
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import mask
-from auditor.timeline.trace import Flags, Ints, Trace
+from auditor.timeline.trace import Flags, Ints
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 LINK_GBS = 12.0
 """GB/s (1e9 bytes) that pinned memory reaches at least: PCIe 3.0 x16, whose raw rate is 15.75 GB/s.
@@ -60,9 +65,10 @@ class Pageable:
     to_host: PinnedRate
 
 
-def pageable(trace: Trace, joined: Launches, made: Copies) -> Pageable:
-    """Of copies that a call of the host waited for (the first of a call that made several)."""
-    work, known = trace.work, made.call >= 0
+def pageable(line: Timeline) -> Pageable:
+    """What copies lose that a call of the host waited for (the first of a call that made several)."""
+    trace, work, made = line.trace, line.trace.work, line.copies
+    known = made.call >= 0
     pinned = mask(trace.names, work.name[made.work], lambda kind: "Pinned" in kind)
     slow, rates = np.zeros(len(made.work), np.int64), []
     for direction in (made.to_device, made.to_host):
@@ -76,7 +82,7 @@ def pageable(trace: Trace, joined: Launches, made: Copies) -> Pageable:
             work.start[copies], work.end[copies], made.bytes[rows], beside, rates[-1]
         )
     held = np.zeros(len(made.work), np.bool_)
-    held[known] = joined.copy_of_call[made.call[known]] == made.work[known]
+    held[known] = line.launches.copy_of_call[made.call[known]] == made.work[known]
     return Pageable(np.where(held & made.pageable, slow, 0), rates[0], rates[1])
 
 

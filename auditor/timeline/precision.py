@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, ns_by_name
-from auditor.timeline.trace import KERNEL, Ints, Trace
-from auditor.timeline.tree import CallTree
+from auditor.timeline.trace import KERNEL
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 HALF, TF32, FP32, FP64, FP8, OTHER = "16-bit", "tf32", "fp32", "fp64", "8-bit", "other"
 
@@ -83,9 +86,9 @@ def arithmetic(kernel: str) -> str | None:
     return next((kind for pattern, kind in _RULES if pattern.search(name)), OTHER)
 
 
-def products(trace: Trace, use: DeviceUse) -> tuple[Products, ...]:
+def products(line: Timeline, use: DeviceUse) -> tuple[Products, ...]:
     """Products of a device by arithmetic, the longest first."""
-    work = trace.work
+    trace, work = line.trace, line.trace.work
     rows = use.rows[work.kind[use.rows] == KERNEL]
     time = ns_by_name(trace, rows)
     number = np.bincount(work.name[rows], minlength=len(trace.names))
@@ -113,15 +116,15 @@ MATMULS = frozenset(
 )
 
 
-def matmul_ns(trace: Trace, use: DeviceUse, tree: CallTree, launcher: Ints) -> dict[str, int]:
+def matmul_ns(line: Timeline, use: DeviceUse) -> dict[str, int]:
     """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a
     product's operator launched.
     """
-    work = trace.work
+    trace, work, tree = line.trace, line.trace.work, line.tree
     if not len(tree.name):
         return {}
     matmul = np.fromiter((name in MATMULS for name in trace.names), np.bool_, len(trace.names))
-    row = launcher[use.rows]
+    row = line.launching_operator[use.rows]
     rows = use.rows[
         (work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]
     ]

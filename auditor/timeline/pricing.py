@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import groups
-from auditor.timeline.steps import Steps
-from auditor.timeline.trace import Ints, Trace
+from auditor.timeline.trace import Ints
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,9 @@ class Prices:
     won_back: Ints
 
 
-def prices(
-    trace: Trace,
-    joined: Launches,
-    used: tuple[DeviceUse, ...],
-    steps: Steps,
-    waits: tuple[Ints, Ints],
-) -> Prices:
+def prices(line: Timeline, waits: tuple[Ints, Ints]) -> Prices:
     """Prices of ``waits`` (starts, ends) on the device with the most work, or 0."""
+    trace, used, steps = line.trace, line.devices, line.steps
     start, end = waits
     if not used or not len(end):
         return Prices(np.zeros(len(end), np.int64), np.zeros(len(end), np.int64))
@@ -50,7 +47,7 @@ def prices(
     coming = np.minimum(place, len(busy.start) - 1)
     # before the first work no queue ran dry
     idle = (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)
-    launch = joined.call_of_work[
+    launch = line.launches.call_of_work[
         rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]
     ]
     known = launch >= 0
@@ -73,19 +70,15 @@ def prices(
     )
 
 
-def call_prices(
-    trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, rows: Ints
-) -> Ints:
+def call_prices(line: Timeline, rows: Ints) -> Ints:
     """What calls that hold the host (rows of :class:`Calls`) made the device idle after them, in
     ns; with its idle time while they ran never more than they took.
     """
-    start, end = trace.calls.start[rows], trace.calls.end[rows]
-    if not used:
+    start, end = line.trace.calls.start[rows], line.trace.calls.end[rows]
+    if not line.devices:
         return np.zeros(len(rows), np.int64)
-    idle = end - start - used[0].busy.covered(start, end)
-    result: Ints = np.minimum(
-        end - start - idle, prices(trace, joined, used, steps, (start, end)).won_back
-    )
+    idle = end - start - line.devices[0].busy.covered(start, end)
+    result: Ints = np.minimum(end - start - idle, prices(line, (start, end)).won_back)
     return result
 
 

@@ -1,10 +1,5 @@
 """Many ranks as one job: each trace read alone, clocks aligned by collectives, and who kept whom
 waiting.
-
-The work on one rank is the plain function :func:`rank_facts`: it takes a path and gives small,
-picklable facts. Where it runs is up to the ``run`` that is handed to :func:`fleet`: a process pool
-by default, or any ``map`` (on Dask: ``lambda work, paths: client.gather(client.map(work,
-paths))``).
 """
 
 from __future__ import annotations
@@ -12,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -23,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.errors import AuditProblem
-from auditor.timeline.malloc import keep_freed_memory
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Ints
 
@@ -160,12 +154,9 @@ def trace_files(folder: Path | str) -> list[Path]:
     return found
 
 
-Run = Callable[[Callable[[Path], RankFacts | Unread], Sequence[Path]], Iterable[RankFacts | Unread]]
-
-
-def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
-    """Facts of all ranks of a job. ``run`` is where their work is done."""
-    results = list((run or in_processes)(rank_facts, paths))
+def fleet(paths: Sequence[Path]) -> Fleet:
+    """Facts of all ranks of a job."""
+    results = list(_read(paths))
     unread = tuple(one for one in results if isinstance(one, Unread))
     given = [one for one in results if isinstance(one, RankFacts)]
     if not given:
@@ -192,17 +183,13 @@ def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
     )
 
 
-def in_processes(
-    work: Callable[[Path], RankFacts | Unread], paths: Sequence[Path]
-) -> Iterable[RankFacts | Unread]:
-    """``map`` over a pool of processes, or in this one where there is too little to do."""
+def _read(paths: Sequence[Path]) -> Iterable[RankFacts | Unread]:
+    """Facts of each file, in a pool of processes unless there is too little to do."""
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or sum(path.stat().st_size for path in paths) < POOL_BYTES:
-        return map(work, paths)
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=keep_freed_memory
-    ) as pool:
-        return list(pool.map(work, paths, chunksize=max(1, len(paths) // (4 * workers))))
+        return map(rank_facts, paths)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(rank_facts, paths, chunksize=max(1, len(paths) // (4 * workers))))
 
 
 def _one_each(given: list[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[str, ...]]:

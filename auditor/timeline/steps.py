@@ -8,12 +8,16 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import is_step, mask
 from auditor.timeline.trace import Ints, Trace
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
 
@@ -68,8 +72,9 @@ class Steps:
         return np.bincount(place[place >= 0], minlength=self.count)
 
 
-def steps(trace: Trace) -> Steps:
-    """Steps of a trace."""
+def steps_of(line: Timeline) -> Steps:
+    """The training steps, and how they were found."""
+    trace = line.trace
     return _marked(trace) or _by_optimizer(trace) or _whole(trace)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from auditor.timeline.device import DeviceUse, Launches
+from auditor.timeline.device import DeviceUse
 from auditor.timeline.intervals import Intervals, groups, union, without
 from auditor.timeline.naming import is_communication, mask
 from auditor.timeline.trace import KERNEL, Codes, Ints, Trace
-from auditor.timeline.tree import CallTree
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 HALF_TYPES = frozenset({"c10::Half", "c10::BFloat16", "struct c10::Half", "struct c10::BFloat16"})
 
@@ -56,32 +58,34 @@ class Total:
     ns: int
 
 
-def launching_operator(trace: Trace, tree: CallTree, joined: Launches) -> Ints:
-    """For each device work the row of the innermost operator around its launch, else -1."""
-    call = joined.call_of_work
+def launching_operator(line: Timeline) -> Ints:
+    """For each device work the row of the innermost operator around its launch, -1 where not known."""
+    call, tree = line.launches.call_of_work, line.tree
     result: Ints = np.full(len(call), -1, np.int64)
     known = call >= 0
     result[known] = tree.parent[call[known] + tree.operators]
     return result
 
 
-def operator_totals(trace: Trace, tree: CallTree) -> tuple[Total, ...]:
+def operator_totals(line: Timeline) -> tuple[Total, ...]:
     """Operators (no annotations), the longest own host time first: that without the operators and
     runtime calls inside.
     """
+    trace, tree = line.trace, line.tree
     own = ~trace.operators.annotation
     return _totals(trace, trace.operators.name[own], tree.self_ns()[: tree.operators][own])
 
 
-def kernel_totals(trace: Trace) -> tuple[Total, ...]:
+def kernel_totals(line: Timeline) -> tuple[Total, ...]:
     """Kernels of all devices, the longest first."""
-    work, kernels = trace.work, trace.work.kind == KERNEL
-    return _totals(trace, work.name[kernels], (work.end - work.start)[kernels])
+    work, kernels = line.trace.work, line.trace.work.kind == KERNEL
+    return _totals(line.trace, work.name[kernels], (work.end - work.start)[kernels])
 
 
-def call_totals(trace: Trace) -> tuple[Total, ...]:
+def call_totals(line: Timeline) -> tuple[Total, ...]:
     """Calls of the runtime and the driver by name, the longest first."""
-    return _totals(trace, trace.calls.name, trace.calls.end - trace.calls.start)
+    calls = line.trace.calls
+    return _totals(line.trace, calls.name, calls.end - calls.start)
 
 
 def _totals(trace: Trace, name: Codes, ns: Ints) -> tuple[Total, ...]:
@@ -105,9 +109,9 @@ class MemoryUse:
     peak_reserved: int
 
 
-def memory_use(trace: Trace) -> tuple[MemoryUse, ...]:
+def memory_use(line: Timeline) -> tuple[MemoryUse, ...]:
     """Memory events of a trace by device; empty where memory was not profiled."""
-    events = trace.memory
+    trace, events = line.trace, line.trace.memory
     keys = events.device_type.astype(np.int64) * (1 << 33) + events.device
     keys[~mask(trace.names, events.name, lambda name: name == "[memory]")] = -(1 << 62)
     return tuple(_use(trace, rows) for key, rows in groups(keys) if key != -(1 << 62))
@@ -141,8 +145,12 @@ class Communication:
     """Time in which other kernels ran."""
 
 
-def communication(trace: Trace, use: DeviceUse) -> Communication | None:
-    """Communication of a device, None without any."""
+def communications(line: Timeline) -> tuple[Communication, ...]:
+    """Collectives of each device that has any."""
+    return tuple(found for use in line.devices if (found := _communication(line.trace, use)))
+
+
+def _communication(trace: Trace, use: DeviceUse) -> Communication | None:
     work = trace.work
     kernels = use.rows[work.kind[use.rows] == KERNEL]
     talking = mask(trace.names, work.name[kernels], is_communication)
@@ -171,8 +179,9 @@ class Casts:
     ns: int
 
 
-def casts(trace: Trace, tree: CallTree, launcher: Ints) -> Casts:
+def casts(line: Timeline) -> Casts:
     """Conversions on the device. Copies between devices are no kernels, and not among them."""
+    trace, tree, launcher = line.trace, line.tree, line.launching_operator
     converting = mask(trace.names, tree.name, lambda name: name == "aten::_to_copy")
     work = np.flatnonzero((trace.work.kind == KERNEL) & (launcher >= 0))
     row = launcher[work]
@@ -194,14 +203,14 @@ class AwkwardProducts:
     ns: int
 
 
-def awkward_products(trace: Trace, launched_ns: Ints) -> AwkwardProducts:
+def awkward_products(line: Timeline) -> AwkwardProducts:
     """Products on 16-bit inputs whose sizes do not fit the tensor cores' tiles."""
-    spans = trace.operators
+    trace, spans = line.trace, line.trace.operators
     wanted = mask(trace.names, spans.name, lambda name: name in PRODUCTS)
     rows = np.flatnonzero(wanted & (spans.shapes >= 0) & (spans.types >= 0))
     keys = np.stack((spans.name[rows], spans.shapes[rows], spans.types[rows]), axis=1)
     unique, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    time = np.bincount(which.ravel(), weights=launched_ns[rows], minlength=len(unique))
+    time = np.bincount(which.ravel(), weights=line.launched_ns[rows], minlength=len(unique))
     found: dict[str, int] = {}
     for row, ns in zip(rows[first].tolist(), time.tolist(), strict=True):
         if size := _awkward(trace, row):

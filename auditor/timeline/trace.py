@@ -41,10 +41,6 @@ class Operators:
     """Kineto's small number of the forward's thread; positive on spans of a backward pass."""
     shapes: Codes
     types: Codes
-    stack: Codes
-    """Python stack of the operator, where the file has ``Call stack`` (traces of 2021, or verbose
-    ones).
-    """
 
 
 @dataclass(frozen=True)
@@ -222,7 +218,7 @@ class Trace:
     names: Sequence[str]
     threads: Sequence[Thread]
     texts: Sequence[bytes]
-    """JSON text of shapes, types and stacks, addressed by the codes of :class:`Operators`."""
+    """JSON text of shapes and types, addressed by the codes of :class:`Operators`."""
     operators: Operators
     calls: Calls
     work: Work

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from auditor.timeline.device import DeviceUse, Launches
+from auditor.timeline.device import Launches
 from auditor.timeline.naming import (
     BACKWARD_MARK,
     DEVICE_WIDE,
@@ -18,8 +20,11 @@ from auditor.timeline.naming import (
 )
 from auditor.timeline.pricing import Prices, prices
 from auditor.timeline.steps import Steps
-from auditor.timeline.trace import Flags, Ints, Small, Trace
+from auditor.timeline.trace import MEMSET, Flags, Ints, Small, Trace
 from auditor.timeline.tree import CallTree
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 CAUSES = (
     "item",
@@ -47,7 +52,6 @@ NONZERO_OPERATORS = frozenset(
         "aten::unique_consecutive",
     }
 )
-SCALAR_READ = "aten::_local_scalar_dense"
 
 
 @dataclass(frozen=True)
@@ -98,10 +102,9 @@ class Waits:
         )
 
 
-def waits(
-    trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tuple[DeviceUse, ...]
-) -> Waits:
-    """The host's waits."""
+def waits(line: Timeline) -> Waits:
+    """Where the host waited for a device, why, and what it cost."""
+    trace, tree, joined, steps = line.trace, line.tree, line.launches, line.steps
     calls = trace.calls
     copy = joined.copy_of_call
     pageable = mask(trace.names, trace.work.name, lambda name: "Pageable" in name)
@@ -130,7 +133,7 @@ def waits(
         >= 0,
         profiler=_profilers(trace, call, cause, steps),
         step=step,
-        prices=prices(trace, joined, used, steps, (start, end)),
+        prices=prices(line, (start, end)),
     )
 
 
@@ -222,3 +225,36 @@ def _profilers(trace: Trace, call: Ints, cause: Small, steps: Steps) -> Flags:
     at_start = (start < starts.min()) & ~(steps.marked & (steps.of(start) >= 0))
     result: Flags = alone & (at_start | at_stop)
     return result
+
+
+# -- memsets ---------------------------------------------------------------------------------------
+# Memsets that held the host, and how that is known.
+
+
+SYNCHRONOUS_MEMORY = re.compile(r"^[^(]*\((Pinned|Managed|Unified)\)")
+"""Memory whose memset is fully synchronous with the host (CUDA runtime API, "API synchronization
+behavior").
+"""
+
+
+def waiting_memsets(line: Timeline) -> Ints:
+    """Calls of memsets without ``Async`` in their name that write memory of the synchronous kinds,
+    or that were seen to wait.
+
+    Seen means: the device was working when the host called, and the call returned only after the
+    memset was done.
+    """
+    trace, joined = line.trace, line.launches
+    calls, work = trace.calls, trace.work
+    rows = np.flatnonzero(
+        mask(trace.names, calls.name, lambda name: "emset" in name and "Async" not in name)
+    )
+    rows = rows[joined.work_of_call[rows] >= 0]
+    made = joined.work_of_call[rows]
+    rows, made = rows[work.kind[made] == MEMSET], made[work.kind[made] == MEMSET]
+    start = calls.start[rows]
+    working = line.busy.covered(start, start + 1) > 0
+    seen = working & (calls.end[rows] >= work.end[made]) & (work.start[made] > start)
+    synchronous = mask(trace.names, work.name[made], SYNCHRONOUS_MEMORY.search)
+    found: Ints = rows[seen | synchronous]
+    return found

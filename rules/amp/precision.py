@@ -107,7 +107,9 @@ class Precision(Table):
 
 def _table(line: Timeline) -> Precision:
     use = line.devices[0]
-    products = line.products[use.device]
+    from auditor.timeline.precision import products as products_of
+
+    products = products_of(line, use)
     slow = next((one for one in products if one.arithmetic == FP32), None)
     awkward = line.awkward_products
     return Precision(
@@ -131,12 +133,7 @@ def _table(line: Timeline) -> Precision:
 def _matmuls(line: Timeline) -> tuple[tuple[str, float], ...]:
     from auditor.timeline.precision import matmul_ns
 
-    return tuple(
-        (name, ns / 1e3)
-        for name, ns in matmul_ns(
-            line.trace, line.devices[0], line.tree, line.launching_operator
-        ).items()
-    )
+    return tuple((name, ns / 1e3) for name, ns in matmul_ns(line, line.devices[0]).items())
 
 
 def _amd(line: Timeline) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
@@ -12,9 +12,7 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.owners import Category, Owners, by_category
 from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.snapshot.smaller_batch import with_half_the_batch
 from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
-from auditor.evidence.snapshot.what_if import on_cards
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -62,8 +60,6 @@ class PeakHeldByFewLines(Rule):
                     *each.purposes,
                     *(holder.row for holder in each.holders[: self.lines]),
                     ("stack of the largest block", " < ".join(first.stack)),
-                    *each.cards,
-                    *each.halved,
                 ),
             )
 
@@ -72,24 +68,10 @@ class PeakHeldByFewLines(Rule):
 # Who held the memory at its peak: live blocks then, by the line that allocated them.
 
 
-Row = tuple[str, str]
-
-
-class Replays(NamedTuple):
-    """What the same history can be replayed from."""
-
-    evidence: Evidence
-    course: Course
-    owners: Owners
-
-
 @dataclass(frozen=True)
 class Peak:
     """The peak of one device in bytes, the largest holder first. Without a history it is the moment
     of the snapshot.
-
-    ``replays`` gives what a finding adds: it takes longer than all else here, and most peaks are too
-    small for one.
     """
 
     device: int
@@ -99,19 +81,6 @@ class Peak:
     timed: bool
     categories: tuple[Category, ...] = ()
     """What the memory was for; known of recordings in which an optimizer stepped."""
-    replays: Replays | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def cards(self) -> tuple[Row, ...]:
-        """Rows of facts: what the same history would come to on cards of other sizes."""
-        return on_cards(self.replays.evidence, self.replays.course) if self.replays else ()
-
-    @property
-    def halved(self) -> tuple[Row, ...]:
-        """A row of facts: what it would come to with half the batch."""
-        if self.replays is None or self.replays.course.ooms:
-            return ()
-        return with_half_the_batch(*self.replays)
 
     @property
     def purposes(self) -> tuple[tuple[str, str], ...]:
@@ -178,5 +147,4 @@ def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners
         by_line(blocks, origins),
         timed=True,
         categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),
-        replays=Replays(evidence, course, owners),
     )

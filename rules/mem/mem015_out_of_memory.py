@@ -93,7 +93,6 @@ class RanOutOfMemory(Rule):
 
     def _replays(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
         yield from (each.row for each in oom.what_ifs)
-        yield from oom.halved
         if oom.why_no_what_if:
             yield "other settings", oom.why_no_what_if
 

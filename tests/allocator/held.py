@@ -72,7 +72,6 @@ class Recording:
     torch: str
     total: int
     outside: int
-    fraction: float
     events: list[Event]
     flushes: list[int] = field(default_factory=list)
     """Positions at which the program called ``empty_cache``."""
@@ -187,7 +186,6 @@ class _Replay:
         self.allocator = CachingAllocator(
             recording.total,
             settings=settings,
-            fraction=recording.fraction,
             outside_bytes=recording.outside,
         )
         if recording.ties_by_address:

@@ -182,20 +182,6 @@ def test_a_full_device_raises_in_torchs_words():
     )
 
 
-def test_the_message_carries_every_number_that_ours_reads():
-    """What auditor's users read of an error: the figures in torch's order, with a memory
-    fraction.
-    """
-    allocator = card(8 * GIB, fraction=0.5)
-    allocator.malloc(3 * GIB)
-    with pytest.raises(
-        OutOfMemory, match=r"4\.00 GiB allowed; Of the allocated memory 3\.00 GiB"
-    ) as raised:
-        allocator.malloc(1 * GIB + 1)
-    shortage = raised.value.shortage
-    assert (shortage.allowed, shortage.free, shortage.unallocated) == (4 * GIB, 5 * GIB, 0)
-
-
 @pytest.mark.parametrize(
     ("size", "text"),
     [
@@ -274,35 +260,6 @@ def test_only_enough_oversize_blocks_go_before_a_retry():
         ("segment_free", 80 * MIB),
     ]
     assert allocator.stats()["num_alloc_retries"] == 0
-
-
-def test_garbage_collection_frees_what_was_idle_for_longest():
-    """``garbage_collect_cached_blocks``: ages are searches since a block was freed; those of
-    average age or more go.
-
-    The large pool is searched three times: for 100, 200 and 400 MiB. At the third the 100 MiB block
-    is 2 searches old, the 200 MiB block 1, the average 1.5. Reserved 302 MiB are above the
-    threshold, 0.25 of the 1000 MiB allowed; freeing the older one leaves 202.
-    """
-    allocator = card(2000 * MIB, "garbage_collection_threshold:0.25", fraction=0.5)
-    old = allocator.malloc(100 * MIB)
-    allocator.free(old)
-    young = allocator.malloc(200 * MIB)
-    allocator.malloc(100)  # a search of the small pool
-    allocator.free(young)
-    allocator.malloc(400 * MIB)
-    assert events(allocator, "segment_free") == [("segment_free", 100 * MIB)]
-    assert allocator.stats()["num_alloc_retries"] == 0
-
-
-def test_without_a_memory_fraction_there_is_no_garbage_collection():
-    """The allocator looks at the threshold only where ``set_fraction`` (2.10: a fraction below 1)
-    is set.
-    """
-    allocator = card(1000 * MIB, "garbage_collection_threshold:0.1")
-    allocator.free(allocator.malloc(300 * MIB))
-    allocator.malloc(400 * MIB)
-    assert events(allocator, "segment_free") == []
 
 
 def test_an_expandable_segment_grows_by_pages():

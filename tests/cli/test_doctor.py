@@ -1,6 +1,5 @@
 """``audit doctor``: it answers on whatever machine, and whatever torch does when it is imported."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from auditor.cli import doctor
-from auditor.cli.doctor import Check, torch_facts
+from auditor.cli.doctor import torch_facts
 from tests.test_architecture import HEAVY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +52,7 @@ def test_a_broken_torch_is_told(tmp_path, monkeypatch, body, said):
     assert facts is None and said in why
     check = checks(facts, why)["running a target"]
     assert check.status == "no" and said in check.said
-    assert check.remedy.endswith("pip install --force-reinstall torch")
+    assert check.remedy.endswith("pip install torch")
 
 
 def test_a_torch_that_hangs_is_given_up(tmp_path, monkeypatch):
@@ -71,7 +70,7 @@ def test_the_command_exits_0_and_imports_nothing_heavy(tmp_path):
         f"print('LOADED', sorted({HEAVY!r} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", probe, "doctor", "--format", "json"],
+        [sys.executable, "-c", probe, "doctor"],
         capture_output=True,
         text=True,
         check=True,
@@ -80,21 +79,15 @@ def test_the_command_exits_0_and_imports_nothing_heavy(tmp_path):
     )
     document, ended, loaded = done.stdout.rsplit("\n", 3)[:3]
     assert ended == "ENDED 0" and loaded == "LOADED []", done.stdout[-200:]
-    told = json.loads(document)
-    assert told["schema"] == "audit-doctor/1" and told["versions"]["audit"]
-    assert {each["status"] for each in told["checks"]} <= {"yes", "no", "unknown"}
-    first = told["checks"][0]
-    assert first["status"] == "no" and "gone" in first["said"]
-    others = {each["name"]: each["status"] for each in told["checks"]}
-    assert others["a GPU"] == "unknown" and others["rules"] == "yes"
+    assert "NO  running a target: torch: it cannot be imported: ImportError: gone" in document
 
 
 def test_torch_of_this_environment_is_told(capsys):
-    assert doctor.doctor(form="terminal") == 0
+    assert doctor.doctor() == 0
     shown = capsys.readouterr().out
     import torch
 
-    assert f" yes  running a target: torch {torch.__version__}" in shown
+    assert f"YES  running a target: torch {torch.__version__}" in shown
 
 
 def test_what_torch_must_be():
@@ -103,15 +96,10 @@ def test_what_torch_must_be():
     assert checks({**FACTS, "version": "2.8.0a0+git"})["running a target"].status == "yes"
 
 
-def test_why_there_is_no_gpu(monkeypatch):
-    def told(there=None, **changed):
-        monkeypatch.setattr(doctor.shutil, "which", lambda program: there)
-        return doctor._gpu({**FACTS, **changed})
-
-    assert told(devices=[H200]).status == "yes" and "H200" in told(devices=[H200]).said
-    assert "no NVIDIA driver" in told().said
-    assert told("nvidia-smi", cuda=None).remedy.endswith("--force-reinstall torch==2.13.0")
-    assert not told(cuda=None).remedy
+def test_why_there_is_no_gpu():
+    assert checks({**FACTS, "devices": [H200]})["a GPU"].status == "yes"
+    assert "no NVIDIA driver" in checks(FACTS)["a GPU"].said
+    assert checks(None, "gone")["a GPU"].status == "unknown"
 
 
 def test_what_is_missing_names_what_mends_it(monkeypatch):
@@ -120,17 +108,3 @@ def test_what_is_missing_names_what_mends_it(monkeypatch):
     found = checks(FACTS)
     assert found["audit view"].remedy.endswith("pip install tensorboard")
     assert found["--interactive-figures"].status == found["patches"].status == "no"
-
-
-def test_a_check_that_fails_costs_only_itself(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text("[tool.audit]\nfail-on = 'loud'\n")
-    found = checks(FACTS)
-    assert found["settings"].status == "no" and "fail-on = 'loud'" in found["settings"].said
-    assert found["results"].status == "yes"
-
-    def raises():
-        raise KeyError("gone")
-
-    said = "it could not be checked (KeyError: 'gone')"
-    assert doctor._guarded("x", raises) == Check("x", "unknown", said)

@@ -2,7 +2,6 @@
 not too often.
 """
 
-import contextlib
 import io
 import os
 import sys
@@ -42,21 +41,9 @@ def run_steps(
         display(name, step + 1, steps)
 
 
-def test_where_no_step_comes_that_is_said() -> None:
-    time = Time()
-    where = shown.Where(time)
-    assert str(where) == "starting the target"
-    where.passes = OUTLINE
-    where.step("quiet", 4, 50)
-    time.now += shown.STILL_S - 1
-    assert str(where) == "pass 2 of 6: timing pass, step 4 of 50"
-    time.now += 1
-    assert str(where).endswith("step 4 of 50, no step for about 15 s")
-
-
 def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
     time, said = Time(), list[tuple[float, str]]()
-    lines = shown.Lines(lambda text: said.append((time.now, text)), time)
+    lines = shown.in_lines(lambda text: said.append((time.now, text)), time)
     lines.outline(OUTLINE)
     for name, steps in OUTLINE:
         run_steps(lines, time, name, steps, 1.0)
@@ -69,39 +56,23 @@ def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
     assert not [name for name in ("quiet", "loud", "numbers", "gradients") if name in words]
 
 
-def test_a_short_run_says_nothing_and_a_long_step_goes_on_being_told() -> None:
+def test_a_short_run_says_nothing_and_each_run_has_a_name() -> None:
     time, said = Time(), list[str]()
-    lines = shown.Lines(said.append, time)
+    lines = shown.in_lines(said.append, time)
     lines.outline(OUTLINE)
     run_steps(lines, time, "warmup", 5, 0.1)
     assert said == []
-    for _ in range(60):
-        time.now += 1.0
-        lines.tick()
-    assert len(said) == 4
-    assert said[-1].startswith("pass 1 of 6: warm-up, step 5 of 5")
-
-
-def test_each_run_has_a_name() -> None:
-    time, said = Time(), list[str]()
-    lines = shown.Lines(said.append, time)
     for run in ("replay", "rehearsal"):
         time.now += 60
         lines.stage(run)
-        assert said[-1] == f"{shown.RUNS[run]}: starting the target"
+        assert said[-1] == f"{shown.RUNS[run]}: starting"
         lines.outline([("warmup", 2), ("loud", 12)])
         time.now += 60
         lines("loud", 3, 12)
         assert said[-1].startswith(f"{shown.RUNS[run]}, pass 2 of 2: diagnostic pass, step 3 of 12")
-
-
-def test_a_run_that_ended_early_is_taken_again_and_keeps_its_name() -> None:
-    where = shown.Where(Time())
-    where.begin("again")
-    assert str(where) == "again, since it ended early: starting the target"
-    where.begin("rehearsal")
-    where.begin("again")
-    assert str(where).startswith("rehearsal of the GPU path, again, since it ended early: ")
+    time.now += 60
+    lines.stage("again")
+    assert said[-1] == "rehearsal of the GPU path, again, since it ended early: starting"
 
 
 @pytest.mark.parametrize(
@@ -112,46 +83,17 @@ def test_no_more_exact_than_it_is_known(seconds: float, words: str) -> None:
     assert shown.about(seconds) == words
 
 
-def test_a_clock_says_that_work_without_steps_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks: list[Any] = []
-
-    class Once:
-        def __init__(self, do: Any) -> None:
-            ticks.append(do)
-
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
-
-    time = Time()
-    monkeypatch.setattr(shown, "_every_second", Once)
-    monkeypatch.setattr(shown.time, "monotonic", time)
+def test_a_files_name_is_no_markup_and_detail_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
-    with shown.working("verify", lambda: "run 3", quiet=False):
-        for _ in range(31):
-            time.now += 1.0
-            ticks[0]()
-    assert stderr.getvalue() == "verify: 0:15, run 3\nverify: 0:30, run 3\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(shown, "on_terminal", lambda: True)
+    with shown.working("reading a[/b].json\x1b[2J", lambda: "run 3", quiet=False):
+        pass
+    assert "reading a[/b].json" in stderr.getvalue() and "run 3" in stderr.getvalue()
+    assert "\x1b[2J" not in stderr.getvalue()
     with shown.working("verify", quiet=True):
         pass
-    assert len(ticks) == 1
-
-
-def test_a_files_name_is_no_markup_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
-    said: list[str] = []
-
-    class Console:
-        def __init__(self, **_: Any) -> None: ...
-        def status(self, words: Any) -> Any:
-            said.append(words.plain)
-            return contextlib.nullcontext()
-
-    monkeypatch.setattr("rich.console.Console", Console)
-    monkeypatch.setattr(shown, "on_terminal", lambda: True)
-    with shown.working("reading a[/b].json", quiet=False), shown.working("\x1b[2J", quiet=False):
-        pass
-    assert said[0] == "reading a[/b].json: 0:00"
-    assert "\x1b" not in said[1]
 
 
 @pytest.mark.parametrize("quiet", [True, False])
@@ -211,21 +153,3 @@ def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
         pace.read(line)
     assert heard == [OUTLINE, ("warmup", 0, 5), ("warmup", 5, 5)]
     assert pace.steps == 5
-
-
-def test_a_bar_says_so_too_where_no_step_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-
-    class Drawn:
-        def add_task(self, *_: Any, **__: Any) -> int:
-            return 1
-
-        def reset(self, task: int, **what: Any) -> None: ...
-        def update(self, task: int, **what: Any) -> None:
-            said.append(what["description"])
-
-    bar = shown.Bar(Drawn())
-    bar("quiet", 1, 30)
-    monkeypatch.setattr(bar._where, "_now", lambda: bar._where._seen + 60.0)
-    bar.tick()
-    assert said[-1].endswith("no step for about 60 s")

@@ -27,19 +27,17 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Case:
-    """A program under settings, on a card of ``memory`` bytes and with a fraction of it."""
+    """A program under settings, on a card of ``memory`` bytes."""
 
     program: str
     settings: str = ""
     memory: int | None = None
-    fraction: float = 1.0
 
     @property
     def name(self) -> str:
         """As the table names it."""
         card = f", {self.memory // MIB} MiB" if self.memory is not None else ""
-        part = f", {self.fraction} of it" if self.fraction < 1 else ""
-        return f"{self.program} [{self.settings}]{card}{part}"
+        return f"{self.program} [{self.settings}]{card}"
 
 
 class _Sampled(TorchDispatchMode):
@@ -91,8 +89,6 @@ class Recorder:
     """Everything is written down from here to :meth:`finish`."""
 
     def __init__(self, case: Case) -> None:
-        if case.fraction < 1:
-            torch.cuda.set_per_process_memory_fraction(case.fraction)
         torch.cuda.memory._record_memory_history("all", context=None, max_entries=1 << 40)
         self._case = case
         free, self._total = torch.cuda.mem_get_info()
@@ -153,7 +149,6 @@ class Recorder:
             torch=torch.__version__,
             total=self._total,
             outside=self._outside,
-            fraction=self._case.fraction,
             events=events,
             flushes=self._flushes,
             resets=self._resets,
@@ -181,11 +176,10 @@ def record(case: Case, program: Program) -> Recording:
 
 SPLIT = "max_split_size_mb:64"
 ROUNDING = "max_split_size_mb:20,max_non_split_rounding_mb:40"
-COLLECTED = "garbage_collection_threshold:0.5"
 DIVIDED = "roundup_power2_divisions:[1:2,4:8,16:4,>:1]"
 EXPANDABLE = "expandable_segments:True"
 SEGMENTS = "large_segment_size_mb:64"
-THROWN = "throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9"
+THROWN = "throw_on_cudamalloc_oom:True"
 ALL = "expandable_segments:True,max_split_size_mb:64,roundup_power2_divisions:4"
 SETTINGS = ("", SPLIT, ROUNDING, DIVIDED, EXPANDABLE, SEGMENTS, ALL)
 QUICK = (
@@ -194,7 +188,6 @@ QUICK = (
     Case("streams"),
     Case("lengths", EXPANDABLE),
     Case("sizes", ROUNDING, 750 * MIB),
-    Case("sizes", COLLECTED, 1024 * MIB, 0.4),
     Case("full", "", 2000 * MIB),
     Case("full", EXPANDABLE, 2000 * MIB),
 )
@@ -202,23 +195,15 @@ QUICK = (
 KEPT = (
     *(Case("few", settings) for settings in ("", DIVIDED, EXPANDABLE, SEGMENTS)),
     *(Case("few", settings, 620 * MIB) for settings in ("", ROUNDING, EXPANDABLE)),
-    Case("few", COLLECTED, 1024 * MIB, 0.2),
     Case("streams"),
 )
 """What tests/allocator/histories holds: compared where no CUDA build is."""
 LONG = [program for program in TRAININGS if program not in ("few", "small")]
 EVERY = (
     *(Case(program, settings) for program in LONG for settings in SETTINGS),
-    *(Case(program, COLLECTED, 4096 * MIB, 0.5) for program in LONG),
-    *(
-        Case("full", settings, 2000 * MIB)
-        for settings in (*SETTINGS, f"{EXPANDABLE},{COLLECTED}", THROWN)
-    ),
+    *(Case("full", settings, 2000 * MIB) for settings in (*SETTINGS, THROWN)),
     *(Case("sizes", settings, 750 * MIB) for settings in (*SETTINGS, THROWN)),
     *(Case(name, settings) for name in EXAMPLE_NAMES for settings in ("", EXPANDABLE)),
-    Case("full", COLLECTED, 2000 * MIB, 0.7),
-    Case("sizes", COLLECTED, 1024 * MIB, 0.4),
-    Case("sizes", f"{COLLECTED},{SPLIT}", 1024 * MIB, 0.4),
 )
 """What tests/cuda/allocator_beside_torch.py compares."""
 

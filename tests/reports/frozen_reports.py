@@ -81,7 +81,7 @@ def _of_runs() -> Iterator[tuple[str, Report]]:
 def _of_sections() -> Iterator[tuple[str, Report]]:
     short = outcomes.report(outcomes.SHORT, findings=())
     yield "out of memory", short
-    fits = replace(outcomes.SHORT, fits=("a:1", "b:2"), tried=4, smaller="with a batch of 8: fits")
+    fits = replace(outcomes.SHORT, fits=("a:1", "b:2"), tried=4)
     yield "out of memory, and would fit", replace(short, ran_out=fits)
     for name, files in (("good", outcomes.FILES), ("bad", outcomes.FILES[2:3])):
         yield f"{name} checkpoints", replace(golden.silent_report(), checkpoints=files)

@@ -13,7 +13,6 @@ def found(seen, of=4, **more):
         "aten::item",
         "cudaMemcpyAsync",
         Site("train.py", 4, "step"),
-        exact=False,
         backward=False,
         synchronises=True,
         asynchronous=False,

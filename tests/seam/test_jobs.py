@@ -2,7 +2,6 @@
 costs, every rank's numbers.
 """
 
-import importlib.util
 import json
 import re
 from dataclasses import replace
@@ -13,8 +12,6 @@ from auditor.reports.as_json import Json, load
 from auditor.reports.html import Html
 from auditor.reports.terminal import Terminal
 
-from auditor.cli import analyze
-from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
 from auditor.model import Severity
@@ -116,46 +113,6 @@ def test_a_folder_without_traces_is_one_sentence(tmp_path, audit):
         "empty holds no recording (manifest.json is missing), no trace and no memory snapshot"
         in done.stderr
     )
-
-
-@pytest.mark.skipif(importlib.util.find_spec("distributed") is not None, reason="Dask is installed")
-def test_dask_that_is_not_there_is_one_sentence(tmp_path, audit):
-    laid_out(tmp_path / "traces", job(2, late))
-    done = audit("analyze", "traces", "--dask", "tcp://127.0.0.1:1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--dask needs Dask, and it is not installed" in done.stderr
-
-
-def test_dask_runs_the_same_function(tmp_path, monkeypatch):
-    asked = {}
-
-    class Client:
-        def __init__(self, address, timeout):
-            asked["address"] = address
-            if address.endswith(":1"):
-                raise OSError("timed out")
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            asked["closed"] = True
-
-        def map(self, work, paths, *, pure):
-            return [(work, path) for path in paths]
-
-        def gather(self, futures):
-            return [work(path) for work, path in futures]
-
-    monkeypatch.setitem(
-        __import__("sys").modules, "distributed", type("distributed", (), {"Client": Client})
-    )
-    folder = laid_out(tmp_path / "job", job(3, late))
-    found = fleet(trace_files(folder), analyze.mapped_on("tcp://scheduler:8786"))
-    assert asked == {"address": "tcp://scheduler:8786", "closed": True}
-    assert found.alignment.straggler == 2
-    with pytest.raises(AuditProblem, match="no Dask scheduler answers at tcp://scheduler:1"):
-        fleet(trace_files(folder), analyze.mapped_on("tcp://scheduler:1"))
 
 
 def test_of_four_ranks_the_one_that_the_others_wait_for_is_judged():

@@ -235,7 +235,7 @@ def test_queue_depth_counts_kernels_that_have_not_started(tmp_path):
         for event in launched(10 * number, 1000 + 100 * number, 100, number + 1)
     ]
     line = of(tmp_path, events)
-    assert queue_depth(line.trace, line.devices[0], line.launches).tolist() == [0, 1, 2, 3, 4]
+    assert queue_depth(line).tolist() == [0, 1, 2, 3, 4]
 
 
 @given(

@@ -97,7 +97,7 @@ def test_matrix_products_are_told_from_convolutions_by_their_operator(tmp_path):
     program.operator("aten::addmm", 30.0, runs="ampere_tf32_s1688gemm_128x64")
     found = line(tmp_path, program)
     use = found.devices[0]
-    assert matmul_ns(found.trace, use, found.tree, found.launching_operator) == {
+    assert matmul_ns(found, use) == {
         FP32: 10_000,
         TF32: 30_000,
     }
@@ -112,17 +112,5 @@ def test_operators_are_placed_in_the_users_function(tmp_path):
     program.events.append(frame("torch/nn/functional.py(9): softmax", begin + 1, 100))
     found = line(tmp_path, program)
     assert [
-        (place.file, place.line, place.function, place.exact)
-        for place in found.places_of(np.array([0]))
-    ] == [("model.py", 40, "attend", False)]
-
-
-def test_a_stack_of_the_operator_gives_the_line_itself(tmp_path):
-    stack = {
-        "Call stack": "torch/nn/functional.py(9): softmax;model.py(43): attend;train.py(7): step"
-    }
-    found = Timeline.of(
-        write(tmp_path, text([op("aten::bmm", 0, 5, **stack), op("aten::mm", 9, 5)]))
-    )
-    (place, other) = found.places_of(np.array([0, 1]))
-    assert (place.line, place.function, place.exact, other) == (43, "attend", True, None)
+        (place.file, place.line, place.function) for place in found.places_of(np.array([0]))
+    ] == [("model.py", 40, "attend")]

@@ -8,7 +8,7 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
-from auditor.timeline.ranks import RankFacts, in_processes, rank_facts
+from auditor.timeline.ranks import RankFacts, rank_facts
 from tests.timeline.kineto import HEAD, kernel, note, text, write
 
 
@@ -75,20 +75,9 @@ def test_facts_of_one_rank(folder):
     assert facts.device_name == "NVIDIA A100"
 
 
-def test_the_work_can_be_done_anywhere(folder):
-    seen = []
-
-    def elsewhere(work, paths):
-        seen.extend(paths)
-        return [work(path) for path in paths]
-
-    assert fleet(trace_files(folder), elsewhere).alignment.straggler == 2
-    assert len(seen) == 4
-
-
 def test_the_pool_of_processes_gives_the_same(folder, monkeypatch):
     monkeypatch.setattr("auditor.timeline.ranks.POOL_BYTES", 0)
-    job = fleet(trace_files(folder), in_processes)
+    job = fleet(trace_files(folder))
     assert job.alignment.straggler == 2
 
 
@@ -146,7 +135,7 @@ def test_a_fleet_of_256(tmp_path):
             ),
             f"rank{rank}.json",
         )
-    job = fleet(trace_files(tmp_path), map)
+    job = fleet(trace_files(tmp_path))
     assert (len(job.ranks), job.missing) == (256, ())
     assert job.ranks[job.alignment.straggler].rank == 77
     assert all(isinstance(one, RankFacts) for one in job.ranks)

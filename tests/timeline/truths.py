@@ -8,7 +8,7 @@ import numpy as np
 from auditor.timeline import Timeline
 from auditor.timeline.device import join
 from auditor.timeline.naming import is_launch, mask
-from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32
+from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32, products
 from auditor.timeline.steps import PROFILER
 from auditor.timeline.waits import (
     COPY,
@@ -176,7 +176,7 @@ def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
         each = use.busy.covered(steps.start, steps.end) / np.maximum(steps.end - steps.start, 1)
         result["step_util_pct"] = 100 * windows.overlap(use.busy) / max(windows.length, 1)
         result["step_util_each"] = (100 * each).tolist()
-    for one in line.products[use.device]:
+    for one in products(line, use):
         entry = result["gemm"].setdefault(CLASSES[one.arithmetic], {"n": 0, "ms": 0.0})
         entry["n"] += one.kernels
         entry["ms"] += ms(one.ns)

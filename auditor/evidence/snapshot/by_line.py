@@ -26,11 +26,6 @@ SEEN = 0.005
 POINTS = 5000
 """Points of the whole chart, as in the other charts of the report."""
 
-SQUEEZED = 0.1
-"""Where nine tenths of the events lie in less than this share of the time, the chart runs by
-events: time would hide them.
-"""
-
 Owner = Site | str
 OLDER, NO_FRAME, REST = (
     "from before the history",
@@ -98,7 +93,7 @@ def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> L
         *zip(tones, rows, strict=True),
         *([(Tone(REST, -1), others)] if any(others) else []),
     ]
-    by_time = in_time(course)
+    by_time = len(course.time_us) > 1 and course.time_us[-1] > course.time_us[0]
     return Layers(
         title=f"Memory on cuda:{course.device} over time, by the line that allocated it",
         note=note,
@@ -172,21 +167,6 @@ def largest(moments: Moments, count: int) -> tuple[int, ...]:
 def named(owner: Owner) -> str:
     """``trainer.py:152 step``; of a long path its last two parts."""
     return owner if isinstance(owner, str) else placed(owner)
-
-
-def in_time(course: Course) -> bool:
-    """Whether the chart should run in time; by events where the times are missing, or most events
-    lie in a small part of it.
-    """
-    times = course.time_us
-    if len(times) < 2 or times[-1] <= times[0]:
-        return False
-    window = max(1, len(times) * 9 // 10)
-    shortest = min(
-        times[start + window - 1] - times[start]
-        for start in range(0, len(times) - window + 1, max(1, window // 50))
-    )
-    return shortest >= SQUEEZED * (times[-1] - times[0])
 
 
 def _marks(

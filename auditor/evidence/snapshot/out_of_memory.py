@@ -9,9 +9,7 @@ from typing import ClassVar, Literal
 from auditor.allocator import AllocatorSettings
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.owners import Owners
 from auditor.evidence.snapshot.segments import Origins, origins_of
-from auditor.evidence.snapshot.smaller_batch import with_half_the_batch
 from auditor.evidence.snapshot.state_at import Holder, State, by_line, state_after
 from auditor.evidence.snapshot.what_if import Outcome, what_if
 from auditor.evidence.table import Evidence, Table
@@ -51,8 +49,6 @@ class OutOfMemory(Table):
     holders: tuple[Holder, ...] = ()
     what_ifs: tuple[Outcome, ...] = ()
     why_no_what_if: str = ""
-    halved: tuple[tuple[str, str], ...] = ()
-    """A row of facts: what it would have come to with half the batch, up to the error."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> OutOfMemory:
@@ -123,7 +119,6 @@ def ran_out(evidence: Evidence) -> RanOut | None:
         short=short if short > 0 else None,
         fits=tuple(each.setting for each in oom.what_ifs if not each.ooms),
         tried=len(oom.what_ifs),
-        smaller=": ".join(oom.halved[0]) if oom.halved else "",
     )
 
 
@@ -131,14 +126,9 @@ def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> Out
     index, origins = course.ooms[-1], origins_of(evidence)
     event, state = data.trace(course.device)[index], state_after(data, course.device, index)
     outcomes: tuple[Outcome, ...] = ()
-    halved: tuple[tuple[str, str], ...] = ()
     why = ""
     try:
-        tried = what_if(evidence, course)
-        outcomes, halved = (
-            tried.others,
-            with_half_the_batch(evidence, course, Owners(evidence), tried.card),
-        )
+        outcomes = what_if(evidence, course).others
     except NotLooked as reason:
         why = str(reason)
     left = event.get("device_free", event.get("addr"))
@@ -152,7 +142,6 @@ def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> Out
         device_free=int(left) if left is not None else None,
         site=origins.site(event.get("frames") or ()) or _raised_at(evidence),
         what_ifs=outcomes,
-        halved=halved,
         why_no_what_if=why,
     )
 

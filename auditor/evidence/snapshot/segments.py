@@ -27,7 +27,7 @@ LIBRARY_MARKS = (
 )
 STACK_SHOWN = 6
 LIBRARY, OUTSIDE, RECORDED = range(3)
-FREE, ALLOCATED = "inactive", "active_allocated"
+FREE = "inactive"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class Block:
     size: int
     live: bool
     site: Site | None = None
-    allocated: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,25 +96,6 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class DeviceNow:
-    """What one device held at that moment, in bytes. ``active`` counts blocks whose free is
-    pending, ``allocated`` does not.
-
-    ``inactive`` are free blocks: whole segments (``idle``, which could be given back) and holes
-    between live ones.
-    """
-
-    device: int
-    segments: int
-    reserved: int
-    allocated: int
-    active: int
-    inactive: int
-    idle: int
-    largest_free: int
-
-
-@dataclass(frozen=True)
 class Snapshot(Table):
     """Segments of all devices at one moment: the first out-of-memory error if the run ended by one,
     else the end of a step.
@@ -136,15 +116,6 @@ class Snapshot(Table):
     def reserved(self) -> int:
         """Bytes obtained from the device."""
         return sum(segment.size for segment in self.segments)
-
-    @property
-    def devices(self) -> tuple[DeviceNow, ...]:
-        """The same by device."""
-        numbers = sorted({segment.device for segment in self.segments})
-        return tuple(
-            _now(number, [each for each in self.segments if each.device == number])
-            for number in numbers
-        )
 
     def on(self, device: int) -> Snapshot:
         """The part of one device."""
@@ -181,24 +152,6 @@ class Snapshot(Table):
         return sorted(pins, key=lambda pin: pin.free_bytes, reverse=True)
 
 
-def _now(device: int, segments: list[Segment]) -> DeviceNow:
-    blocks = [block for segment in segments for block in segment.blocks]
-    return DeviceNow(
-        device=device,
-        segments=len(segments),
-        reserved=sum(segment.size for segment in segments),
-        allocated=sum(block.size for block in blocks if block.allocated),
-        active=sum(block.size for block in blocks if block.live),
-        inactive=sum(block.size for block in blocks if not block.live),
-        idle=sum(
-            segment.size
-            for segment in segments
-            if segment.pin is None and segment.free_bytes == segment.size
-        ),
-        largest_free=max((block.size for block in blocks if not block.live), default=0),
-    )
-
-
 def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
     """Raises :class:`NotLooked` where the data does not have torch's shape."""
     origins = origins_of(evidence)
@@ -224,7 +177,6 @@ def _block(block: Event, origins: Origins) -> Block:
         int(block["size"]),
         live,
         origins.site(block.get("frames") or ()) if live else None,
-        block["state"] == ALLOCATED,
     )
 
 

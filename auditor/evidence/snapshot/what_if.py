@@ -1,4 +1,4 @@
-"""What the allocator would have held under other settings or on another card: a replay."""
+"""What the allocator would have held under other settings: a replay."""
 
 from __future__ import annotations
 
@@ -33,10 +33,6 @@ CHANGES = {
 """Settings that are tried, one at a time, and the field of :class:`AllocatorSettings` that each
 changes.
 """
-CARDS = (4, 6, 8, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 141, 180)
-"""GiB of the cards that people train on."""
-CONTEXT = 450 * MIB
-"""What a CUDA context and its libraries take of a card besides: about 300 to 600 MiB."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ def what_if(evidence: Evidence, course: Course) -> WhatIf:
 
 
 class Replays:
-    """A device's history under other settings and on other cards, each replay made once.
+    """A device's history under other settings, each replay made once.
 
     Where much was live before the first event, the recorded segments are taken over as they stood:
     the settings then count from that moment on. Else what was live is allocated anew, as if the
@@ -140,7 +136,6 @@ class Replays:
             course.start_allocated > LATE_SHARE * course.peak_allocated
             and not course.history.expandable
         )
-        self._refused = course.retries > 0 or bool(course.ooms)
         self._made: dict[tuple[str, int | None], Outcome] = {}
 
     @property
@@ -160,37 +155,28 @@ class Replays:
         where it cannot be replayed.
         """
         if (setting, card) not in self._made:
-            self._made[setting, card] = self._replayed(setting, card)
+            done = self.replayed(self._settings(setting), total_bytes=card)
+            self._made[setting, card] = Outcome(
+                setting, done.peak_reserved, done.peak_allocated, done.retries, done.ooms
+            )
         return self._made[setting, card]
 
-    def _replayed(self, setting: str, card: int | None) -> Outcome:
-        unlimited = self._made.get((setting, None))
-        if (
-            card is not None
-            and unlimited is not None
-            and unlimited.peak_reserved <= card
-            and not self._refused
-        ):
-            return unlimited  # such a card refuses nothing
+    def replayed(
+        self,
+        settings: AllocatorSettings | None = None,
+        *,
+        total_bytes: int | None = None,
+        empty_caches: bool = True,
+    ) -> Replayed:
+        """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` where it cannot be done."""
         try:
-            done = replay(
+            return replay(
                 self.course.history,
-                self._settings(setting),
+                settings,
                 fresh=not self.from_recorded,
-                total_bytes=card,
+                total_bytes=total_bytes,
+                empty_caches=empty_caches,
             )
-        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            raise NotLooked(
-                f"the snapshot's history cannot be replayed: {type(error).__name__}"
-            ) from None
-        return Outcome(setting, done.peak_reserved, done.peak_allocated, done.retries, done.ooms)
-
-    def flushing(self, calls: bool) -> Replayed:
-        """With the recorded settings on a card without limit, with or without the program's calls
-        of ``empty_cache``.
-        """
-        try:
-            return replay(self.course.history, fresh=not self.from_recorded, empty_caches=calls)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise NotLooked(
                 f"the snapshot's history cannot be replayed: {type(error).__name__}"
@@ -237,13 +223,11 @@ def without_flushes(evidence: Evidence, course: Course) -> tuple[tuple[str, str]
         replays = replays_of(evidence, course)
         if not _agrees(replays.under("", None).peak_reserved, course):
             return ()
-        as_it_was, kept = (replays.flushing(calls) for calls in (True, False))
+        as_it_was, kept = (replays.replayed(empty_caches=calls) for calls in (True, False))
     except NotLooked:
         return ()
-    more, less = (
-        len(as_it_was.segment_allocs),
-        amounts.count(len(kept.segment_allocs), "cudaMalloc call"),
-    )
+    more = len(as_it_was.segment_allocs)
+    less = amounts.count(len(kept.segment_allocs), "cudaMalloc call")
     held, holds = amounts.size(as_it_was.peak_reserved), amounts.size(kept.peak_reserved)
     return (
         (
@@ -263,36 +247,3 @@ def card_of(course: Course, data: SnapshotData) -> int | None:
         left = int(data.trace(course.device)[index].get("device_free", below))
         bounds.append(max(course.peak_reserved, course.reserved[index] + left))
     return min(bounds)
-
-
-def on_cards(evidence: Evidence, course: Course) -> tuple[tuple[str, str], ...]:
-    """Rows of facts: the same history on cards around the size that it needs. Empty where a replay
-    would say nothing.
-    """
-    if course.ooms:
-        return ()  # what would have come after the error is unknown
-    try:
-        replays = replays_of(evidence, course)
-        unlimited = replays.under("", None).peak_reserved
-        if not _agrees(unlimited, course):
-            return ()
-        tight = [size for size in CARDS if size * GIB - CONTEXT < unlimited][-1:]
-        roomy = [size for size in CARDS if size * GIB - CONTEXT >= unlimited][:1]
-        # on less, what came before would have gone differently
-        least = course.start_reserved if replays.from_recorded else 0
-        cards = [(size, size * GIB - CONTEXT) for size in (*tight, *roomy)]
-        tried = [(size, replays.under("", card)) for size, card in cards if card >= least]
-    except NotLooked:
-        return ()
-    since = ", from where the history begins" if replays.from_recorded else ""
-    return tuple((f"on a card of {size} GiB{since}", _said(outcome)) for size, outcome in tried)
-
-
-def _said(outcome: Outcome) -> str:
-    if outcome.ooms:
-        return "would run out of memory"
-    return (
-        f"fits with {amounts.count(outcome.retries, 'retry', 'retries')}"
-        if outcome.retries
-        else "fits"
-    )

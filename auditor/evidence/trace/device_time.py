@@ -115,7 +115,7 @@ def _queue(line: Timeline) -> QueueUse | None:
 
     from auditor.timeline.idle import queue_depth
 
-    depth, delay = queue_depth(line.trace, line.devices[0], line.launches), line.launch_delay_ns
+    depth, delay = queue_depth(line), line.launch_delay_ns
     if not len(depth):
         return None
     return QueueUse(int(np.median(depth)), int(depth.max()), float((delay < EMPTY_NS).mean()))

@@ -41,8 +41,8 @@ class WaitPlace:
     that it was seen on.
 
     ``operator`` is the outermost operator around the wait (what the program called), ``api`` the
-    runtime call that held the host. ``site`` is None where the trace has no Python frames;
-    ``exact`` is False where its line is only that of the function's ``def``. ``won_us`` is the idle
+    runtime call that held the host. ``site`` is the ``def`` of the function around it, None where
+    the trace has no Python frames. ``won_us`` is the idle
     time of the device that the wait caused: what would come back without it.
     """
 
@@ -50,7 +50,6 @@ class WaitPlace:
     operator: str
     api: str
     site: Site | None
-    exact: bool
     backward: bool
     synchronises: bool
     asynchronous: bool
@@ -114,12 +113,8 @@ class WaitPlace:
 
     @property
     def where(self) -> str:
-        """The place in words: ``in train_step (train.py), `` where only the function is known, else
-        empty.
-        """
-        if self.site is None or self.exact:
-            return ""
-        return f" in {self.site.function}"
+        """The place in words: `` in train_step``; may be empty."""
+        return f" in {self.site.function}" if self.site is not None else ""
 
     @property
     def _times(self) -> tuple[tuple[str, str], ...]:
@@ -237,7 +232,6 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         operator=key.operator,
         api=trace.names[trace.calls.name[waits.call[longest]]],
         site=Site(place.file, place.line, place.function) if place is not None else None,
-        exact=place is not None and place.exact,
         backward=key.backward,
         synchronises=synchronised > 0,
         asynchronous=key.asynchronous,

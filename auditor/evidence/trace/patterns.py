@@ -23,16 +23,13 @@ LOOKED_AT = 64
 
 @dataclass(frozen=True)
 class Where:
-    """A place in the user's code; no site where the trace has no frames. A site that is not
-    ``exact`` is a function's ``def``.
-    """
+    """A function of the user's; no site where the trace has no frames."""
 
     site: Site | None = None
-    exact: bool = False
 
     def __str__(self) -> str:
-        """In words, where its line is only the function's, else empty: `` in train_step``."""
-        return f" in {self.site.function}" if self.site is not None and not self.exact else ""
+        """In words: `` in train_step``; may be empty."""
+        return f" in {self.site.function}" if self.site is not None else ""
 
 
 NOWHERE = Where()
@@ -45,7 +42,7 @@ def where(line: Timeline, rows: Ints) -> Where:
     if not found:
         return NOWHERE
     ((place, _),) = found.most_common(1)
-    return Where(Site(place.file, place.line, place.function), place.exact)
+    return Where(Site(place.file, place.line, place.function))
 
 
 TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")

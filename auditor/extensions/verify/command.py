@@ -181,9 +181,7 @@ def _asked(
 
 
 def _counted(laboratory: Laboratory, budget: float) -> str:
-    return f"run {laboratory.runs}" + (
-        f", of a budget of {progress_display.clock(budget)}" if budget else ""
-    )
+    return f"run {laboratory.runs}" + (f", of a budget of {budget:.0f} s" if budget else "")
 
 
 def _say(text: str) -> None:

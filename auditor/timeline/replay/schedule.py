@@ -13,6 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from auditor.timeline.device import Launches, join
 from auditor.timeline.intervals import groups
 from auditor.timeline.naming import DEVICE_WIDE, is_launch, mask, plain
 from auditor.timeline.replay.streams import LONGEST_NS, Streams, streams_of
-from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Ints, Trace
-from auditor.timeline.tree import CallTree
 from auditor.timeline.waits import Waits
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 QUEUE = 1024
 """Launches of one stream that the driver holds before the next one waits for the oldest to start:
@@ -36,20 +38,6 @@ SLOW_LAUNCH_NS = 50_000
 NO_CALL = -1
 NO_EVENT = -2
 """Stands for the event before the first one of a thread, in lists."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The tables of a timeline from which a schedule is made."""
-
-    trace: Trace
-    tree: CallTree
-    launches: Launches
-    waits: Waits
-    steps: Steps
-    others: Ints
-    """Further calls (rows of :class:`Calls`) that edits may be about: those that hold the host."""
-    step_thread: int
 
 
 @dataclass(frozen=True)
@@ -161,16 +149,16 @@ class Lists:
     """Rows that were queued before it."""
 
 
-def schedule(sources: Sources) -> Schedule | None:
+def schedule(line: Timeline) -> Schedule | None:
     """The schedule of a trace's steps (of all of it, where it marks none); None without work of a
     device that a call launched.
     """
-    trace, joined, steps = sources.trace, sources.launches, sources.steps
+    trace, joined, steps = line.trace, line.launches, line.steps
     calls, work = trace.calls, trace.work
     window = int(steps.start.min()), int(steps.end.max())
     wanted = joined.work_of_call >= 0
-    wanted[sources.waits.call] = True
-    wanted[sources.others] = True
+    wanted[line.waits.call] = True
+    wanted[line.driver_calls] = True
     wanted &= (calls.start >= window[0]) & (calls.start < window[1])
     rows = np.flatnonzero(wanted)
     known = joined.call_of_work >= 0
@@ -179,13 +167,13 @@ def schedule(sources: Sources) -> Schedule | None:
     begin = np.where(known, calls.start[joined.call_of_work], work.start)
     inside = (begin >= window[0]) & (begin < window[1])
     orphans = np.flatnonzero(inside & ~known)
-    events = _events(sources, rows, orphans)
+    events = _events(line, rows, orphans)
     order = np.lexsort((events[2] != NO_CALL, events[0]))
     start, end, call, orphan, boundary, thread = (column[order] for column in events)
-    before, after, gap = host_links(start, end, thread, _busy_since(sources, call, start))
+    before, after, gap = host_links(start, end, thread, _busy_since(line, call, start))
     streams = streams_of(trace, joined, call, orphan, begin)
-    waited = waited_for(trace, sources.waits, joined, call, streams)
-    own, limit = _own(sources, call, start, end, streams)
+    waited = waited_for(trace, line.waits, joined, call, streams)
+    own, limit = _own(line, call, start, end, streams)
     own = np.where(waited.own >= 0, waited.own, own)
     length = work.end - work.start
     total = int(length[inside].sum())
@@ -209,9 +197,9 @@ def schedule(sources: Sources) -> Schedule | None:
     )
 
 
-def _events(sources: Sources, rows: Ints, orphans: Ints) -> tuple[Ints, ...]:
+def _events(line: Timeline, rows: Ints, orphans: Ints) -> tuple[Ints, ...]:
     """Columns ``start``, ``end``, ``call``, ``orphan``, ``boundary``, ``thread``, unordered."""
-    calls, work, steps = sources.trace.calls, sources.trace.work, sources.steps
+    calls, work, steps = line.trace.calls, line.trace.work, line.steps
     marks = np.empty(2 * steps.count, np.int64)
     marks[0::2], marks[1::2] = steps.start, steps.end
     none, nobody = np.full(len(marks), -1), np.full(len(orphans), -1)
@@ -223,16 +211,16 @@ def _events(sources: Sources, rows: Ints, orphans: Ints) -> tuple[Ints, ...]:
         np.concatenate((lost, orphans, none)),
         np.concatenate((lost, nobody, np.arange(len(marks)))),
         np.concatenate(
-            (calls.thread[rows], nobody - 1, np.full(len(marks), sources.step_thread))
+            (calls.thread[rows], nobody - 1, np.full(len(marks), line.main_thread))
         ).astype(np.int64),
     )
 
 
-def _busy_since(sources: Sources, call: Ints, start: Ints) -> Ints:
+def _busy_since(line: Timeline, call: Ints, start: Ints) -> Ints:
     """For each event the begin of the outermost operator around it: since then its thread was busy
     by itself. The event's own start where there is none.
     """
-    tree, spans = sources.tree, sources.trace.operators
+    tree, spans = line.tree, line.trace.operators
     operator = np.zeros(len(tree.name), np.bool_)
     operator[: tree.operators] = ~spans.annotation
     result = start.copy()
@@ -243,11 +231,9 @@ def _busy_since(sources: Sources, call: Ints, start: Ints) -> Ints:
     return result
 
 
-def _own(
-    sources: Sources, call: Ints, start: Ints, end: Ints, streams: Streams
-) -> tuple[Ints, int]:
+def _own(line: Timeline, call: Ints, start: Ints, end: Ints, streams: Streams) -> tuple[Ints, int]:
     """What each call takes alone, and how many launches a stream holds."""
-    own, trace = end - start, sources.trace
+    own, trace = end - start, line.trace
     depth = streams.depth(start)
     launching = np.zeros(len(call), np.bool_)
     launching[call >= 0] = mask(trace.names, trace.calls.name[call[call >= 0]], is_launch)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from auditor.model.what_if import Change
-from auditor.timeline.copies import Copies
 from auditor.timeline.idle import LONG_GAP_NS
-from auditor.timeline.intervals import Intervals
+from auditor.timeline.intervals import Intervals, union, without
 from auditor.timeline.naming import is_communication, is_launch, mask
-from auditor.timeline.pinned import OVERHEAD_NS, Pageable
-from auditor.timeline.replay.schedule import Lists, Schedule
-from auditor.timeline.trace import Flags, Ints, Trace
-from auditor.timeline.waits import Waits
+from auditor.timeline.phases import loading
+from auditor.timeline.pinned import OVERHEAD_NS
+from auditor.timeline.replay.schedule import Lists, Schedule, schedule
+from auditor.timeline.trace import Flags, Ints
+
+if TYPE_CHECKING:
+    from auditor.timeline.timeline import Timeline
 
 LARGEST_ERROR = 0.1
 """Share of a recording's length, and of a typical step's, by which its own replay may be off before
@@ -27,31 +30,13 @@ LARGEST_UNLAUNCHED = 0.1
 such work would have begun."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Tables of a timeline that edits are about."""
-
-    trace: Trace
-    waits: Waits
-    copies: Copies
-    pageable: Pageable
-    loading: Intervals
-    """Time in which the loop waited for its loader."""
-    host_gaps: Intervals
-    """Long idle times of the device that the host's own work made."""
-    optimizer: Intervals
-    """Time inside ``Optimizer.step``."""
-    thread: int
-    """The thread that runs the steps."""
-
-
 class Replays:
     """Replays of one schedule. Gains are ns of the whole window: the steps, and what the devices
     still did after them.
     """
 
-    def __init__(self, plan: Schedule, costs: Costs) -> None:
-        self.plan, self.costs = plan, costs
+    def __init__(self, plan: Schedule, line: Timeline) -> None:
+        self.plan, self.line = plan, line
         self._wholes: dict[frozenset[Change], int] = {}
 
     @cached_property
@@ -104,8 +89,8 @@ class Replays:
 
     def edits(self, changes: Iterable[Change]) -> Edits:
         """All of these left out, in whatever order: what two of them take is taken once."""
-        edits, plan, costs = Edits.none(self.plan), self.plan, self.costs
-        slow, hidden = (np.zeros(len(costs.trace.work.start), np.int64) for _ in range(2))
+        edits, plan, line = Edits.none(self.plan), self.plan, self.line
+        slow, hidden = (np.zeros(len(line.trace.work.start), np.int64) for _ in range(2))
         for change in changes:
             match change.kind:
                 case "waits":
@@ -113,21 +98,22 @@ class Replays:
                 case "calls":
                     edits.own[np.isin(plan.call, change.rows)] = 0
                 case "copies to device":
-                    self._hide(hidden, costs.copies.to_device)
+                    self._hide(hidden, line.copies.to_device)
                 case "copies to host":
-                    self._hide(hidden, costs.copies.to_host)
+                    self._hide(hidden, line.copies.to_host)
                 case "collectives":
-                    work = costs.trace.work
-                    mine = mask(costs.trace.names, work.name, is_communication)
+                    work = line.trace.work
+                    mine = mask(line.trace.names, work.name, is_communication)
                     hidden[mine] = (work.end - work.start)[mine]
                 case "loader":
-                    self._without_host_time(edits, costs.loading, plan.thread == costs.thread)
+                    mine = plan.thread == line.main_thread
+                    self._without_host_time(edits, loading(line, line.main_thread), mine)
                 case "host gaps":
-                    self._without_host_time(edits, costs.host_gaps, plan.thread >= 0)
+                    self._without_host_time(edits, self._host_gaps, plan.thread >= 0)
                 case "optimizer launches":
-                    self._merge(edits, costs.optimizer.holds(plan.start))
+                    self._merge(edits, self._optimizer.holds(plan.start))
                 case "other launches":
-                    self._merge(edits, ~costs.optimizer.holds(plan.start))
+                    self._merge(edits, ~self._optimizer.holds(plan.start))
                 case "launches":
                     self._merge(edits, np.ones(plan.count, np.bool_))
         shorter = (slow + hidden)[plan.streams.work]
@@ -139,24 +125,39 @@ class Replays:
         """The host goes on at once: a synchronisation is not called at all, a copy is asynchronous,
         and where it is pageable its bytes run at the rate of pinned memory.
         """
-        calls, made = self.costs.waits.call[rows], self.costs.copies
+        calls, made = self.line.waits.call[rows], self.line.copies
         edits.waits[np.isin(self.plan.call, calls)] = False
         mine = np.isin(made.call, calls)
         edits.own[np.isin(self.plan.call, np.setdiff1d(calls, made.call[mine]))] = 0
         slow[made.work[mine]] = self._slow[mine]
 
     def _hide(self, hidden: Ints, copies: Flags) -> None:
-        made = self.costs.copies
+        made = self.line.copies
         hidden[made.work[copies]] = (made.ns - self._slow)[copies]
 
     @cached_property
     def _slow(self) -> Ints:
         """What each pageable copy took longer than pinned memory would, in ns, hidden or not."""
-        made, lost = self.costs.copies, self.costs.pageable
+        made, lost = self.line.copies, self.line.pageable
         rate = np.where(made.to_host, lost.to_host.gbs, lost.to_device.gbs)
         needed = np.minimum(OVERHEAD_NS + made.bytes / rate, made.ns)
         known = made.pageable & (made.bytes > 0) & (made.to_host | made.to_device)
         return np.where(known, made.ns - needed, 0).astype(np.int64)
+
+    @property
+    def _host_gaps(self) -> Intervals:
+        """Long idle times of the device that the host's own work made, not its loader."""
+        assert self.line.idle is not None
+        gaps = self.line.idle.of_host()
+        begin, dry = self.line.idle.start[gaps], self.line.idle.dry[gaps]
+        return without(union(begin, begin + dry), loading(self.line, self.line.main_thread))
+
+    @cached_property
+    def _optimizer(self) -> Intervals:
+        """Time inside ``Optimizer.step``."""
+        spans, use = self.line.trace.operators, self.line.optimizer
+        rows = use.rows if use is not None else np.empty(0, np.int64)
+        return union(spans.start[rows], spans.end[rows])
 
     def _without_host_time(self, edits: Edits, spans: Intervals, events: Flags) -> None:
         plan = self.plan
@@ -173,11 +174,19 @@ class Replays:
     @cached_property
     def _launching(self) -> Flags:
         """Events that launch a kernel."""
-        call, trace = self.plan.call, self.costs.trace
+        call, trace = self.plan.call, self.line.trace
         result = np.zeros(len(call), np.bool_)
         known = np.flatnonzero(call >= 0)
         result[known] = mask(trace.names, trace.calls.name[call[known]], is_launch)
         return result
+
+
+def replays(line: Timeline) -> Replays | None:
+    """Replays of the steps (of the whole trace, where it marks none); None without work of a device
+    that a call launched, or with work that has no length.
+    """
+    plan = schedule(line) if line.devices and not line.trace.info.null_device else None
+    return Replays(plan, line) if plan is not None else None
 
 
 def _size(said: tuple[float, str]) -> float:

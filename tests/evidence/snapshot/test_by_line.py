@@ -11,7 +11,6 @@ from auditor.evidence.snapshot.by_line import (
     Moments,
     Told,
     held_at,
-    in_time,
     largest,
     layers,
     named,
@@ -63,22 +62,6 @@ def test_owners_with_a_layer_of_their_own(held, count, chosen):
     assert largest(Moments((0, 1), held), count) == chosen
 
 
-@pytest.mark.parametrize(
-    ("times", "by_time"),
-    [
-        ((), False),
-        ((5,), False),
-        ((5, 5), False),
-        ((9, 5), False),
-        (tuple(range(0, 1000, 10)), True),
-        ((*range(90), *(1000 + n for n in range(10))), False),  # 90 in less than a tenth
-        ((*range(0, 450, 5), *(4000 + n for n in range(10))), True),
-    ],
-)
-def test_the_axis_is_time_unless_most_events_lie_in_little_of_it(times, by_time):
-    assert in_time(course((1,) * len(times), time_us=times)) is by_time
-
-
 def test_the_chart_of_a_history():
     times = (100, 200, 300, 400)
     one = course((10, 30, 31, 21), (40, 40, 50, 50), time_us=times, ooms=(2,))
@@ -102,14 +85,6 @@ def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
     assert (chart.layers[-1].name, chart.held[-1][-1]) == (REST, 400)
     assert chart.marks == ((5.0, "out of memory"),)
     assert [tone.colour for tone in chart.layers] == [*range(1, 9), -1]
-
-
-def test_steps_are_marked_at_the_next_event_where_events_are_the_axis():
-    times = (*range(90), 2000, 3000)
-    one = course((1,) * 92, time_us=times)
-    history = Told(one, ("a",), (0,) + (-1,) * 91, (0,))
-    chart = layers(history, [(1000.0, "one"), (2000.0, "two"), (3000, "end")], note="n")
-    assert chart.marks == ((90.0, "one"), (90.0, "two"), (91.0, "end"))
 
 
 def test_names():

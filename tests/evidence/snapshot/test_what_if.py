@@ -5,7 +5,6 @@ begins late.
 import pickle
 
 import pytest
-from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.evidence.snapshot.file import snapshot_of
@@ -64,16 +63,3 @@ def test_a_replay_reserves_what_was_recorded(bare, card, limit):
             allocator.malloc(600 * MIB, frames=at(3))
     (ratio,) = agreement(bare(allocator))
     assert abs(ratio - 1) <= AGREES
-
-
-def test_a_late_beginning_says_nothing_of_cards_that_were_too_small_then(bare):
-    allocator = CachingAllocator(1 << 40, history_limit=4)
-    for _ in range(10):
-        allocator.malloc(600 * MIB, frames=at(1))
-    for address in (
-        allocator.malloc(3000 * MIB, frames=at(2)),
-        allocator.malloc(200 * MIB, frames=at(3)),
-    ):
-        allocator.free(address)
-    (peak,) = bare(allocator).get(PeakHolders).devices
-    assert peak.cards == (("on a card of 11 GiB, from where the history begins", "fits"),)

@@ -12,7 +12,6 @@ PLACE = WaitPlace(
     operator="aten::to",
     api="cudaMemcpyAsync",
     site=Site("train.py", 4, "step"),
-    exact=False,
     backward=False,
     synchronises=True,
     asynchronous=False,
@@ -73,7 +72,7 @@ def test_facts():
 
 @pytest.mark.parametrize(
     ("change", "where"),
-    [({}, " in step"), ({"exact": True}, ""), ({"site": None}, "")],
+    [({}, " in step"), ({"site": None}, "")],
     ids=str,
 )
 def test_a_place_that_is_only_a_function(change, where):

@@ -40,15 +40,13 @@ class RehearsedMemory:
     def __init__(self, total_bytes: int, frames: Frames, folder: Path) -> None:
         variables = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
         text = next((os.environ[name] for name in variables if os.environ.get(name)), "")
-        try:
-            settings = AllocatorSettings.parse(text)
-        except ValueError:
-            # the program's own import of CUDA would say so; here it must not cost the rehearsal
-            settings = AllocatorSettings()
         self._total = total_bytes
         outside = min(OUTSIDE_BYTES, total_bytes // 8)
         self.allocator = CachingAllocator(
-            total_bytes, settings=settings, outside_bytes=outside, history_limit=HISTORY_ENTRIES
+            total_bytes,
+            settings=AllocatorSettings.parse(text),
+            outside_bytes=outside,
+            history_limit=HISTORY_ENTRIES,
         )
         self._frames = frames
         self._folder = folder
