@@ -203,12 +203,12 @@ class Session:
         )
 
     def _peak_counts(self) -> bool:
-        context = self._context
-        if context.memory_limit is not None or context.counters is None:
+        shadow = self._context.shadow
+        if shadow is None or self._plan.memory_limit is not None:
             return True
-        if context.counters()["peak_allocated"] >= LEAST_PEAK:
+        if shadow.memory.counters()["peak_allocated"] >= LEAST_PEAK:
             return True
-        context.writer.touch("leaner")  # looked at: there is nothing to save
+        self._context.writer.touch("leaner")  # looked at: there is nothing to save
         return False
 
     def _tell_outline(self) -> None:

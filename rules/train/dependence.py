@@ -1,4 +1,4 @@
-"""TRAIN011, 12 and 21: outputs that depend on what they must not."""
+"""TRAIN011, 12, 21 and 22: what depends on what it must not."""
 
 from __future__ import annotations
 
@@ -109,4 +109,25 @@ class ReshapedForTransposed(Rule):
                 steps=len({each.step for each in rows}),
                 per_step=1.0,
                 remedy=Remedy(f"Use transpose({row.n}, {row.of})."),
+            )
+
+
+@dataclass(frozen=True)
+class TargetGetsGradients(Rule):
+    """A target that is made of the network's own output gets gradients."""
+
+    code = "TRAIN022"
+    severity = Severity.WARNING
+    since = "0.3"
+    advice = "Compute the target under torch.no_grad(), or call .detach() on it."
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        for rows in by_line(row for row in dependence if row.kind == "target"):
+            yield Finding(
+                rows[0].site,
+                "the target is the network's own output (data + factor * output) and gets gradients: "
+                "the step also moves the target toward the prediction",
+                steps=len({each.step for each in rows}),
+                per_step=1.0,
+                facts=(("proof", "both sides of the loss reach the same parameters"),),
             )

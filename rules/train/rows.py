@@ -86,7 +86,8 @@ class DependenceRow(PassRow, kw_only=True):
         doc(
             "`samples`: the last sample's row, on rows of other samples; `future`: a position of a "
             "language model, on the tokens behind it, the next of which is its target; `order`: a "
-            "call that exchanges the sizes of two dimensions and not their numbers"
+            "call that exchanges the sizes of two dimensions and not their numbers; `target`: a "
+            "target that is made of the network's own output, on its parameters"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

@@ -92,6 +92,7 @@ class RehearsalProbe(Probe, Listener):
         if self._log is not None:
             self.step_end()
             self.memory.dump()
+            self.memory.keeps_stacks = self.context.plan.memory_limit is not None
         self._log = None
 
     # -- what crosses ------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ class RehearsedMemory:
         )
         self._frames = frames
         self._folder = folder
+        self.keeps_stacks = True
+        """False when the snapshot is written: who allocates what later on is not asked."""
         self.workspaces: list[int] = []
         """Addresses of what torch keeps for matrix products."""
         self._addresses: dict[int, int] = {}
@@ -78,7 +80,8 @@ class RehearsedMemory:
         self.settle()
         stream = current_stream().cuda_stream
         try:
-            return self.allocator.malloc(nbytes, stream, self._stack())
+            stack = self._stack() if self.keeps_stacks else ()
+            return self.allocator.malloc(nbytes, stream, stack)
         except OutOfMemory as error:
             self.dump(OOM_SNAPSHOT)
             raise torch.OutOfMemoryError(str(error)) from None

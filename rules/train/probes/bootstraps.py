@@ -1,0 +1,109 @@
+"""Targets that are made of the network's own outputs, as in temporal-difference learning, and get
+gradients.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .function_tape import Call, FunctionTape
+from .second_gradient import Tail
+
+LOSSES = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"})
+FORMING = frozenset(
+    "view reshape squeeze unsqueeze flatten getitem to float expand transpose T mT".split()
+)
+"""Functions that only give a value another form."""
+
+
+def adds_data(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    """Whether a call adds a tensor of data and one of the graph, as ``reward + 0.99 * value``."""
+    return name in ("add", "sub") and len(given) == 2 and len({*map(_learns, given)}) == 2
+
+
+def bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
+    """The call that makes a target ``data + factor * output`` (0 < factor <= 1) that a loss compares
+    with another output of the same parameters, where the gradient goes into both; None if there is
+    none. Two outputs of one call of the model say nothing: an equation may relate them.
+    """
+    for call in tail.calls:
+        pair = [tensor for tensor, _ in call.parents]
+        if len(pair) != 2 or not (call.name == "sub" or call.name in LOSSES):
+            continue
+        sides = ((pair[0], pair[1]), (pair[1], pair[0]))
+        for target, output in sides if call.name == "sub" else sides[1:]:
+            if not (_learns(target) and _learns(output)):
+                continue
+            made = _formed(tape, call, target)
+            if made is None or not _is_bootstrap(tape, made):
+                continue
+            one, two = _outputs(tape, tail, call, target), _outputs(tape, tail, call, output)
+            if one.keys().isdisjoint(two) and _leaves(one) & _leaves(two):
+                return made
+    return None
+
+
+def _learns(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad
+
+
+def _formed(tape: FunctionTape, call: Call, tensor: torch.Tensor) -> Call | None:
+    """The call that computed what another one was given, whatever its form."""
+    made = tape.maker_before(call, tensor)
+    while made is not None and made.name in FORMING and made.parents:
+        made = tape.maker_before(made, made.parents[0][0])
+    return made
+
+
+def _is_bootstrap(tape: FunctionTape, made: Call) -> bool:
+    given = tuple(tensor for tensor, _ in made.parents)
+    if made.at is None or not adds_data(made.name, given):
+        return False
+    data, value = sorted(given, key=_learns)
+    scaled = _formed(tape, made, value)
+    if data.numel() < 2 or scaled is None or scaled.name != "mul":
+        return False
+    factors = [each for each in scaled.args if not (torch.is_tensor(each) and _learns(each))]
+    return len(factors) == 1 and _is_share(factors[0])
+
+
+def _is_share(factor: object) -> bool:
+    if isinstance(factor, torch.Tensor):
+        return bool(((factor >= 0) & (factor <= 1)).all()) and bool((factor > 0).any())
+    return isinstance(factor, int | float) and 0 < factor <= 1
+
+
+def _outputs(
+    tape: FunctionTape, tail: Tail, call: Call, tensor: torch.Tensor
+) -> dict[int, torch.Tensor]:
+    """The model's outputs that a tensor was computed from, by ``id``."""
+    ends = {id(each): each for each in tail.outputs}
+    found: dict[int, torch.Tensor] = {}
+    waiting = [(call, tensor)]
+    while waiting:
+        user, each = waiting.pop()
+        made = tape.maker_before(user, each)
+        if id(each) in ends:
+            found[id(each)] = each
+        elif made is not None:
+            waiting += [(made, parent) for parent, _ in made.parents if _learns(parent)]
+    return found
+
+
+MOST_NODES = 4000
+
+
+def _leaves(outputs: dict[int, torch.Tensor]) -> set[int]:
+    """``id`` of the leaves behind them."""
+    seen: set[object] = set()
+    waiting = [each.grad_fn for each in outputs.values()]
+    found: set[int] = set()
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        waiting += [following for following, _ in node.next_functions]
+    return found

@@ -1,0 +1,41 @@
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(loss):
+    model, other = nn.Linear(8, 1), nn.Linear(8, 1)
+
+    def step():
+        x, y, data = torch.randn(16, 8), torch.randn(16, 8), torch.randn(16, 1)
+        loss(model, other, x, y, data).backward()
+
+    return step
+
+
+def detached__no_note():
+    return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), r + 0.9 * model(y).detach()))
+
+
+def another_network__no_note():
+    return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), r + 0.9 * other(y)))
+
+
+def two_views__no_note():
+    return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), 0.9 * model(y)))
+
+
+def an_equation_of_one_output__no_note():
+    def loss(model, other, x, y, r):
+        u = model(x)
+        return (u - (r + 0.1 * u.sin())).square().mean()
+
+    return _trained(loss)
+
+
+def the_output_is_scaled__no_note():
+    return _trained(lambda model, other, x, y, r: F.mse_loss(r + 0.9 * model(x), model(y).detach()))
+
+
+def more_than_a_share__no_note():
+    return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), r + 1.5 * model(y)))
