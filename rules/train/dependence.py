@@ -26,6 +26,8 @@ NAMED = {
     "multi_head_attention_forward": "multi-head attention",
     "scaled_dot_product_attention": "attention",
     "softmax": "the softmax",
+    "getitem": "the part that is kept of a padded convolution",
+    "narrow": "the part that is kept of a padded convolution",
     "cross_entropy": "the model",
     "nll_loss": "the model",
 }

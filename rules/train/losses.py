@@ -299,6 +299,11 @@ class PaddingTrained(GradientRule):
                 f"the last state of {worst} has read the padding after the sequence: in one row of the "
                 f"batch {row.share:.0%} of its gradient lies on padding, as {said}"
             )
+        elif worst == "embedding":
+            message = (
+                "positions are counted from the padding in front of a row: the position of a token "
+                f"depends on how long the others in its batch are, as {said}"
+            )
         elif row.zero:
             message = (
                 f"mean divides by all positions, although padding is zero there: one row of the batch "

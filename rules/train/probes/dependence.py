@@ -8,7 +8,7 @@ no threshold is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +30,11 @@ MIXING = frozenset(
     """.split()
 )
 """Functions that can mix samples where they take the batch's dimension for another one."""
+
+WEIGHTED = RECURRENT | frozenset(
+    "linear embedding layer_norm rms_norm multi_head_attention_forward conv1d conv2d".split()
+)
+"""Functions whose parameters are a layer's weights."""
 
 SEQUENCES = RECURRENT | {"multi_head_attention_forward"}
 
@@ -102,7 +107,10 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
             call
             for call in tape.calls.values()
             if shifted.embedding.number < call.number < shifted.call.number
-            and call.name in ATTENDING
+            and (
+                call.name in ATTENDING
+                or crops_convolution(tape, call.name, [each for each, _ in call.parents])
+            )
             and call.at is not None
             and call.result.is_floating_point()
             and call.result.dim() > 2  # scores have two dimensions with a row for each position
@@ -116,6 +124,14 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     if mask is not None and mask.name in MASKING and mask.at is not None:
         reader = mask
     return Dependence("future", reader, n, positions - 1 - position)
+
+
+def crops_convolution(tape: FunctionTape, name: str, given: Sequence[torch.Tensor]) -> bool:
+    """Whether a call cuts off positions that the padding of a convolution added: at which end decides
+    what the others see.
+    """
+    made = tape.maker(given[0]) if given and name in ("getitem", "narrow") else None
+    return made is not None and made.name == "conv1d"
 
 
 def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
@@ -214,9 +230,9 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
         if call.result.dim() and call.result.shape[0] == batch and call.result.is_floating_point():
             segment = _Segment.of(tape, call, batch)
             if segment is not None and segment.may_mix(loaded):
-                n = segment.mixes()
-                if n:
-                    return Dependence("samples", segment.culprit, n, batch)
+                found = segment.mixes()
+                if found is not None:
+                    return Dependence("samples", *found, batch)
     return None
 
 
@@ -303,7 +319,10 @@ class _Segment:
                 maker = None if number is None else tape.calls.get(number)
                 if version(tensor) != before:
                     return None
-                if not tensor.is_floating_point() or isinstance(tensor, torch.nn.Parameter):
+                if isinstance(tensor, torch.nn.Parameter):
+                    if call.name not in WEIGHTED:  # a learned matrix may be of nodes
+                        constants.append(tensor)
+                elif not tensor.is_floating_point():
                     constants.append(tensor)
                 elif tensor.dim() > 1 and tensor.shape[0] == batch:
                     sources[id(tensor)] = tensor
@@ -313,12 +332,6 @@ class _Segment:
                     constants.append(tensor)
         ordered = [calls[number] for number in sorted(calls)]
         return cls(ordered, list(sources.values()), last.result, constants)
-
-    @property
-    def culprit(self) -> Call:
-        placed = [call for call in self.calls if call.at is not None]
-        forms = [call for call in placed if call.name in FORMS]
-        return next(iter((*forms, *placed[-1:])), self.calls[-1])
 
     def may_mix(self, loaded: bool) -> bool:
         """It has a function that can, and is no graph of as many nodes, pairs, or single sequence."""
@@ -339,26 +352,47 @@ class _Segment:
             return False  # rows may be positions of one sequence
         return bool(names & MIXING) or (len(self.calls) > 1 and bool(names & FORMS))
 
-    def mixes(self) -> int:
-        """Rows of other samples that the last sample's row of the result depends on. (The last one:
-        a recurrence over samples gives it all that came before.)
+    def mixes(self) -> tuple[Call, int] | None:
+        """The first call whose last sample's row depends on rows of other samples, and on how many;
+        None where none does. (The last one: a recurrence over samples gives it all before it.)
         """
         held = {id(each): each.detach().requires_grad_() for each in self.sources}
-        leaves = list(held.values())
+        leaves, batch = list(held.values()), self.result.shape[0]
         try:
             with nothing_left_behind():
                 for call in self.calls:
                     made = computed_again(call, None, lambda each: held.get(id(each), each))
                     for old, new in zip(call.results, tensors((made,)), strict=False):
                         held.setdefault(id(old), new)
-                out = held[id(self.result)]
-                if not out.requires_grad or out.shape != self.result.shape:
-                    return 0
-                row = out[-1].flatten()
-                weights = torch.linspace(0.5, 1, len(row)).to(row)
-                gradients = torch.autograd.grad(row, leaves, weights, allow_unused=True)
+                n = self._reached(held[id(self.result)], 0, leaves)
+                if not n:
+                    return None
+                for call in self.calls:
+                    out = held[id(call.result)]
+                    axis = only_axis(out, batch)
+                    if (
+                        call.at is not None
+                        and axis is not None
+                        and self._reached(out, axis, leaves)
+                    ):
+                        return self._form_before(call), n
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
-            return 0  # what cannot be computed alone says nothing
+            return None  # what cannot be computed alone says nothing
+        return self._form_before(next(call for call in self.calls[::-1] if call.at is not None)), n
+
+    def _form_before(self, found: Call) -> Call:
+        """The first call that put the samples in another form, if a form is to blame."""
+        forms = (call for call in self.calls if call.at is not None and call.name in FORMS)
+        return next(forms, found) if found.name in FORMS else found
+
+    @staticmethod
+    def _reached(out: torch.Tensor, axis: int, leaves: list[torch.Tensor]) -> int:
+        """Rows of other samples that the last sample's part of ``out`` depends on."""
+        if not out.requires_grad or out.dim() <= axis:
+            return 0
+        row = out.select(axis, -1).flatten()
+        weights = torch.linspace(0.5, 1, len(row)).to(row)
+        gradients = torch.autograd.grad(row, leaves, weights, allow_unused=True, retain_graph=True)
         reached = [
             each[:-1].flatten(1).ne(0).any(1)
             for each in gradients

@@ -101,9 +101,12 @@ class LossRepairsProbe(OptimizerProbe):
         return paddings.beside(self.context) if noted else None
 
     def _is_placed(self, name: str, given: tuple[torch.Tensor, ...]) -> bool:
-        if name == "getitem" and given and self._tape is not None:
-            made = self._tape.maker(given[0])
-            return made is not None and made.name in RECURRENT  # it picks a state
+        tape = self._tape
+        if tape is not None and given and name in ("getitem", "narrow"):
+            made = tape.maker(given[0])
+            if made is not None and made.name in RECURRENT:  # it picks a state
+                return True
+            return dependence.crops_convolution(tape, name, given)
         return (
             name in PLACED
             or bootstraps.adds_data(name, given)
@@ -298,7 +301,7 @@ PLACED = (
     | dependence.ATTENDING
     | dependence.FORMS
     | dependence.MASKING
-    | frozenset({"mean", "div"})
+    | frozenset({"mean", "div", "embedding"})
 )
 
 

@@ -17,6 +17,8 @@ SEGMENTS = 3
 INPUTS = 8
 """Sequences of numbers that are looked at."""
 
+POOLING = frozenset({"mean", "sum"})
+
 REPEATED = 4
 """Times that a row must end in the same token for it to be padding where no mask says so: a text
 may end in two full stops.
@@ -92,6 +94,7 @@ def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
     alone.
     """
     noted = [each for call in tape.calls.values() for each in call.beside or ()]
+    noted += _given_masks(tape)
     texts: dict[torch.Size, list[Call]] = {}
     for call in tape.embeddings:
         tokens = call.argument(0, "input")
@@ -116,12 +119,23 @@ def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
     yield from _padded_inputs(tape, noted)
 
 
+def _given_masks(tape: FunctionTape) -> Iterator[Beside]:
+    """The padding masks that attention was given: of one layer they tell what another one reads."""
+    for call in tape.calls.values():
+        if call.name == "multi_head_attention_forward":
+            mask = call.argument(14, "key_padding_mask")
+            if isinstance(mask, torch.Tensor) and mask.dim() == 2:
+                hidden = mask if mask.dtype is torch.bool else mask < 0
+                yield Beside("key_padding_mask", hidden, is_mask=True)
+
+
 def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Tokens]:
     """Sequences of numbers that a model was given: (rows, positions, size)."""
     inputs: dict[int, tuple[torch.Tensor, list[Call]]] = {}
     for call in tape.calls.values():
         compares = call.name in COMPARING | NAMES  # with a target
-        for tensor, _ in call.parents if call.gives_gradient and not compares else ():
+        looked_at = (call.gives_gradient and not compares) or call.name in POOLING
+        for tensor, _ in call.parents if looked_at else ():
             if tensor.dim() == 3 and tensor.is_floating_point() and not tensor.requires_grad:
                 inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
     for tensor, calls in islice(inputs.values(), INPUTS):

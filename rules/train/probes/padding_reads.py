@@ -19,10 +19,8 @@ from auditor.capture.instruments.plain_tensor import tensors
 from ..rows import RECURRENT
 from .dependence import attention_of, softmax_behind
 from .function_tape import Call, FunctionTape, version
-from .padded_texts import Row, Tokens, padded_sequence, padded_texts, reached_from
+from .padded_texts import POOLING, Row, Tokens, padded_sequence, padded_texts, reached_from
 from .second_gradient import Again, computed_again, nothing_left_behind
-
-POOLING = frozenset({"mean", "sum"})
 
 VALUES = {
     "scaled_dot_product_attention": (2, "value"),
@@ -68,6 +66,7 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
         if reader is not None and reader.at is not None:
             readers[reader.at, call.name] = call, reader
     texts = list(padded_texts(tape)) if readers else []
+    yield from _counted_from_padding(tape, texts)
     for call, reader in readers.values():
         if _is_written_over(call):
             continue
@@ -89,6 +88,21 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
                 break
 
 
+def _counted_from_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Iterator[PaddingRead]:
+    """Positions that are the same in each row, beside texts that are padded in front."""
+    for tokens in texts:
+        pads = tokens.is_padding
+        if not bool(pads[:, 0].any()) or bool(pads[:, -1].any()):
+            continue
+        for call in tape.embeddings:
+            ids = call.argument(0, "input")
+            each_row = ids.reshape(-1, pads.shape[1]) if ids.numel() % pads.shape[1] == 0 else ids
+            counts = each_row.dim() == 2 and bool((each_row.diff() == 1).all())
+            if call.at is not None and counts and bool((each_row == each_row[:1]).all()):
+                in_front = pads.sum(1).double().mean() / pads.shape[1]
+                yield PaddingRead(call, float(in_front), tokens, zero=False)
+
+
 def _is_set(call: Call, tokens: Tokens) -> bool:
     """Some padding of what a mean was given is not zero."""
     value, pads = _value(call), tokens.is_padding
@@ -96,15 +110,15 @@ def _is_set(call: Call, tokens: Tokens) -> bool:
 
 
 def _is_rescaled(tape: FunctionTape, call: Call) -> bool:
-    """The program multiplies or divides the result next, as by the share of what is real."""
-    return any(each.name in ("div", "mul") for each in tape.users(call))
+    """The program multiplies or divides the result by a tensor next, as the share of what is real."""
+    return any(each.name in ("div", "mul") and len(each.parents) > 1 for each in tape.users(call))
 
 
 def _reader(tape: FunctionTape, call: Call) -> Call | None:
     """The call that is told where this one reads padding: of a product the softmax in front of it,
     where the mask belongs, of a state that is picked the recurrent layer. None of any other.
     """
-    if not call.gives_gradient or call.name not in VALUES:
+    if call.name not in VALUES or not (call.gives_gradient or call.name == "mean"):
         return None
     if call.name == "getitem":
         made = tape.maker_before(call, call.args[0])
@@ -139,6 +153,8 @@ def _value(call: Call) -> Any:
 def _comes_of(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
     if call.name in POOLING and call.number not in reached_from(tape, tokens.readers):
         return False
+    if call in tokens.readers:
+        return True
     value = _value(call)
     source = next((number for each, number in call.parents if each is value), None)
     return tokens.reached is None or source in tokens.reached
@@ -215,7 +231,10 @@ def _may_read(call: Call, row: Row, *, weighed: bool) -> bool:
         return False
     if call.name in POOLING:
         pooled = call.result.dim() > 1 and row.positions_axis(row.of(call.result)) is None
-        adds = call.name == "mean" or bool(value.movedim(axis, 0)[pads].any())
+        set_there = bool(value.movedim(axis, 0)[pads].any())
+        if call.name == "mean" and not call.result.dim():
+            return value.dim() in (2, 3) and axis == 1 and not set_there  # of a masked loss
+        adds = call.name == "mean" or set_there
         return value.dim() == 3 and pooled and (adds or weighed)  # zeros add nothing to a sum
     if call.name == "getitem":
         return call.result.dim() == value.dim() - 1
