@@ -1,4 +1,4 @@
-"""TRAIN011, 12, 21 and 22: what depends on what it must not."""
+"""TRAIN011, 12 and 21 to 24: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
@@ -124,12 +124,71 @@ class TargetGetsGradients(Rule):
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
 
     def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for rows in by_line(row for row in dependence if row.kind == "target"):
+        for kind, said in (
+            (
+                "target",
+                (
+                    "the target is the network's own output (data + factor * output) and gets "
+                    "gradients: the step also moves the target toward the prediction"
+                ),
+            ),
+            (
+                "advantage",
+                (
+                    "the advantage (data - value) gets gradients: the policy's loss also moves the "
+                    "values, away from their returns"
+                ),
+            ),
+        ):
+            for rows in by_line(row for row in dependence if row.kind == kind):
+                yield Finding(
+                    rows[0].site,
+                    said,
+                    steps=len({each.step for each in rows}),
+                    per_step=1.0,
+                    facts=(("proof", "both sides of the loss reach the same parameters"),),
+                )
+
+
+@dataclass(frozen=True)
+class WeightsAfterTheMean(Rule):
+    """Weights of samples are applied after the mean over the samples."""
+
+    code = "TRAIN023"
+    severity = Severity.WARNING
+    since = "0.3"
+    advice = "Create the loss with reduction='none', multiply by the weights, then take the mean."
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        for rows in by_line(row for row in dependence if row.kind == "weights"):
             yield Finding(
                 rows[0].site,
-                "the target is the network's own output (data + factor * output) and gets gradients: "
-                "the step also moves the target toward the prediction",
+                f"the loss is one number before it is multiplied by {rows[0].of} weights: they act "
+                "by their sum, and no sample counts more than another",
                 steps=len({each.step for each in rows}),
                 per_step=1.0,
-                facts=(("proof", "both sides of the loss reach the same parameters"),),
+            )
+
+
+@dataclass(frozen=True)
+class SoftmaxOverOneValue(Rule):
+    """A softmax over one value is 1, whatever the value is."""
+
+    code = "TRAIN024"
+    severity = Severity.WARNING
+    since = "0.3"
+    advice = (
+        "Take the softmax over the dimension with the alternatives. For two classes with one "
+        "score use sigmoid and binary_cross_entropy_with_logits."
+    )
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        for rows in by_line(row for row in dependence if row.kind == "single"):
+            name = rows[0].function
+            yield Finding(
+                rows[0].site,
+                f"{name} goes over a dimension of size 1: the result is the same for all inputs, "
+                "and what is in front of it is not trained",
+                steps=len({each.step for each in rows}),
+                per_step=1.0,
             )

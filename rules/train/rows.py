@@ -87,7 +87,9 @@ class DependenceRow(PassRow, kw_only=True):
             "`samples`: the last sample's row, on rows of other samples; `future`: a position of a "
             "language model, on the tokens behind it, the next of which is its target; `order`: a "
             "call that exchanges the sizes of two dimensions and not their numbers; `target`: a "
-            "target that is made of the network's own output, on its parameters"
+            "target that is made of the network's own output, on its parameters; `advantage`: one "
+            "that weighs log-probabilities, on the values it is made of; `weights`: weights of "
+            "samples, after their mean; `single`: a softmax over one value"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

@@ -4,6 +4,8 @@ gradients.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
 from .function_tape import Call, FunctionTape
@@ -21,7 +23,60 @@ def adds_data(name: str, given: tuple[torch.Tensor, ...]) -> bool:
     return name in ("add", "sub") and len(given) == 2 and len({*map(_learns, given)}) == 2
 
 
-def bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
+def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, Call]]:
+    """``target`` or ``advantage``, and the call that makes it."""
+    target = _bootstrapped(tape, tail)
+    if target is not None:
+        yield "target", target
+    advantage = _advantage(tape, tail)
+    if advantage is not None:
+        yield "advantage", advantage
+
+
+def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
+    """The call that makes ``data - value``, by which a loss multiplies log-probabilities with the
+    gradient on, where another part of the loss trains the value by the data.
+    """
+    for call in tail.calls:
+        pair = [tensor for tensor, _ in call.parents]
+        if call.name != "mul" or len(pair) != 2 or not all(map(_learns, pair)):
+            continue
+        for weight, chance in (pair, pair[::-1]):
+            made = _formed(tape, call, weight)
+            if made is None or made.at is None or made.name != "sub":
+                continue
+            given = tuple(tensor for tensor, _ in made.parents)
+            if not adds_data("sub", given) or not _is_log(tape, tape.maker_before(call, chance)):
+                continue
+            value = next(filter(_learns, given))
+            compared = (each for each in tail.calls if each.name in LOSSES | {"pow", "square"})
+            known = {id(value), *map(id, made.results)}
+            if not _is_log(tape, tape.maker_before(made, value)) and any(
+                id(tensor) in known for each in compared for tensor, _ in each.parents
+            ):
+                return made
+    return None
+
+
+def _is_log(tape: FunctionTape, call: Call | None) -> bool:
+    """A log-probability is among what a call is computed from."""
+    waiting, seen = [call], set[int]()
+    while waiting and len(seen) < NEAR:
+        each = waiting.pop(0)
+        if each is None or each.number in seen:
+            continue
+        if each.name in ("log_softmax", "logsumexp", "log"):
+            return True
+        seen.add(each.number)
+        waiting += [tape.maker_before(each, parent) for parent, _ in each.parents]
+    return False
+
+
+NEAR = 48
+"""Calls behind one that are looked at."""
+
+
+def _bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
     """The call that makes a target ``data + factor * output`` (0 < factor <= 1) that a loss compares
     with another output of the same parameters, where the gradient goes into both; None if there is
     none. Two outputs of one call of the model say nothing: an equation may relate them.

@@ -19,7 +19,7 @@ from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 
 from ..rows import RECURRENT, DependenceRow, PaddingReadRow, RepairRow, TokenWeightsRow
-from . import activations, bootstraps, broadcasts, dependence, padding_reads, paddings
+from . import activations, bootstraps, broadcasts, dependence, no_effect, padding_reads, paddings
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
@@ -110,6 +110,7 @@ class LossRepairsProbe(OptimizerProbe):
         return (
             name in PLACED
             or bootstraps.adds_data(name, given)
+            or no_effect.weighs_a_scalar(name, given)
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
         )
@@ -174,14 +175,13 @@ class LossRepairsProbe(OptimizerProbe):
             leaves = [leaf.variable for leaf in call.walked.leaves]
             self._sums.begins(mean_of(tape, loss), leaves)
         self._look_at_padding(tape)
-        for found in dependence.reshaped(tape):
+        for found in (*dependence.reshaped(tape), *no_effect.without_effect(tape)):
             self._depends(found)
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        target = bootstraps.bootstrapped(tape, tail)
-        if target is not None:
-            self._depends(dependence.Dependence("target", target, 0, 0))
+        for kind, made in bootstraps.trained_targets(tape, tail):
+            self._depends(dependence.Dependence(kind, made, 0, 0))
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))

@@ -39,3 +39,15 @@ def the_output_is_scaled__no_note():
 
 def more_than_a_share__no_note():
     return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), r + 1.5 * model(y)))
+
+
+def advantage_detached__no_note():
+    policy, critic = nn.Linear(8, 4), nn.Linear(8, 1)
+
+    def step():
+        state, returns = torch.randn(16, 8), torch.randn(16)
+        error = returns - critic(state).squeeze(-1)
+        loss = -(policy(state).log_softmax(1)[:, 0] * error.detach()).mean()
+        (loss + error.square().mean()).backward()
+
+    return step
