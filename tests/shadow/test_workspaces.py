@@ -18,7 +18,7 @@ def _plain(monkeypatch):
     names = ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE")
     for name in (*names, "TORCH_CUBLASLT_UNIFIED_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(workspaces, "_version", lambda: NOW)
+    monkeypatch.setattr(workspaces, "VERSION", NOW)
 
 
 class Kept(Listener):
@@ -108,7 +108,7 @@ def test_a_thread_takes_over_the_handle_of_one_that_ended(kept):
 
 
 def test_torch_2_8_takes_one_for_each_product_with_a_bias(monkeypatch):
-    monkeypatch.setattr(workspaces, "_version", lambda: (2, 8))
+    monkeypatch.setattr(workspaces, "VERSION", (2, 8))
     listener = Kept()
     with ShadowDevice(listener), torch.no_grad():
         model = nn.Linear(8, 8).cuda()

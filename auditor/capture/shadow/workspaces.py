@@ -46,6 +46,9 @@ OTHERS: Final = (2 * 4096 + 8 * 16) * KIB
 LT: Final = 1024 * KIB
 """cuBLASLt's where it does not share cuBLAS' (pytorch/pytorch#73328)."""
 
+VERSION: Final = tuple(map(int, torch.__version__.split(".")[:2]))
+"""Torch's. Only the shadow decides by it, about kernels in C++ that a build for the CPU has not."""
+
 _SHARED_SINCE: Final = (2, 11)
 """cuBLASLt uses cuBLAS' workspace unless told otherwise (pytorch/pytorch#168175, January 2026)."""
 _KEPT_SINCE: Final = (2, 9)
@@ -55,7 +58,7 @@ _KEPT_SINCE: Final = (2, 9)
 _BLACKWELL_SINCE: Final = (2, 12)
 
 
-def cublas_bytes(capability: tuple[int, int], version: tuple[int, int]) -> int:
+def cublas_bytes(capability: tuple[int, int], version: tuple[int, ...]) -> int:
     """A workspace of cuBLAS on a device of that capability under that torch:
     ``CUBLAS_WORKSPACE_CONFIG`` or torch's default (``parseChosenWorkspaceSize``).
     """
@@ -66,7 +69,7 @@ def cublas_bytes(capability: tuple[int, int], version: tuple[int, int]) -> int:
     return HOPPER if large else OTHERS
 
 
-def lt_bytes(version: tuple[int, int]) -> int:
+def lt_bytes(version: tuple[int, ...]) -> int:
     """A workspace that cuBLASLt has to itself; 0 where it uses that of cuBLAS."""
     said = os.environ.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
     if said == "1" or (said is None and version >= _SHARED_SINCE):
@@ -93,9 +96,8 @@ class Workspaces:
     """Takes each workspace once. ``take(bytes, kept)``: if not kept it goes back at once."""
 
     def __init__(self, capability: tuple[int, int], take: Callable[[int, bool], None]) -> None:
-        version = _version()
-        self._size, self._lt_size = cublas_bytes(capability, version), lt_bytes(version)
-        self._lt_kept = version >= _KEPT_SINCE
+        self._size, self._lt_size = cublas_bytes(capability, VERSION), lt_bytes(VERSION)
+        self._lt_kept = VERSION >= _KEPT_SINCE
         self._take = take
         self._streams: dict[int, int] = {}
         self._taken: set[tuple[str, int, int]] = set()
@@ -140,8 +142,3 @@ class Workspaces:
             self._handles += number == self._handles
             held = self._local.handle = _Handle(self._pool, number)
         return held.number
-
-
-def _version() -> tuple[int, int]:
-    major, minor = re.findall(r"\d+", torch.__version__)[:2]
-    return int(major), int(minor)
