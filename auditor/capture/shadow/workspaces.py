@@ -56,6 +56,10 @@ _KEPT_SINCE: Final = (2, 9)
 (pytorch/pytorch#156495).
 """
 _BLACKWELL_SINCE: Final = (2, 12)
+_FREED_SINCE: Final = (2, 15)
+"""A workspace is taken for each product and freed, and cuBLASLt has its own again, unless
+``TORCH_CUBLAS_WORKSPACE_CACHE`` is set (seen on the null device).
+"""
 
 
 def cublas_bytes(capability: tuple[int, int], version: tuple[int, ...]) -> int:
@@ -69,10 +73,15 @@ def cublas_bytes(capability: tuple[int, int], version: tuple[int, ...]) -> int:
     return HOPPER if large else OTHERS
 
 
+def freed(version: tuple[int, ...]) -> bool:
+    """Whether that torch keeps no workspace between products."""
+    return version >= _FREED_SINCE and os.environ.get("TORCH_CUBLAS_WORKSPACE_CACHE") != "1"
+
+
 def lt_bytes(version: tuple[int, ...]) -> int:
     """A workspace that cuBLASLt has to itself; 0 where it uses that of cuBLAS."""
     said = os.environ.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
-    if said == "1" or (said is None and version >= _SHARED_SINCE):
+    if said == "1" or (said is None and version >= _SHARED_SINCE and not freed(version)):
         return 0
     size = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
     return int(size) * KIB if size.isdecimal() else LT
@@ -97,7 +106,7 @@ class Workspaces:
 
     def __init__(self, capability: tuple[int, int], take: Callable[[int, bool], None]) -> None:
         self._size, self._lt_size = cublas_bytes(capability, VERSION), lt_bytes(VERSION)
-        self._lt_kept = VERSION >= _KEPT_SINCE
+        self._lt_kept, self._freed = VERSION >= _KEPT_SINCE, freed(VERSION)
         self._take = take
         self._streams: dict[int, int] = {}
         self._taken: set[tuple[str, int, int]] = set()
@@ -109,13 +118,16 @@ class Workspaces:
         """A product of :data:`PRODUCTS` runs on that stream, with these arguments."""
         if any(isinstance(each, torch.Tensor) and not each.numel() for each in args):
             return  # nothing is computed
+        own = self._lt_size if name in WITH_BIAS and args[0].dim() == 1 else 0
+        if self._freed:
+            self._take(own or self._size, False)
+            return
         handle, stream = self._handle(), self._stream(stream)
         self._once("cublas", handle, stream, self._size)
-        if self._lt_size and name in WITH_BIAS and args[0].dim() == 1:
-            if self._lt_kept:
-                self._once("cublasLt", handle, stream, self._lt_size)
-            else:
-                self._take(self._lt_size, False)
+        if own and self._lt_kept:
+            self._once("cublasLt", handle, stream, own)
+        elif own:
+            self._take(own, False)
 
     def _once(self, library: str, handle: int, stream: int, size: int) -> None:
         if size and (library, handle, stream) not in self._taken:
