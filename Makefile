@@ -1,4 +1,4 @@
-# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: whole audits, the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: the null device, and torch's CUDA code on it.
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: whole audits, the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: the null device, and torch's CUDA code on it.   make new-torch VERSION=2.15.0: what that torch changed.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_CUDA ?= torch==2.14.1 torchvision==0.29.1
@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-full test-slow test-cuda deaths lint types docs fuzz same mutants clean audit-deps
+.PHONY: demo test test-full test-slow test-cuda deaths lint types docs fuzz same mutants clean audit-deps new-torch
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -65,6 +65,17 @@ mutants: .venv/ready-dev
 	$(BIN)/python -m pip install $(QUICK) --editable ".[mutants]"
 	nice $(BIN)/python -m tests.mutation --number $(N) --seed $(SEED)
 
+# What a torch has taken away or named anew (docs/new-torch.md), in an environment of its own: by hand.
+VERSION ?= 2.15.0
+new-torch: .venv-new-torch/torch-$(VERSION)
+	.venv-new-torch/bin/python -m benchmarks.versions .venv-new-torch/bin/python
+
+.venv-new-torch/torch-%:
+	$(PYTHON) -m venv --clear .venv-new-torch
+	.venv-new-torch/bin/python -m pip install $(QUICK) "torch==$*"
+	.venv-new-torch/bin/python -m pip install $(QUICK) --editable ".[dev]"
+	touch $@
+
 # Known flaws of what we depend on: by hand, since it asks PyPI's advisory service; what that does not know fails it (--strict).
 audit-deps: .venv/ready
 	$(PYTHON) -m venv .venv/audit-deps
@@ -103,4 +114,4 @@ docs: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-cuda audits build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-cuda .venv-new-torch audits build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,12 +1,12 @@
-"""The table of docs/log/versions.md: what passes with a Python and a torch.
+"""What passes with a Python and a torch: docs/new-torch.md, and the table of docs/log/versions.md.
 
-    uv venv --python 3.12 /tmp/tried && uv pip install --python /tmp/tried torch==2.8.0 -e . pytest hypothesis
-    OMP_NUM_THREADS=1 python -m benchmarks.versions /tmp/tried/bin/python ...
+    make new-torch VERSION=2.15.0                  # in an environment of its own, .venv-new-torch
+    python -m benchmarks.versions /tmp/tried/bin/python ...
 
-Each argument is the interpreter of an environment like that. It runs the demo (the broken Energy
-Flow trainer: each of its faults at its line, nothing else) and chosen tests: those nearest to what
-changes between versions. Its row is written into the page, in the place of the row
-of the same pair. With ``--print`` the page stays as it is.
+Each argument is the interpreter of an environment that has the auditor and its tests' packages. It
+runs the tests of each place that knows a version, in the order in which to look, then the demo (the
+broken Energy Flow trainer: each of its faults at its line, nothing else). Its row is written into
+the table, in the place of the row of the same pair; with ``--print`` the table stays as it is.
 """
 
 from __future__ import annotations
@@ -15,28 +15,47 @@ import argparse
 import os
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from auditor.judging import catalogue
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/log/versions.md"
-DEMO = ("tests/test_examples.py", "-k", "energy_flow and broken")
-CHOSEN = (
-    *("tests/test_private_names.py", "tests/timeline/test_torch.py"),
-    *("tests/shadow/test_device.py", "tests/capture/test_session.py"),
-    *(f"tests/capture/instruments/test_{name}.py" for name in ("torch_private", "user_frames")),
-    *(f"tests/capture/probes/graph/test_{name}.py" for name in ("backward", "retained_graphs")),
-    "tests/capture/probes/sync/test_reads.py",
-    "tests/capture/probes/data/test_dataloader.py",
-    "tests/capture/probes/memory/test_snapshot.py",
-    "tests/capture/probes/numerics/test_amp.py",
-    "tests/capture/probes/optim/test_optimizer_hooks.py",
-    "tests/capture/probes/test_operator_stream.py",
-    "tests/capture/target/test_tracebacks.py",
-)
+DEMO = ("tests/test_examples.py", "-m", "full", "-k", "energy_flow and broken")
+SAYS = sorted(rule.code for rule in catalogue.own_rules() if hasattr(rule, "warning"))
+PROBES = "tests/capture/probes"
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "private names": ("tests/capture/instruments/test_torch_private.py",),
+    "shadow device": tuple(f"tests/shadow/test_{each}.py" for each in ("device", "zoo")),
+    "reads and operators": (
+        f"{PROBES}/sync/test_reads.py",
+        f"{PROBES}/test_operator_stream.py",
+    ),
+    "hooks": (
+        "tests/capture/test_session.py",
+        "tests/capture/instruments/test_user_frames.py",
+        "tests/capture/target/test_tracebacks.py",
+        *(f"{PROBES}/graph/test_{each}.py" for each in ("backward", "retained_graphs")),
+        f"{PROBES}/data/test_dataloader.py",
+        f"{PROBES}/numerics/test_amp.py",
+        f"{PROBES}/optim/test_optimizer_hooks.py",
+    ),
+    "traces and snapshots": (
+        "tests/timeline/test_torch.py",
+        f"{PROBES}/step/test_profiler_trace.py",
+        f"{PROBES}/memory/test_snapshot.py",
+    ),
+    "texts of warnings": (
+        *("tests/rules/test_rules.py", "tests/rules/test_torch_says.py"),
+        *("-k", f"test_torch_says or (Example and ({' or '.join(SAYS)}))"),
+    ),
+}
+"""What knows a version -> the tests that say what is gone, in the order in which to look."""
+
 HEAD = "| torch | Python | demo | chosen tests | what fails |\n|---|---|---|---|---|\n"
 LISTED = 4
 """Failures that a row names."""
@@ -70,18 +89,25 @@ def read(junit: str) -> Outcome:
     return Outcome(len(cases) - len(failed) - skipped, skipped, tuple(failed))
 
 
+def joined(outcomes: Iterable[Outcome]) -> Outcome:
+    """Of several runs."""
+    each = list(outcomes)
+    failed = tuple(name for one in each for name in one.failed)
+    return Outcome(sum(one.passed for one in each), sum(one.skipped for one in each), failed)
+
+
 def tried(python: str, *words: str) -> Outcome:
     """Run tests of this checkout with an interpreter of another environment."""
     with TemporaryDirectory() as folder:
         junit = Path(folder) / "junit.xml"
-        command = [python, "-m", "pytest", f"--junitxml={junit}", "-p", "no:cacheprovider", *words]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S
-        )
-        if not junit.exists():
-            raise SystemExit(f"{python}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return read(junit.read_text("utf-8"))
+        quiet = ("-q", "--tb=short", "--disable-warnings", "-p", "no:cacheprovider")
+        command = [python, "-m", "pytest", f"--junitxml={junit}", *quiet, *words]
+        env = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=LIMIT_S)
+        found = read(junit.read_text("utf-8")) if junit.exists() else Outcome(0, 0, ())
+        if not found.passed and not found.failed:
+            raise SystemExit(f"{python}: no test of {' '.join(words)} ran")
+        return found
 
 
 def versions(python: str) -> tuple[str, str]:
@@ -123,9 +149,11 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", dest="only_print")
     given = parser.parse_args()
     for python in given.pythons:
-        line = row(*versions(python), tried(python, *DEMO), tried(python, *CHOSEN))
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        found = {place: tried(python, *words) for place, words in PLACES.items()}
+        demo = tried(python, *DEMO)
+        for place, each in {**found, "demo": demo}.items():
+            print(f"{place}: {each}")
+        line = row(*versions(python), demo, joined(found.values()))
         if not given.only_print:
             PAGE.write_text(placed(PAGE.read_text("utf-8"), line), "utf-8")
 

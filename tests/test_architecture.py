@@ -34,7 +34,7 @@ EXTENSIONS = {
 }
 
 DOORS = {"main", "more_commands", "run", "api"}
-"""What starts an extension: it imports that inside a function, and no extension imports it."""
+"""What starts an extension: it imports that inside a function, and is not imported by it."""
 
 ALONE = {
     "auditor/capture/shadow": {

@@ -178,6 +178,7 @@ def generated(
         name for name in library.headers if any((folder / name).is_file() for folder in folders)
     ]
     includes = "".join(f"#include <{name}>\n" for name in ("stdalign.h", *headers))
+    includes = f"#define CUSPARSE_ENABLE_EXPERIMENTAL_API\n{includes}"  # types since CUDA 13.2
     known: dict[str, Prototype] = {}
     for name in headers:
         path = next(folder / name for folder in folders if (folder / name).is_file())

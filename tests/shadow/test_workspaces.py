@@ -18,7 +18,7 @@ def _plain(monkeypatch):
     names = ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE")
     for name in (*names, "TORCH_CUBLASLT_UNIFIED_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(workspaces, "_version", lambda: NOW)
+    monkeypatch.setattr(workspaces, "VERSION", NOW)
 
 
 class Kept(Listener):
@@ -107,11 +107,15 @@ def test_a_thread_takes_over_the_handle_of_one_that_ended(kept):
     assert len(kept) == 2
 
 
-def test_torch_2_8_takes_one_for_each_product_with_a_bias(monkeypatch):
-    monkeypatch.setattr(workspaces, "_version", lambda: (2, 8))
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [((2, 8), [(HOPPER, True), (LT, False), (LT, False)]), ((2, 15), [(LT, False), (LT, False)])],
+)
+def test_one_for_each_product_with_a_bias(monkeypatch, version, taken):
+    monkeypatch.setattr(workspaces, "VERSION", version)
     listener = Kept()
     with ShadowDevice(listener), torch.no_grad():
         model = nn.Linear(8, 8).cuda()
         for _ in range(2):
             model(torch.ones(2, 8, device="cuda"))
-    assert listener.taken == [(HOPPER, True), (LT, False), (LT, False)]
+    assert listener.taken == taken

@@ -61,8 +61,8 @@ def test_the_exporter_in_python(tmp_path):
 
 
 def test_quotes_in_names_cost_no_event(exported):
-    """torch 2.13.0 leaves them as they are, so that its file is no JSON; later ones do not."""
-    names = Timeline.of(exported).operator_calls
+    """torch 2.13 leaves them as they are, so that its file is no JSON; 2.15 writes others."""
+    names = [name.replace("'", '"') for name in Timeline.of(exported).operator_calls]
     assert {name for name in names if name.startswith("say ")} == {f'say "{n}"' for n in (1, 2, 3)}
 
 

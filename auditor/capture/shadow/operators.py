@@ -23,7 +23,7 @@ from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
 from auditor.capture.shadow.streams import current_stream
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
-from auditor.capture.shadow.workspaces import PRODUCTS
+from auditor.capture.shadow.workspaces import PRODUCTS, VERSION
 
 FORWARD: Final = frozenset({"convolution", "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
 BACKWARD: Final = frozenset({"convolution_backward"})
@@ -220,7 +220,7 @@ def _equal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tell("equal", "aten::equal", 1, "d2h")
 
 
-_NORMAL_READS: Final = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+_NORMAL_READS: Final = VERSION < (2, 13)
 """DistributionTemplates.h: std.min().ge(0).item(); pull request 186508 of June 2026 made it a check
 on the device. Torch 2.12 is older, 2.14 has it; of 2.13, which is between, nothing is said.
 """

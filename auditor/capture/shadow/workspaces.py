@@ -46,6 +46,9 @@ OTHERS: Final = (2 * 4096 + 8 * 16) * KIB
 LT: Final = 1024 * KIB
 """cuBLASLt's where it does not share cuBLAS' (pytorch/pytorch#73328)."""
 
+VERSION: Final = tuple(map(int, torch.__version__.split(".")[:2]))
+"""Torch's. Only the shadow decides by it, about kernels in C++ that a build for the CPU has not."""
+
 _SHARED_SINCE: Final = (2, 11)
 """cuBLASLt uses cuBLAS' workspace unless told otherwise (pytorch/pytorch#168175, January 2026)."""
 _KEPT_SINCE: Final = (2, 9)
@@ -53,9 +56,13 @@ _KEPT_SINCE: Final = (2, 9)
 (pytorch/pytorch#156495).
 """
 _BLACKWELL_SINCE: Final = (2, 12)
+_FREED_SINCE: Final = (2, 15)
+"""A workspace is taken for each product and freed, and cuBLASLt has its own again, unless
+``TORCH_CUBLAS_WORKSPACE_CACHE`` is set (seen on the null device).
+"""
 
 
-def cublas_bytes(capability: tuple[int, int], version: tuple[int, int]) -> int:
+def cublas_bytes(capability: tuple[int, int], version: tuple[int, ...]) -> int:
     """A workspace of cuBLAS on a device of that capability under that torch:
     ``CUBLAS_WORKSPACE_CONFIG`` or torch's default (``parseChosenWorkspaceSize``).
     """
@@ -66,10 +73,15 @@ def cublas_bytes(capability: tuple[int, int], version: tuple[int, int]) -> int:
     return HOPPER if large else OTHERS
 
 
-def lt_bytes(version: tuple[int, int]) -> int:
+def freed(version: tuple[int, ...]) -> bool:
+    """Whether that torch keeps no workspace between products."""
+    return version >= _FREED_SINCE and os.environ.get("TORCH_CUBLAS_WORKSPACE_CACHE") != "1"
+
+
+def lt_bytes(version: tuple[int, ...]) -> int:
     """A workspace that cuBLASLt has to itself; 0 where it uses that of cuBLAS."""
     said = os.environ.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
-    if said == "1" or (said is None and version >= _SHARED_SINCE):
+    if said == "1" or (said is None and version >= _SHARED_SINCE and not freed(version)):
         return 0
     size = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
     return int(size) * KIB if size.isdecimal() else LT
@@ -93,9 +105,8 @@ class Workspaces:
     """Takes each workspace once. ``take(bytes, kept)``: if not kept it goes back at once."""
 
     def __init__(self, capability: tuple[int, int], take: Callable[[int, bool], None]) -> None:
-        version = _version()
-        self._size, self._lt_size = cublas_bytes(capability, version), lt_bytes(version)
-        self._lt_kept = version >= _KEPT_SINCE
+        self._size, self._lt_size = cublas_bytes(capability, VERSION), lt_bytes(VERSION)
+        self._lt_kept, self._freed = VERSION >= _KEPT_SINCE, freed(VERSION)
         self._take = take
         self._streams: dict[int, int] = {}
         self._taken: set[tuple[str, int, int]] = set()
@@ -107,13 +118,16 @@ class Workspaces:
         """A product of :data:`PRODUCTS` runs on that stream, with these arguments."""
         if any(isinstance(each, torch.Tensor) and not each.numel() for each in args):
             return  # nothing is computed
+        own = self._lt_size if name in WITH_BIAS and args[0].dim() == 1 else 0
+        if self._freed:
+            self._take(own or self._size, False)
+            return
         handle, stream = self._handle(), self._stream(stream)
         self._once("cublas", handle, stream, self._size)
-        if self._lt_size and name in WITH_BIAS and args[0].dim() == 1:
-            if self._lt_kept:
-                self._once("cublasLt", handle, stream, self._lt_size)
-            else:
-                self._take(self._lt_size, False)
+        if own and self._lt_kept:
+            self._once("cublasLt", handle, stream, own)
+        elif own:
+            self._take(own, False)
 
     def _once(self, library: str, handle: int, stream: int, size: int) -> None:
         if size and (library, handle, stream) not in self._taken:
@@ -140,8 +154,3 @@ class Workspaces:
             self._handles += number == self._handles
             held = self._local.handle = _Handle(self._pool, number)
         return held.number
-
-
-def _version() -> tuple[int, int]:
-    major, minor = re.findall(r"\d+", torch.__version__)[:2]
-    return int(major), int(minor)
