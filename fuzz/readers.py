@@ -80,7 +80,7 @@ def _analyze(path: Path, *, own: bool = True) -> None:
     """As `audit analyze PATH --out FOLDER --format ...`: judge, draw, write report.json,
     report.html, tensorboard/ and the formats.
     """
-    evidence = analyze._open(path, None)
+    evidence = analyze._open(path)
     report = write_results.judge(evidence, catalogue.choose((), ()), config.Settings())
     _delivered(report, evidence, own=own)
 

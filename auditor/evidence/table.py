@@ -104,6 +104,13 @@ def _rows_of_type(table: type[Rows[Any]], kind: type[TypedRow]) -> type[Rows[Any
     return type(f"{table.__name__}[{kind.__name__}]", (table,), facts)
 
 
+SNAPSHOT = "snapshot.pickle"
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What tables of a stranger's snapshot may raise: its rows are of torch's types
+(:mod:`auditor.evidence.snapshot.file`), and may still be no history of any program.
+"""
+
+
 class Evidence:
     """All that is known of one recording: each part read once, each table built once, for rules,
     report and charts alike.
@@ -205,7 +212,14 @@ class Evidence:
         if table.of_values and self.recording.device.null:
             raise NotLooked(ZEROS)
         self.builds[table] += 1
-        return table.build(self)
+        try:
+            return table.build(self)
+        except MALFORMED as error:
+            if SNAPSHOT not in table.files:
+                raise
+            raise NotLooked(
+                f"the memory snapshot has another layout than torch's: {type(error).__name__}"
+            ) from None
 
     def _once(self, key: Any, make: Callable[[], V]) -> V:
         if key not in self._kept:

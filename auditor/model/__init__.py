@@ -40,7 +40,6 @@ Action = Literal[
     "detach",
     "rename_call",
     "throttle",
-    "skip_compiled",
     "insert_before",
     "insert_after_imports",
     "modernize_amp",
@@ -75,8 +74,6 @@ class Edit:
     - ``detach``: append ``.detach()`` to the value that the site stores or accumulates
     - ``rename_call``: replace the call of ``call`` by the source text ``value`` (same prefix)
     - ``throttle``: run the statement on the site's line, which must only log, every ``value`` steps
-    - ``skip_compiled``: run the statement on the site's line, which must only log, unless
-      ``torch.compiler.is_compiling()``
     - ``insert_before``: put the call ``value`` (one that ``auditor.patch`` knows) before the
       statement on the line
     - ``insert_after_imports``: put the call ``value`` (likewise) behind the imports at the top of

@@ -59,8 +59,8 @@ class WhatIf:
     """What a replay of the trace says of its findings together. Times in us per step, with its part
     of what the device still did after the last step.
 
-    ``reason`` says why the replay gives no price; then ``fixes`` is empty. ``fixes`` are in greedy
-    order: each time the one that buys most after those above it.
+    ``reason`` says why the replay gives no price; then ``fixes`` is empty. ``fixes`` begin
+    with the one that buys most alone.
     """
 
     recorded_us: float = 0.0

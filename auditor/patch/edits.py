@@ -19,7 +19,7 @@ from auditor.patch.keywords import KeywordEdits, change_keywords, read_arguments
 from auditor.patch.module import Change, Module, called_statements, covers, same
 from auditor.patch.removal import drop_statements
 from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
-from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
+from auditor.patch.throttle import every_of, logging_statement, throttle
 from auditor.syntax.index import name_of, parents_of
 from auditor.syntax.tensor_factories import FACTORIES, made_for
 
@@ -78,7 +78,7 @@ class _Wanted:
     detached: dict[ast.expr, None] = field(default_factory=dict)
     renamed: dict[ast.Call, Edit] = field(default_factory=dict)
     logged: dict[ast.Expr, int] = field(default_factory=dict)
-    """Statements that log, and on every how many steps they shall; 0: where nothing is compiled."""
+    """Statements that log, and on every how many steps they shall."""
     constants: dict[ast.Constant, str] = field(default_factory=dict)
     inserted: list[Edit] = field(default_factory=list)
 
@@ -91,9 +91,8 @@ class _Wanted:
             self.doomed.update(dict.fromkeys(called_statements(module, edit)))
         elif edit.action == "detach":
             self.detached.update(dict.fromkeys(values_to_detach(module, edit)))
-        elif edit.action in ("throttle", "skip_compiled"):
-            statement = logging_statement(module, edit)
-            every = every_of(edit) if edit.action == "throttle" else 0
+        elif edit.action == "throttle":
+            statement, every = logging_statement(module, edit), every_of(edit)
             if self.logged.setdefault(statement, every) != every:
                 raise Refused("an earlier edit wants another condition for the log")
         elif edit.action == "set_constant":
@@ -128,8 +127,7 @@ def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
         yield INSERTS[edit.action](module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for
     # them.
-    yield from throttle(module, {each: every for each, every in wanted.logged.items() if every})
-    yield from (skip_compiled(module, each) for each, every in wanted.logged.items() if not every)
+    yield from throttle(module, wanted.logged)
 
 
 def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:

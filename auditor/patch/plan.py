@@ -133,8 +133,7 @@ def _checked_target(file: PatchedFile, root: Path) -> Path:
     if leads_out(posixpath.normpath(file.path)):
         if not is_theirs(file.path, str(root)):
             raise Refused(
-                f"{file.path} lies outside {root}, and neither PYTHONPATH nor an editable install "
-                "names its folder"
+                f"{file.path} lies outside {root}, and PYTHONPATH does not name its folder"
             )
     elif not target.is_relative_to(root):
         raise Refused(f"{file.path} lies outside {root}")

@@ -1,5 +1,5 @@
 """Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it
-shows a counter, or under ``if not torch.compiler.is_compiling():``.
+shows a counter.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.effects import expect_no_interval, expect_only_logs
-from auditor.patch.insert import expect_torch
 from auditor.patch.module import Block, Change, Module, block_of, covers, same
-from auditor.patch.source import Refused, SourceText, Splice, parse_expression
+from auditor.patch.source import Refused, SourceText, Splice
 from auditor.syntax.index import name_of
-
-UNCOMPILED = "not torch.compiler.is_compiling()"
 
 _STRING_STARTS = frozenset({"FSTRING_START", "TSTRING_START"})
 _STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
@@ -34,8 +31,7 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
     if len(found) != 1:
         raise Refused(f"line {edit.site.line} is not one statement that only logs")
     expect_only_logs(found[0], safe=edit.safe)
-    if edit.action == "throttle":
-        expect_no_interval(module, found[0])
+    expect_no_interval(module, found[0])
     return found[0]
 
 
@@ -50,20 +46,6 @@ def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Cha
             numbered[counter.loop] = ast.unparse(counter.expression)
         yield under(module, statement, _turn(counter.expression, every))
     yield from (number_loop(module, loop, name) for loop, name in numbered.items())
-
-
-def skip_compiled(module: Module, statement: ast.Expr) -> Change:
-    """The change that runs it in Python only. Raises :class:`Refused` without ``torch``."""
-    expect_torch(module)
-    if any(isinstance(up, ast.If) and _asks_already(up.test) for up in module.ancestors(statement)):
-        raise Refused("whether it is compiled is asked there already")
-    return under(module, statement, parse_expression(UNCOMPILED))
-
-
-def _asks_already(test: ast.expr) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == "is_compiling" for node in ast.walk(test)
-    )
 
 
 def under(module: Module, statement: ast.Expr, test: ast.expr) -> Change:

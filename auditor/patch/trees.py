@@ -4,15 +4,12 @@ touches them is applied.
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import stat
 import sysconfig
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from auditor.git import git
 from auditor.model import Action
@@ -51,8 +48,7 @@ def is_beside(path: str, cwd: str) -> bool:
 def is_theirs(path: str, cwd: str) -> bool:
     """True if a file beside ``cwd`` belongs to the user, as far as this machine tells.
 
-    It lies in the git repository that ``cwd`` is in, or in a source tree that PYTHONPATH or an
-    editable install names.
+    It lies in the git repository that ``cwd`` is in, or in a source tree that PYTHONPATH names.
     """
     real = os.path.realpath(path)
     if not is_beside(path, cwd) or not is_beside(real, cwd):
@@ -105,20 +101,6 @@ def _trees(cwd: str) -> Iterator[str]:
     yield from (
         os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each
     )
-    for installed in metadata.distributions():
-        yield from _editable(installed)
-
-
-def _editable(installed: metadata.Distribution) -> Iterator[str]:
-    """The source tree of a package that was installed with ``pip install -e``."""
-    try:
-        facts = json.loads(installed.read_text("direct_url.json") or "{}")
-        if facts.get("dir_info", {}).get("editable") and facts.get("url", "").startswith("file:"):
-            from urllib.request import url2pathname  # here: it brings ssl and http
-
-            yield url2pathname(urlsplit(facts["url"]).path)
-    except (OSError, ValueError, AttributeError):  # written by another tool, or damaged
-        return
 
 
 def _library() -> list[str]:

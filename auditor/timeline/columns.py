@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -72,17 +71,13 @@ class Builder:
         self.texts = Numbered(TEXT_LIMIT, b"")
         self.texts[b""] = -1
         self.threads = NumberedThreads()
-        self.counts: Counter[str] = Counter()
         self.absurd = 0
         """Spans whose time cannot be: beyond 2096, or not a number."""
-        self.negative = 0
-        """Spans whose end was before their start: kept as instants."""
         self._parts: dict[str, list[Columns]] = {group: [] for group in TABLES}
         self._makers: dict[str, Callable[[Sequence[ev.Event]], Columns]] = {
             "operators": self._operators,
             "calls": self._calls,
             "work": self._work,
-            "marks": self._marks,
             "frames": self._frames,
             "memory": self._memory,
             "syncs": self._syncs,
@@ -98,8 +93,6 @@ class Builder:
                 (append.get(event.cat) or lists[ev.group(event)].append)(event)
             elif ev.is_memory(event):
                 lists["memory"].append(event)
-            else:
-                self.counts[event.cat or f"ph {event.ph[:8]}"] += 1
         for group, batch in lists.items():
             if batch:
                 self._parts[group].append(self._makers[group](batch))
@@ -120,7 +113,6 @@ class Builder:
             columns = [column[good] for column in columns]
         start = columns[0] = nanoseconds(columns[0])
         if names[1][0] == "end":
-            self.negative += int((columns[1] < 0).sum())
             columns[1] = start + nanoseconds(np.maximum(columns[1], 0))
         return TABLES[group](*columns)
 
@@ -159,7 +151,6 @@ class Builder:
             *self._base(batch),
             self._thread(batch),
             np.fromiter([event.cat == ev.ANNOTATION for event in batch], np.bool_, len(batch)),
-            _ints([arg.sequence for arg in args]),
             _codes([arg.forward_thread for arg in args]),
             self._text(
                 [arg.shapes if arg.old_shapes is ev.EMPTY else arg.old_shapes for arg in args]
@@ -186,14 +177,6 @@ class Builder:
             _ints([_stream(event) for event in batch]),
             correlation,
             bytes_,
-        )
-
-    def _marks(self, batch: Sequence[ev.Event]) -> Columns:
-        device = _codes([event.pid for event in batch])
-        return (
-            *self._base(batch),
-            device,
-            _ints([ev.last_number(event.tid) for event in batch]),
         )
 
     def _frames(self, batch: Sequence[ev.Event]) -> Columns:

@@ -16,7 +16,6 @@ EMPTY = Raw(b"")
 class Args(Struct, gc=False, frozen=True):
     """Arguments of an event. Numbers are of any type: AMD writes some as text."""
 
-    sequence: Any = field(default=-1, name="Sequence number")
     forward_thread: Any = field(default=-1, name="Fwd thread id")
     shapes: Raw = field(default=EMPTY, name="Input Dims")
     old_shapes: Raw = field(default=EMPTY, name="Input dims")
@@ -64,7 +63,6 @@ GROUPS = {
     ANNOTATION: "operators",
     "Runtime": "calls",
     **dict.fromkeys(WORK, "work"),
-    "gpu_user_annotation": "marks",
     "python_function": "frames",
     "cuda_sync": "syncs",
 } | {

@@ -45,7 +45,6 @@ class RankFacts:
     busy_ns: int
     compute_ns: int
     """Time in which kernels other than collectives ran; busy time where there is no collective."""
-    kernels: int
     communication_ns: int
     exposed_ns: int
     loader_ns: int
@@ -58,8 +57,6 @@ class RankFacts:
     """Kernel of each collective, in order of time."""
     collective_start: Ints
     collective_end: Ints
-    base_ns: int
-    """Epoch time that the clock counts from, as the trace says it."""
     warnings: tuple[str, ...]
 
     @property
@@ -123,7 +120,6 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
         step_ns=tuple((steps.end - steps.start).tolist()),
         busy_ns=use.busy.length if use else 0,
         compute_ns=talk.computing.length if talk else use.busy.length if use else 0,
-        kernels=use.kernels if use else 0,
         communication_ns=talk.busy.length if talk else 0,
         exposed_ns=talk.exposed.length if talk else 0,
         loader_ns=line.loader.in_steps_ns if line.loader else 0,
@@ -134,7 +130,6 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
         ),
         collective_start=trace.work.start[rows],
         collective_end=trace.work.end[rows],
-        base_ns=trace.info.base_ns,
         warnings=trace.warnings,
     )
 

@@ -65,13 +65,11 @@ def _read(path: Path, source: Inflating) -> Trace:
         raise damaged(path, f"it names {devices:,} devices, and no machine has more than {DEVICES}")
     return Trace(
         path=str(path),
-        raw_bytes=source.raw_bytes,
         events=events,
         names=built.names.values_in_order,
         threads=built.threads.threads,
         texts=built.texts.values_in_order,
         **tables,
-        counts=dict(built.counts),
         info=_info(path, pieces.head, pieces.tail),
         warnings=() if events else ("the trace holds no events",),
     )
@@ -94,7 +92,6 @@ class _Device(Struct):
     major: int = field(default=0, name="computeMajor")
     minor: int = field(default=0, name="computeMinor")
     memory: int = field(default=0, name="totalGlobalMem")
-    multiprocessors: int = field(default=0, name="numSms")
 
 
 class _Job(Struct):
@@ -107,14 +104,11 @@ class _Job(Struct):
 class _Header(Struct):
     devices: list[_Device] = field(default_factory=list, name="deviceProperties")
     job: _Job = field(default_factory=_Job, name="distributedInfo")
-    base_ns: int = field(default=0, name="baseTimeNanoseconds")
-    schema: int | None = field(default=None, name="schemaVersion")
     host: str = field(default="", name="host_name")
 
 
 _HEADER = msgspec.json.Decoder(_Header, strict=False)
 _KEYS = msgspec.json.Decoder(dict[str, Any])
-_FLAGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _VERSIONS = (
     "cupti_version",
     "cuda_runtime_version",
@@ -139,15 +133,12 @@ def _info(path: Path, head: bytes, tail: bytes) -> Info:
         versions.append(("nccl_version", job.nccl))
     return Info(
         devices=tuple(
-            Device(each.id, each.name, (each.major, each.minor), each.memory, each.multiprocessors)
+            Device(each.id, each.name, (each.major, each.minor), each.memory)
             for each in told.devices
         ),
         rank=job.rank,
         world_size=job.world_size,
         backend=job.backend,
-        base_ns=told.base_ns,
-        schema=told.schema,
-        flags=tuple(flag for flag in _FLAGS if keys.get(flag)),
         versions=tuple(versions),
         host=told.host,
     )

@@ -1,8 +1,7 @@
 """What was read from one trace file: columns of numbers, names as codes, and what had to be left
 out.
 
-Times are int64 nanoseconds on the trace's own clock (``Info.base_ns`` makes them epoch times where
-the file gives it); ``end`` is exclusive. Names, threads, shapes and types are codes into lists of
+Times are int64 nanoseconds on the trace's own clock; ``end`` is exclusive. Names, threads, shapes and types are codes into lists of
 :class:`Trace`; -1 means "not given".
 """
 
@@ -35,8 +34,6 @@ class Operators:
     name: Codes
     thread: Codes
     annotation: Flags
-    sequence: Ints
-    """Autograd's sequence number, the same for a forward operator and its backward node."""
     forward_thread: Codes
     """Kineto's small number of the forward's thread; positive on spans of a backward pass."""
     shapes: Codes
@@ -68,19 +65,6 @@ class Work:
     stream: Ints
     correlation: Ints
     bytes: Ints
-
-
-@dataclass(frozen=True)
-class DeviceMarks:
-    """Annotations as the device saw them (``gpu_user_annotation``): first to last kernel of a
-    user's span, per stream.
-    """
-
-    start: Ints
-    end: Ints
-    name: Codes
-    device: Codes
-    stream: Ints
 
 
 @dataclass(frozen=True)
@@ -139,7 +123,6 @@ TABLES: dict[str, type[Any]] = {
     "operators": Operators,
     "calls": Calls,
     "work": Work,
-    "marks": DeviceMarks,
     "frames": Frames,
     "memory": MemoryEvents,
     "syncs": Syncs,
@@ -162,7 +145,6 @@ class Device:
     name: str
     capability: tuple[int, int]
     memory_bytes: int
-    multiprocessors: int
 
 
 NULL_DEVICE = str(0x6E756C00)
@@ -176,15 +158,6 @@ class Info:
     rank: int | None = None
     world_size: int | None = None
     backend: str | None = None
-    base_ns: int = 0
-    """Epoch nanoseconds that event times count from; 0 where they are epoch times already (or
-    nothing is known).
-    """
-    schema: int | None = None
-    flags: tuple[str, ...] = ()
-    """Profiler options that were on: record_shapes, profile_memory, with_stack, with_flops,
-    with_modules.
-    """
     versions: tuple[tuple[str, str], ...] = ()
     """(key, value) of CUDA/HIP/CUPTI/NCCL versions."""
     host: str = ""
@@ -212,7 +185,6 @@ class Trace:
     """One trace file as columns. See the module's docstring for units."""
 
     path: str
-    raw_bytes: int
     events: int
     """Events in the file, of every kind, broken ones left out."""
     names: Sequence[str]
@@ -222,13 +194,10 @@ class Trace:
     operators: Operators
     calls: Calls
     work: Work
-    marks: DeviceMarks
     frames: Frames
     memory: MemoryEvents
     syncs: Syncs
     others: Others
-    counts: dict[str, int]
-    """Events that hold no span: flow events by category, instants, metadata."""
     info: Info
     warnings: tuple[str, ...] = ()
     """One sentence each, for people: what could not be read, and what that means."""

@@ -27,8 +27,6 @@ class CallTree:
     """Row of the parent; -1 at the top."""
     operators: int
     """Number of operator rows: row ``operators + i`` is call ``i``."""
-    by_stack: int
-    """Threads whose spans overlap without nesting, so that they were walked span by span."""
     sources: tuple[Operators, Calls]
 
     @property
@@ -73,7 +71,7 @@ class CallTree:
             found = np.where(found >= 0, self.nearest(np.maximum(found, 0), wanted), -1)
             result = np.where(found >= 0, found, result)
         above = self.nearest(np.arange(len(self.parent)), wanted).astype(np.int32)
-        return CallTree(self.name, above, self.operators, self.by_stack, self.sources)._top(result)
+        return CallTree(self.name, above, self.operators, self.sources)._top(result)
 
     def _top(self, found: Ints) -> Ints:
         roots = self.parent < 0
@@ -104,19 +102,17 @@ def call_tree(operators: Operators, calls: Calls, marks: Ints) -> CallTree:
     start = np.concatenate((operators.start, calls.start))
     end = np.concatenate((operators.end, calls.end))
     parent = np.full(len(start), -1, np.int32)
-    by_stack = 0
     for _, rows in groups(np.concatenate((operators.thread, calls.thread))):
         order = rows[_outer_first(start[rows], end[rows], rows >= len(operators.start))]
         leaf = order >= len(operators.start)
         above, nested = _nest(start[order], end[order], leaf)
         if not nested:
             above = _walk(start[order], end[order], leaf)
-            by_stack += 1
         child = np.flatnonzero(above >= 0)
         parent[order[child]] = order[above[child]]
     parent[marks] = -1
     names = np.concatenate((operators.name, calls.name))
-    return CallTree(names, parent, len(operators.start), by_stack, (operators, calls))
+    return CallTree(names, parent, len(operators.start), (operators, calls))
 
 
 def frame_parents(start: Ints, end: Ints) -> tuple[Ints, Codes]:

@@ -73,8 +73,6 @@ class Waits:
     """Innermost operator around the call."""
     outermost: Ints
     """Outermost operator around the call: what the user called."""
-    optimizer: Ints
-    """The ``Optimizer.step`` span around the call."""
     synchronises: Flags
     """Whether the call itself is a synchronisation; False for copies that block because their
     memory is pageable.
@@ -123,9 +121,6 @@ def waits(line: Timeline) -> Waits:
         cause=cause,
         operator=operator,
         outermost=tree.outermost(node, _operator_rows(trace, tree)),
-        optimizer=tree.nearest(
-            node, mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))
-        ),
         synchronises=blocking[call],
         backward=tree.nearest(
             node, mask(trace.names, tree.name, lambda name: name.startswith(BACKWARD_MARK))

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from auditor import amounts
 from auditor.evidence.recorded.compiles import Compiles
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
 MEANT = ("graph_break()", "disable", "backward")
@@ -89,17 +89,8 @@ class GraphBreak(Rule):
                     ("its code", each.gb or "none"),
                     *_after(entries.of(each.after)),
                 ),
-                remedy=_remedy(kind, each.site),
+                remedy=Remedy(KINDS[kind][2] if kind else OTHER),
             )
-
-
-def _remedy(kind: str, site: Site) -> Remedy:
-    """``kind`` is a key of :data:`KINDS`, or empty."""
-    if kind != "print":
-        return Remedy(KINDS[kind][2] if kind else OTHER)
-    reason = "one graph instead of two may round differently"
-    edit = Edit(site, "skip_compiled", reason=reason)
-    return Remedy(KINDS[kind][2], (edit,))
 
 
 def _after(entered: Entered) -> tuple[tuple[str, str], ...]:

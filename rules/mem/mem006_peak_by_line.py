@@ -112,15 +112,8 @@ class PeakHolders(Table):
             courses = {course.device: course for course in evidence.get(Allocations).devices}
         except NotLooked:
             courses = {}
-        try:
-            owners = Owners(evidence)
-            peaks = [
-                _peak(evidence, courses.get(device), device, owners) for device in data.devices
-            ]
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise NotLooked(
-                f"the snapshot has another layout than torch's: {type(error).__name__}"
-            ) from None
+        owners = Owners(evidence)
+        peaks = [_peak(evidence, courses.get(device), device, owners) for device in data.devices]
         told = [peak for peak in peaks if any(holder.site is not None for holder in peak.holders)]
         if peaks and not told:
             raise NotLooked("the snapshot names no lines: it was taken without allocation stacks")

@@ -20,7 +20,7 @@ from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.snapshot.what_if import EVENT_LIMIT
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
@@ -117,7 +117,7 @@ class VaryingSizes(Table):
                 return cls()
             steps = _Steps.of(evidence, course)
             return cls() if steps is None else cls(len(steps.sizes), _cause(evidence, steps))
-        except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        except (NotLooked, *MALFORMED):
             return cls()
 
 

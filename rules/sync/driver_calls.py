@@ -13,7 +13,7 @@ from auditor.evidence.snapshot.file import Event, snapshot_of
 from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
 from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
@@ -337,7 +337,7 @@ class SegmentRequests(Table):
                 site = origins.site(frames)
                 if site is not None:
                     counter[site] += 1
-        except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        except (NotLooked, *MALFORMED):
             return cls()
         return cls(tuple(asked.most_common()), next(iter(dict(emptied.most_common())), None))
 

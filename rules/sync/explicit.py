@@ -21,7 +21,7 @@ from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.sync import CallRow
-from auditor.rule import NotLooked, knob
+from auditor.rule import knob
 
 from ..lines import LineRule
 from .waiting import waits_in_trace
@@ -222,12 +222,7 @@ class CacheChurn(Table):
         """
         course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)
         data = snapshot_of(evidence)
-        try:
-            flushes, site = _flushes(data, course, origins_of(evidence))
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise NotLooked(
-                f"the snapshot's history has another layout than torch's: {type(error).__name__}"
-            ) from None
+        flushes, site = _flushes(data, course, origins_of(evidence))
         kept = without_flushes(evidence, course) if flushes and not course.retries else ()
         return cls(
             flushes,

@@ -157,16 +157,6 @@ def test_too_much_is_not_replayed(tmp_path, monkeypatch, name, value, reason):
     assert judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if.reason == reason
 
 
-def test_without_time_for_all_tries_the_order_is_that_of_single_prices(
-    tmp_path, monkeypatch, reads
-):
-    monkeypatch.setattr(replays, "GREEDY_EVENTS", 1)
-    found = judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if
-    alone = [fix.alone_us for fix in found.fixes]
-    assert alone == sorted(alone, reverse=True)
-    assert found.joint_us == pytest.approx(reads.what_if.joint_us)
-
-
 def loading(number, start):
     """Half of a step without a batch."""
     first = 10 * number

@@ -59,7 +59,6 @@ WISHES = {
     "rename_call": ("mean = ", {"call": "item", "value": "detach()"}),
     "throttle": ("flush=True", {"value": "50"}),
     "throttle, numbered": ("logger.info(", {"value": "50"}),
-    "skip_compiled": ('print("scale"', {}),
     "insert_before": ("clip_grad_norm_(", {"value": "scaler.unscale_(optimizer)"}),
     "insert_after_imports": (
         "clip_grad_norm_(",

@@ -219,14 +219,6 @@ def test_two_distances_conflict(edit):
         )
 
 
-def test_two_conditions_conflict(edit):
-    with pytest.raises(Refused, match="another condition"):
-        apply_edits(
-            b"import torch\n" + ENUMERATED.format(LOGS[0]).encode(),
-            [edit("throttle", 4, value="50"), edit("skip_compiled", 4)],
-        )
-
-
 def test_two_logs_of_a_loop_number_it_once(edit):
     before = "for b in l:\n    print(x.item())\n    opt.step()\n    print(y.item())\n"
     after = (
@@ -239,43 +231,3 @@ def test_two_logs_of_a_loop_number_it_once(edit):
         ).decode()
         == after
     )
-
-
-# fmt: off
-COMPILED = {
-    "a plain print": ("{+    if not torch.compiler.is_compiling():\n    +}    print(x.shape)\n", 3),
-    "under a switch": ("    if debug{+ and not torch.compiler.is_compiling()+}:\n        print(x)\n", 4),
-    "under a condition of the step": (
-        "    if {+(+}n % 9 == 0 or n < 3{+) and not torch.compiler.is_compiling()+}:\n        print(x)\n", 4),
-    "over two lines": ("{+    if not torch.compiler.is_compiling():\n    +}    print(\n        {+    +}x)\n", 3),
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("name", COMPILED)
-def test_a_log_is_left_out_where_it_is_compiled(name, edit, repository):
-    text, line = COMPILED[name]
-    before, after = sides(f"import torch\ndef f(x, n):\n{text}    return x\n")
-    wanted = edit("skip_compiled", line, text=before.split("\n")[line - 1].strip(), safe=True)
-    result = apply_edits(before.encode(), [wanted])
-    assert result.decode() == after
-    repository.put("trainer.py", before.encode())
-    repository.expect_applies(
-        diff_bytes(before.encode(), result, "trainer.py"), {"trainer.py": after.encode()}
-    )
-    with pytest.raises(Refused):
-        apply_edits(result, [wanted])
-
-
-@pytest.mark.parametrize(
-    ("before", "line", "why"),
-    [
-        ("def f(x):\n    print(x)\n", 2, "no `import torch`"),
-        ("import torch\nprint(x.add_(1))\n", 2, "more than read"),
-        ("import torch\ny = print(x)\n", 2, "not one statement"),
-        ("import torch\nif ready: print(x)\n", 2, "shares its line"),
-    ],
-)
-def test_what_does_more_than_log_is_not_left_out(before, line, why, edit):
-    with pytest.raises(Refused, match=why):
-        apply_edits(before.encode(), [edit("skip_compiled", line, safe=True)])

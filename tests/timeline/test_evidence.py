@@ -124,7 +124,7 @@ def test_the_tree_by_levels_equals_the_tree_span_by_span(spans):
     start = np.array([one[0] for one in spans], np.int64)
     end = start + np.array([one[1] for one in spans], np.int64)
     thread = np.array([one[2] for one in spans], np.int32)
-    rest = [np.zeros(count, np.int32)] * 4
+    rest = [np.zeros(count, np.int32)] * 3
     operators = Operators(
         start[:count], end[:count], rest[0], thread[:count], np.zeros(count, bool), *rest
     )
@@ -150,7 +150,7 @@ def test_operators_nested_thousands_deep_have_their_ancestors(wanted_each):
     depth, chains = 3000, 10
     level = np.tile(np.arange(depth, dtype=np.int64), chains)
     thread = np.repeat(np.arange(chains, dtype=np.int32), depth)
-    rest = [np.zeros(len(level), np.int32)] * 4
+    rest = [np.zeros(len(level), np.int32)] * 3
     none = np.empty(0, np.int64)
     operators = Operators(
         level, 3 * depth - level, rest[0], thread, np.zeros(len(level), bool), *rest

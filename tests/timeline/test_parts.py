@@ -88,7 +88,6 @@ def test_all_steps_of_a_script_are_drawn_and_counted(line, begins):
     }
     assert [int(ns) for ns in drawn.composition.loader] == [100_000] * 5
     assert [int(ns) for ns in drawn.composition.unknown] == [0] * 5
-    assert not (drawn.waits.optimizer >= 0).any()  # item() waits outside the optimizer
 
 
 def test_the_slowest_step_stands_beside_the_mean_where_it_stands_out(line):

@@ -16,10 +16,7 @@ from tests.timeline.kineto import (
     call,
     frame,
     in_lines,
-    kernel,
-    memcpy,
     memory,
-    note,
     op,
     redumped,
     span,
@@ -46,7 +43,6 @@ def sizes(trace):
 
 def same(one, other):
     assert one.events == other.events
-    assert one.counts == other.counts
     for group in TABLES:
         ours, theirs = getattr(one, group), getattr(other, group)
         for column in vars(ours):
@@ -71,13 +67,11 @@ def test_all_kinds_of_events_come_out_as_columns(whole):
         "operators": 18,
         "calls": 11,
         "work": 8,
-        "marks": 1,
         "frames": 1,
         "memory": 1,
         "syncs": 1,
-        "others": 1,
+        "others": 2,
     }
-    assert whole.counts == {"ac2g": 2}
     assert whole.warnings == ()
     assert whole.events == len(EVENTS)
     item = next(
@@ -97,10 +91,9 @@ def test_all_kinds_of_events_come_out_as_columns(whole):
 
 def test_the_head_and_the_tail_are_read(whole):
     info = whole.info
-    assert (info.rank, info.world_size, info.backend, info.base_ns) == (3, 8, "nccl", 1000)
+    assert (info.rank, info.world_size, info.backend) == (3, 8, "nccl")
     assert info.devices[0].name == "NVIDIA A100"
     assert info.devices[0].capability == (8, 0)
-    assert info.flags == ("record_shapes",)
 
 
 def test_gzip_is_known_by_content_and_not_by_name(tmp_path, whole):
@@ -442,19 +435,3 @@ def test_the_texts_that_repeat_are_kept_once(tmp_path):
     )
     assert len(trace.texts) == 1
     assert set(trace.operators.shapes.tolist()) == {0}
-
-
-def test_copies_and_notes_helpers_are_kineto(tmp_path):
-    trace = read(
-        write(
-            tmp_path,
-            text(
-                [
-                    note("Optimizer.step#SGD.step", 1, 1),
-                    memcpy("HtoD (Pinned -> Device)", 1, 1, 1),
-                    kernel("k", 1, 1),
-                ]
-            ),
-        )
-    )
-    assert trace.counts == {}

@@ -41,7 +41,6 @@ def test_the_trace_of_the_installed_torch(exported):
     assert len(line.trace.frames.start) > 100
     assert line.memory[0].peak_allocated > 0
     assert len(line.waits.call) == 0
-    assert set(line.trace.info.flags) >= {"record_shapes", "profile_memory", "with_stack"}
     assert len(line.optimizer.rows) == 3
     line.compute()
 

@@ -48,7 +48,7 @@ def facts(line: Timeline) -> dict[str, Any]:
     marked = steps.source == PROFILER
     spans = sum(
         len(getattr(trace, group).start)
-        for group in ("operators", "calls", "work", "marks", "frames", "syncs", "others")
+        for group in ("operators", "calls", "work", "frames", "syncs", "others")
     )
     return {
         "events": trace.events,

@@ -147,12 +147,7 @@ class Allocations(Table):
 
 
 def _courses(data: SnapshotData) -> tuple[Course, ...]:
-    try:
-        courses = [_course(data, device) for device in data.devices if data.trace(device)]
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise NotLooked(
-            f"the snapshot's history has another layout than torch's: {type(error).__name__}"
-        ) from None
+    courses = [_course(data, device) for device in data.devices if data.trace(device)]
     return tuple(sorted(courses, key=lambda course: -course.peak_reserved))
 
 

@@ -10,7 +10,7 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.snapshot.state_at import state_after
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Site
 from auditor.rule import NotLooked
 
@@ -49,7 +49,7 @@ class NeverFreed(Table):
         try:
             course = evidence.get(Allocations).devices[0]
             return cls(_kept(evidence, course.device, len(course.reserved)))
-        except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        except (NotLooked, *MALFORMED):
             return cls()
 
 

@@ -70,14 +70,9 @@ class OutOfMemory(Table):
             if why:
                 raise NotLooked(why)
             return cls()
-        try:
-            if failed is not None:
-                return _from_history(data, failed, evidence)
-            return _from_message(data, evidence, why)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise NotLooked(
-                f"the snapshot has another layout than torch's: {type(error).__name__}"
-            ) from None
+        if failed is not None:
+            return _from_history(data, failed, evidence)
+        return _from_message(data, evidence, why)
 
     @property
     def free_inside(self) -> int:

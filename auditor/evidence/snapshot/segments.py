@@ -12,7 +12,6 @@ from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.rule import NotLooked
 
 RECORDER = "/auditor/capture/"
 """Where our own frames lie, which stand in the stacks of operators that a probe watches."""
@@ -153,22 +152,16 @@ class Snapshot(Table):
 
 
 def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
-    """Raises :class:`NotLooked` where the data does not have torch's shape."""
     origins = origins_of(evidence)
-    try:
-        return tuple(
-            Segment(
-                size=int(segment["total_size"]),
-                blocks=tuple(_block(block, origins) for block in segment["blocks"]),
-                expandable=bool(segment.get("is_expandable")),
-                device=int(segment.get("device", 0)),
-            )
-            for segment in data.segments
+    return tuple(
+        Segment(
+            size=int(segment["total_size"]),
+            blocks=tuple(_block(block, origins) for block in segment["blocks"]),
+            expandable=bool(segment.get("is_expandable")),
+            device=int(segment.get("device", 0)),
         )
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise NotLooked(
-            f"the memory snapshot has another layout than torch's: {type(error).__name__}"
-        ) from None
+        for segment in data.segments
+    )
 
 
 def _block(block: Event, origins: Origins) -> Block:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from auditor.evidence.table import Evidence
@@ -26,9 +27,6 @@ MOST_STREAMS = 64
 """Streams of one device in a trace that is replayed: recordings have 1 to 20, and each work that
 may have waited for others looks at all of them."""
 
-GREEDY_EVENTS = 1_000_000
-"""Events up to which each place of the greedy order is tried with all that are left."""
-
 
 @dataclass(frozen=True)
 class Replayed:
@@ -38,7 +36,7 @@ class Replayed:
     replayed_us: float
     alone_us: tuple[float, ...] = ()
     order: tuple[int, ...] = ()
-    """The sets in greedy order: each time the one that buys most after those before it."""
+    """The sets that are counted, the one that buys most alone first."""
     after_us: tuple[float, ...] = ()
     """What each buys where those before it in :attr:`order` are made; in that order."""
     share_us: tuple[float, ...] = ()
@@ -78,7 +76,12 @@ def replayed(
         )
     alone = [replays.gain(each) for each in asked]
     rows = [row for row, each in enumerate(counted) if each]
-    order, after = _greedy(replays, asked, alone, rows)
+    order = sorted(rows, key=lambda row: -alone[row])
+    joint = [
+        replays.gain(change for row in order[: place + 1] for change in asked[row])
+        for place in range(len(order))
+    ]
+    after = [max(0, now - before) for before, now in pairwise(accumulate((0, *joint), max))]
     return Replayed(
         *base,
         tuple(ns / us for ns in alone),
@@ -98,26 +101,3 @@ def _shares(
         weights[row] = alone[row] + max(0, joint - replays.gain(others))
     whole = sum(weights)
     return [joint * weight / whole if whole else 0.0 for weight in weights]
-
-
-def _greedy(
-    replays: Replays, asked: Sequence[Changes], alone: Sequence[int], rows: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """The order and what each buys in it; that of single prices where trying takes too long."""
-    left = sorted(rows, key=lambda row: -alone[row])
-    tries = len(left) * (len(left) + 1) // 2
-    fully = (2 * len(asked) + tries) * replays.plan.count <= GREEDY_EVENTS
-    order: list[int] = []
-    after: list[int] = []
-    made: Changes = ()
-    reached = 0
-    while left:
-        tried = left if fully else left[:1]
-        gains = [replays.gain((*made, *asked[row])) for row in tried]
-        best = max(range(len(tried)), key=lambda place: gains[place])
-        row = left.pop(best)
-        order.append(row)
-        after.append(max(0, gains[best] - reached))
-        reached = max(reached, gains[best])
-        made = (*made, *asked[row])
-    return order, after
