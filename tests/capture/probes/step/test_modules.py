@@ -5,10 +5,12 @@ second.
 import gc
 
 import pytest
+import torch
 
 from auditor.capture.probes.step.modules import ModulesProbe
 from auditor.evidence.recorded.by_module import by_module
 from auditor.evidence.table import Evidence
+from auditor.model.devices import CUDA
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema.run import StepRow
 from tests.capture.drive import Drive, line_of, load
@@ -110,3 +112,33 @@ def test_what_is_computed_again_is_counted_where_it_is(tmp_path):
     made, _ = found(tmp_path, "again")
     flops = [each.flops for each in made.modules if ".wide." in each.path]
     assert sorted(flops) == [0, *(n * 2 * 64 * 32 * 256 for n in (3, 4))]
+
+
+def test_on_a_gpu_the_time_is_that_between_events(tmp_path, monkeypatch):
+    class Event:
+        def __init__(self, enable_timing):
+            made.append(self)
+            self.at = len(made)
+
+        def record(self):
+            assert not Event.capturing
+
+        def synchronize(self):
+            waited.append(self)
+
+        def elapsed_time(self, end):
+            return end.at - self.at
+
+    made, waited, Event.capturing = [], [], False
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: Event.capturing)
+    with Drive(tmp_path, ModulesProbe) as drive:
+        drive.context.device = CUDA
+        user = load(tmp_path, PROGRAM)
+        drive.run("loud", user.step, 2)
+        Event.capturing = True
+        drive.run("loud", user.step, 2)
+        rows = drive.rows("modules")
+    big = [row for row in rows if row["name"] == "Net.big"]
+    assert [row["us"] for row in big] == [1000.0, 0.0] and big[0]["backward_us"] >= 1000.0
+    assert len(waited) == 2
