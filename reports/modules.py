@@ -12,7 +12,7 @@ from auditor.model.by_module import ByModule, ModuleUse
 from . import text
 
 BASIS = "shares of the step in the diagnostic pass, measured under its probes"
-_TOP, _PATH = 3, 60
+_TOP, _LEAST, _PATH = 3, 0.001, 60
 _UNITS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
 
 
@@ -74,7 +74,8 @@ def lines(report: Report) -> Iterator[str]:
     found = report.by_module
     if found is None:
         return
-    for use in sorted(found.modules, key=lambda each: -each.own)[:_TOP]:
+    told = (use for use in found.modules if use.own >= _LEAST)
+    for use in sorted(told, key=lambda each: -each.own)[:_TOP]:
         times = f" x{use.alike}" if use.alike > 1 else ""
         at = f", {text.path(str(use.site))}" if use.site else ""
         kind = text.one_line(use.kind, 40)

@@ -67,6 +67,8 @@ class Modules:
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
         if threading.get_ident() == self._thread:  # each has numbers of its own
             name = self._names.get(id(module)) or type(module).__name__
+            if self._running and isinstance(module, torch.fx.GraphModule):  # of the compiler
+                name = self.current
             self._running.append((module, name))
             self._mark()
 
@@ -91,20 +93,31 @@ def keep_hooks(patches: Patches, *handles: Any) -> None:
 
     Those warn of hooks on every module: a warning may be the user's error.
     """
-    for handle in handles:
-        patches.on_undo(handle.remove)
-    if any_global_hook is None:
-        return
 
-    def any_of_the_users() -> bool:
-        taken = list(_taken(handles))
-        try:
-            return bool(any_global_hook())
-        finally:
-            for hooks, number, hook in taken:
-                hooks[number] = hook
+    def leave() -> None:
+        for handle in handles:
+            handle.remove()
+            _OURS.remove(handle)
+        if not _OURS:
+            _HIDING.undo()
 
-    patches.attribute(module_hooks, ANY_GLOBAL_HOOK, any_of_the_users)
+    if not _OURS and any_global_hook is not None:
+        _HIDING.attribute(module_hooks, ANY_GLOBAL_HOOK, _any_of_the_users)
+    _OURS.extend(handles)
+    patches.on_undo(leave)
+
+
+_OURS: list[Any] = []
+_HIDING = Patches()
+
+
+def _any_of_the_users() -> bool:
+    taken = list(_taken(_OURS))
+    try:
+        return any_global_hook is not None and bool(any_global_hook())
+    finally:
+        for hooks, number, hook in taken:
+            hooks[number] = hook
 
 
 def _taken(handles: Iterable[Any]) -> Iterator[tuple[dict[int, Any], int, Any]]:

@@ -65,7 +65,7 @@ def _samples(evidence: Evidence, tree: _Tree) -> float:
     fed = {
         row.samples / row.steps
         for name, row in tree.loud.items()
-        if row.samples and tree.all[name]["parameters"]
+        if row.samples and (tree.all[name]["parameters"] or tree.inside[name])
     }
     return fed.pop() if len(fed) == 1 else 0.0
 
