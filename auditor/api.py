@@ -435,7 +435,7 @@ def _planned(
         warmup,
         "auto" if device == "null" else device,
         str((folder / "recording").resolve()),
-        engine.parts_of(rules),
+        (*engine.parts_of(rules), *engine.REPORTED),
     )
     return plans.Audit(
         run.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else run,

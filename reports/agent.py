@@ -14,7 +14,18 @@ from itertools import chain
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 
-from . import baselines, costs, families, headline, next_steps, sections, summary, text, verified
+from . import (
+    baselines,
+    costs,
+    families,
+    headline,
+    modules,
+    next_steps,
+    sections,
+    summary,
+    text,
+    verified,
+)
 
 LIMIT = 6000
 """Characters of the whole text at most: about 1,500 tokens, at four characters each."""
@@ -139,6 +150,7 @@ _PARTS: dict[str, _Part] = {
     "cautions": lambda report: _sentences("caution", report.cautions),
     "headline": lambda report: _sentences("result", headline.headline(report)),
     "baseline": lambda report: _sentences("baseline", baselines.sentences(report)),
+    "modules": lambda report: _sentences("modules", (modules.sentence(report),)),
     "verdicts": lambda report: (f"rules: {summary.looked(report)}",),
     "warnings": lambda report: _sentences("limit", summary.limits(report)),
 }

@@ -32,6 +32,7 @@ from . import (
     families,
     finding_rows,
     headline,
+    modules,
     next_steps,
     outcomes,
     page,
@@ -114,6 +115,7 @@ def _context(report: Report) -> dict[str, Any]:
         "outcomes": outcomes,
         "compiled": compilation.sentences(report, "µs"),
         "compiled_parts": compilation.rows(report),
+        **_modules(report),
         **_fixing(report),
         "charts": [chart for chart, _ in by_step],
         "pictures": [picture for picture, _ in filled],
@@ -169,6 +171,16 @@ def _ranks(report: Report) -> dict[str, Any]:
         "exchange_headings": communication.EXCHANGES,
         "exchanges": communication.exchanges(report, _EXCHANGES_LISTED),
         "exchanges_left_out": communication.left_out(report, _EXCHANGES_LISTED),
+    }
+
+
+def _modules(report: Report) -> dict[str, Any]:
+    found = report.by_module
+    return {
+        "module_tree": modules.tree(report),
+        "module_rates": modules.rates(report),
+        "module_basis": modules.BASIS,
+        "module_rest": 0.0 if found is None else modules.outside(found),
     }
 
 
@@ -250,6 +262,7 @@ def _environment() -> jinja2.Environment:
         "duration": functools.partial(amounts.duration, micro="µs"),
         "size": amounts.size,
         "digits": amounts.digits,
+        "operations": modules.operations,
         "percent": amounts.percent,
         "moment": amounts.moment,
         "pass_named": amounts.pass_named,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import baselines, costs, device, headline, sections, summary, text
+from . import baselines, costs, device, headline, modules, sections, summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -167,5 +167,6 @@ _PARTS: dict[str, Callable[[Report], Iterator[str]]] = {
     "headline": lambda report: (f"**{escape(said)}**\n\n" for said in headline.headline(report)),
     "baseline": lambda report: (f"{escape(said)}.\n\n" for said in baselines.sentences(report)),
     "findings": _findings,
+    "modules": lambda report: iter((f"\n{escape(modules.sentence(report))}.\n",)),
 }
 """What the summary has of the sections of a report; its end is never left out."""

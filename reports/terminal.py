@@ -26,6 +26,7 @@ from . import (
     device,
     families,
     headline,
+    modules,
     ranks,
     sections,
     summary,
@@ -216,6 +217,13 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
     yield from _sentences(what_ifs.sentences(report), width)
 
 
+def _modules(report: Report, width: int) -> Iterator[Text]:
+    rates = f" ({told})" if (told := modules.rates(report)) else ""
+    yield from _wrapped(f"each module alone, {modules.BASIS}{rates}:", width)
+    yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
+    yield Text()
+
+
 def _cut(words: str, room: int) -> str:
     most = max(room, _LEAST)
     return words if len(words) <= most else f"{words[: most - 3].rstrip()}..."
@@ -339,6 +347,7 @@ _PARTS: dict[str, Callable[[Report, int], Iterator[Text]]] = {
     "baseline": lambda report, width: _sentences(baselines.sentences(report), width),
     "findings": _table,
     "what-if": _what_if,
+    "modules": _modules,
     "verdicts": _looked_at,
     "ranks": _ranks,
     "communication": _communication,

@@ -228,7 +228,7 @@ class Session:
         self._context.frames.met.clear()
         self._context.bursts.clear()
         self._running = [
-            p for p in self._probes if at.name in p.passes and p.name not in self.failures
+            p for p in self._probes if p.watches(at.name) and p.name not in self.failures
         ]
         if self._history is None and (at.name == "memory" or (self._on_null and in_use())):
             self._history = MemoryHistory(self._context, Path(self._plan.folder))

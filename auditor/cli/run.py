@@ -170,7 +170,7 @@ def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:
     several = plan.world_size > 1
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
     native = engine.parts_of(rule for rule in rules if rule.native)
-    parts = (*engine.parts_of(rules), *(OF_RANKS if several else ()))
+    parts = (*engine.parts_of(rules), *engine.REPORTED, *(OF_RANKS if several else ()))
     return Audit(replace(plan, parts=parts), rehearsed, native if rehearsed and not several else ())
 
 

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from auditor import __version__
 from auditor.evidence.checkpoints import saved
+from auditor.evidence.recorded.by_module import by_module
 from auditor.evidence.recorded.communication import communication_of
 from auditor.evidence.recorded.compiled_regions import compilation
 from auditor.evidence.recorded.null_run import null_run
@@ -148,7 +149,6 @@ def report(
     )
     found = {code for finding in findings for code in finding.codes}
     trained = _trained(evidence)
-    sites = [finding.site for finding in findings if finding.site is not None]
     first = tuple(caveats(trained, judgement.verdicts, broken))
     unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
@@ -179,12 +179,13 @@ def report(
         method=_method(evidence, steps, quiet),
         series=series,
         operators=_operators(facts),
-        excerpts={f"{at.file}:{at.line}": excerpt(recording, at) for at in sites},
+        excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
         communication=communication_of(evidence),
         device_time=used[0] if used else None,
         compilation=compilation(evidence),
+        by_module=by_module(evidence),
         what_if=judged.what_if,
         ran_out=ran_out(evidence) if "MEM015" in found else None,
         checkpoints=saved(evidence),

@@ -16,6 +16,7 @@ from typing import Any
 
 from auditor import amounts
 from auditor.evidence.absent import BROKEN_PROBE
+from auditor.evidence.recorded.by_module import PARTS
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.recorded.steps import CpuContention, Steps
 from auditor.evidence.source.statements import Statements
@@ -53,6 +54,10 @@ def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Ta
         for name, table in hints.items()
         if isinstance(table, type) and issubclass(table, Table)
     }
+
+
+REPORTED = PARTS
+"""Parts that the report shows and no rule asks for."""
 
 
 def parts_of(rules: Iterable[type[Rule]]) -> tuple[str, ...]:

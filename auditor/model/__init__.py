@@ -16,6 +16,7 @@ from auditor.model.baseline import Accepted as Accepted
 from auditor.model.baseline import Baseline as Baseline
 from auditor.model.baseline import Part as Part
 from auditor.model.baseline import State
+from auditor.model.by_module import ByModule
 from auditor.model.charts import Layers, Parts, Series
 from auditor.model.communication import Communication
 from auditor.model.compilation import Compilation
@@ -363,6 +364,8 @@ class Report:
     """
     compilation: Compilation | None = None
     """What ``torch.compile`` did; None where the program gives nothing to it."""
+    by_module: ByModule | None = None
+    """Time, memory and operations of each module, and rates; None where no module was watched."""
     communication: Communication | None = None
     """What the ranks hold and exchange in a step; None for one process, and where it was not
     watched.

@@ -111,7 +111,7 @@ class Drive:
     def running(self, pass_name: str, target: Any = None) -> Iterator[None]:
         """A pass; ends also when the block raises."""
         self.context.pass_name, self.context.target, self.context.step = pass_name, target, 0
-        running = [probe for probe in self.probes if pass_name in probe.passes]
+        running = [probe for probe in self.probes if probe.watches(pass_name)]
         for probe in running:
             probe.start()
         try:
@@ -123,7 +123,7 @@ class Drive:
 
     def step(self, do: Callable[[], Any]) -> None:
         """One step: only what ``do`` does is inside."""
-        running = [probe for probe in self.probes if self.context.pass_name in probe.passes]
+        running = [probe for probe in self.probes if probe.watches(self.context.pass_name)]
         for probe in running:
             probe.step_begin()
         self.context.in_step = True
@@ -134,7 +134,7 @@ class Drive:
         """The step is over."""
         self.context.in_step = False
         for probe in self.probes:
-            if self.context.pass_name in probe.passes:
+            if probe.watches(self.context.pass_name):
                 probe.step_end()
         self.context.step += 1
 

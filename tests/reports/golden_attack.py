@@ -15,6 +15,7 @@ from auditor.model import (
     TargetError,
     Verdict,
 )
+from auditor.model.by_module import ByModule, ModuleUse
 from auditor.model.charts import Parts, Tone
 from tests.reports import golden_charts
 from tests.reports.golden_report import rich_report
@@ -46,8 +47,10 @@ def attack_report() -> Report:
     long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
     every = " ".join(ATTACKS)
+    module = ModuleUse(every, 0, every, 2, Site(every, 1, every, every), 1, 0.5, 0.5, 1.0, 1, 1.0)
     return replace(
         report,
+        by_module=ByModule((module, replace(module, path=f"{every}.x", depth=1)), 1.0, 1.0),
         run=replace(
             report.run,
             target=every,

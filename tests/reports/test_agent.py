@@ -13,7 +13,7 @@ from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
 OURS = re.compile(
-    r"(audit of|error:|caveat:|caution:|baseline:|result:|- |  do:|  re-run:|rules:|limit:|left out:|next:) ?"
+    r"(audit of|error:|caveat:|caution:|baseline:|result:|- |  do:|  re-run:|modules:|rules:|limit:|left out:|next:) ?"
 )
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
 

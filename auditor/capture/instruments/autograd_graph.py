@@ -4,6 +4,7 @@ and what saved tensors weigh.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -78,15 +79,27 @@ def saved_bytes(walked: Walk) -> int | None:
     Nothing is unpacked, so no hook of the user's runs (non-reentrant checkpointing would recompute
     its forward). None where torch has no raw view of them.
     """
+    found = saved_by(walked, lambda node: "")
+    return None if found is None else sum(found.values())
+
+
+def saved_by(walked: Walk, owner: Callable[[Node], str]) -> Counter[str] | None:
+    """The same for each owner of nodes. What several hold counts for the node that was made first."""
     if not autograd.CAN_WEIGH:
         return None
     sizes: dict[tuple[str, int], int] = {}
-    for node in walked.nodes:
+    owners: dict[tuple[str, int], str] = {}
+    for node in sorted(walked.nodes, key=autograd.number_of, reverse=True):
+        name = owner(node)
         for tensor in _saved(node):
-            _weigh(tensor, sizes)
+            if (key := _weigh(tensor, sizes)) is not None:
+                owners[key] = name
     for leaf in walked.leaves:  # a parameter lives on with or without the graph
         sizes.pop(_storage_key(leaf.variable) or ("", 0), None)
-    return sum(sizes.values())
+    found = Counter[str]()
+    for key, size in sizes.items():
+        found[owners[key]] += size
+    return found
 
 
 def _saved(node: Node) -> Iterator[torch.Tensor]:
@@ -110,16 +123,17 @@ def _saved(node: Node) -> Iterator[torch.Tensor]:
         yield from (tensor for tensor in several if isinstance(tensor, torch.Tensor))
 
 
-def _weigh(tensor: torch.Tensor, sizes: dict[tuple[str, int], int]) -> None:
+def _weigh(tensor: torch.Tensor, sizes: dict[tuple[str, int], int]) -> tuple[str, int] | None:
     base = base_of(tensor)
     owner = tensor if base is None else base
     key = _storage_key(tensor)
     if key is None or isinstance(owner, torch.nn.Parameter):
-        return
+        return None
     size = tensor.untyped_storage().nbytes()
     if node_of(tensor) is None:
         size = min(size, tensor.nbytes)  # an input may be a slice of the user's whole dataset
     sizes[key] = max(size, sizes.get(key, 0))
+    return key
 
 
 def _storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:

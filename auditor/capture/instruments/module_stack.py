@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,8 +16,8 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import next_number, number_of
 from auditor.capture.instruments.torch_private.training import ANY_GLOBAL_HOOK, any_global_hook
 
-MOST_SPANS = 100_000
-"""Calls of modules that are remembered: those of a few steps."""
+MOST_MARKS = 200_000
+"""Begins and ends of calls that are remembered: those of a few steps."""
 
 
 class Modules:
@@ -26,44 +29,62 @@ class Modules:
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
-        self._running: list[tuple[torch.nn.Module, int]] = []
-        self._spans: list[tuple[int, int, str]] = []
+        self._running: list[tuple[torch.nn.Module, str]] = []
+        self._numbers: list[int] = []
+        self._since: list[str] = []
+        self._thread = 0
 
     @property
     def current(self) -> str:
         """Name of the innermost one; its class's for the outermost; empty outside of all."""
-        return self._name(self._running[-1][0]) if self._running else ""
+        return self._running[-1][1] if self._running else ""
+
+    @property
+    def depth(self) -> int:
+        """Calls that have not ended."""
+        return len(self._running)
 
     def that_made(self, node: Any) -> str:
         """Name of the innermost module whose forward made a node; empty if none was seen."""
-        number = number_of(node)
-        around = [span for span in self._spans if span[0] <= number < span[1]]
-        return min(around, key=lambda span: span[1] - span[0])[2] if around else ""
+        mark = bisect_right(self._numbers, number_of(node))
+        return self._since[mark - 1] if mark else ""
 
-    def watch(self, patches: Patches) -> None:
-        """Follow every call of a module until the patches are undone."""
-        self._running.clear()
-        self._spans.clear()
-        self._names = qualified_names()
+    def watch(self, patches: Patches, names: dict[int, str] | None = None) -> None:
+        """Follow every call of a module in this thread until the patches are undone."""
+        self.forget()
+        self._thread = threading.get_ident()
+        self._names = qualified_names() if names is None else names
         entering = module_hooks.register_module_forward_pre_hook(self._enter)
         leaving = module_hooks.register_module_forward_hook(self._leave, always_call=True)
         keep_hooks(patches, entering, leaving)
 
-    def _name(self, module: torch.nn.Module) -> str:
-        return self._names.get(id(module)) or type(module).__name__
+    def forget(self) -> None:
+        """Let go of the calls so far."""
+        self._running.clear()
+        self._numbers.clear()
+        self._since.clear()
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
-        self._running.append((module, next_number()))
+        if threading.get_ident() == self._thread:  # each has numbers of its own
+            name = self._names.get(id(module)) or type(module).__name__
+            if self._running and isinstance(module, torch.fx.GraphModule):  # of the compiler
+                name = self.current
+            self._running.append((module, name))
+            self._mark()
 
     def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         for position in range(len(self._running) - 1, -1, -1):
             if self._running[position][0] is module:
-                if len(self._spans) < MOST_SPANS:
-                    self._spans.append(
-                        (self._running[position][1], next_number(), self._name(module))
-                    )
                 del self._running[position:]
+                self._mark()
                 return
+
+    def _mark(self) -> None:
+        if len(self._numbers) < MOST_MARKS:
+            self._numbers.append(next_number())
+            self._since.append(self.current)
 
 
 def keep_hooks(patches: Patches, *handles: Any) -> None:
@@ -72,20 +93,31 @@ def keep_hooks(patches: Patches, *handles: Any) -> None:
 
     Those warn of hooks on every module: a warning may be the user's error.
     """
-    for handle in handles:
-        patches.on_undo(handle.remove)
-    if any_global_hook is None:
-        return
 
-    def any_of_the_users() -> bool:
-        taken = list(_taken(handles))
-        try:
-            return bool(any_global_hook())
-        finally:
-            for hooks, number, hook in taken:
-                hooks[number] = hook
+    def leave() -> None:
+        for handle in handles:
+            handle.remove()
+            _OURS.remove(handle)
+        if not _OURS:
+            _HIDING.undo()
 
-    patches.attribute(module_hooks, ANY_GLOBAL_HOOK, any_of_the_users)
+    if not _OURS and any_global_hook is not None:
+        _HIDING.attribute(module_hooks, ANY_GLOBAL_HOOK, _any_of_the_users)
+    _OURS.extend(handles)
+    patches.on_undo(leave)
+
+
+_OURS: list[Any] = []
+_HIDING = Patches()
+
+
+def _any_of_the_users() -> bool:
+    taken = list(_taken(_OURS))
+    try:
+        return any_global_hook is not None and bool(any_global_hook())
+    finally:
+        for hooks, number, hook in taken:
+            hooks[number] = hook
 
 
 def _taken(handles: Iterable[Any]) -> Iterator[tuple[dict[int, Any], int, Any]]:
@@ -110,6 +142,20 @@ def qualified_names() -> dict[int, str]:
         number: name
         for number, (_, name) in by_largest(lambda root: list(root.named_modules())).items()
     }
+
+
+def names_from_roots() -> dict[int, str]:
+    """The same, and each begins with the class of that module: ``Net.layers.0``, ``Net (2)``."""
+    roots: dict[int, str] = {}
+    classes = Counter[str]()
+    names: dict[int, str] = {}
+    for number, (root, name) in by_largest(lambda root: list(root.named_modules())).items():
+        kind = type(root).__name__
+        if id(root) not in roots:
+            classes[kind] += 1
+            roots[id(root)] = f"{kind} ({classes[kind]})" if classes[kind] > 1 else kind
+        names[number] = f"{roots[id(root)]}.{name}" if name else roots[id(root)]
+    return names
 
 
 def by_largest(

@@ -114,6 +114,8 @@ class Probe:
     name: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]
     passes: ClassVar[frozenset[str]]
+    also: ClassVar[frozenset[str]] = frozenset()
+    """Passes that it watches where they are taken for another probe."""
     after: ClassVar[tuple[str, ...]] = ()
     """Names of probes that are started, and asked at each step, before this one; they are stopped
     after it. Others come in the order of their modules' names."""
@@ -133,6 +135,11 @@ class Probe:
         self._patches = Patches(self.missed)
         self._always = Patches(self.missed)
         self._thread = threading.get_ident()
+
+    @classmethod
+    def watches(cls, pass_name: str) -> bool:
+        """Whether it watches a pass of this name."""
+        return pass_name in cls.passes or pass_name in cls.also
 
     def missed(self, error: Exception) -> None:
         """A hook of this probe raised ``error``: what it saw is in no row. Written once."""

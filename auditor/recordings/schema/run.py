@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from auditor.recordings.row import At, N, PassRow, Row, doc, older
@@ -156,3 +157,34 @@ class TorchWarningRow(PassRow, kw_only=True):
     name: Annotated[str, doc("which: a name of `auditor.model.torch_warnings.TEXTS`")]
     text: Annotated[str, doc("its text, at most 400 characters")]
     n: N
+
+
+class ModuleRow(PassRow, kw_only=True):
+    """When the pass is over: one row for each module that was called, without those inside it; the
+    one without a name is all that no module does.
+    """
+
+    part = "modules"
+    when = "loud, numbers"
+
+    name: Annotated[str, doc("class of the outermost module and the path below: `Net.layers.0`")]
+    kind: Annotated[str, doc("its class")] = ""
+    at: Annotated[int | None, doc("its `forward`, else what calls it: a number in `sites`")] = None
+    steps: Annotated[int, doc("steps that were followed; counts are of all of them")] = 0
+    parameters: Annotated[int, doc("(loud) elements of its own parameters")] = 0
+    us: Annotated[
+        float, doc("(loud) time of its forward, the median of all steps but the first")
+    ] = 0.0
+    backward_us: Annotated[float, doc("(loud) of its backward, likewise")] = 0.0
+    saved_bytes: Annotated[
+        int | None, doc("(loud) storages that its nodes kept for a backward of the first step")
+    ] = None
+    samples: Annotated[
+        int, doc("(loud, outermost) first dimensions of what it was given, with gradients on")
+    ] = 0
+    tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, likewise")] = 0
+    flops: Annotated[int, doc("(numbers) operations by `torch.utils.flop_counter`")] = 0
+    backward_flops: Annotated[int, doc("(numbers) those of the backward")] = 0
+    types: Annotated[dict[str, int], doc("(numbers) both by the type they were computed in")] = (
+        msgspec.field(default_factory=dict)
+    )

@@ -60,3 +60,15 @@ def test_the_module_that_runs_is_known_also_in_a_compiled_one() -> None:
         patches.undo()
     assert seen == ["_orig_mod.0"]
     assert hooks_as_they_are() == before
+
+
+def test_hooks_of_two_probes_are_hidden_whichever_is_taken_away_first() -> None:
+    before = hooks_as_they_are()
+    for order in (0, 1), (1, 0):
+        both = Patches(), Patches()
+        for patches in both:
+            Modules().watch(patches)
+        both[order[0]].undo()
+        assert not module_hooks._has_any_global_hook()
+        both[order[1]].undo()
+        assert hooks_as_they_are() == before

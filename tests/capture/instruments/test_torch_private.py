@@ -975,7 +975,16 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
 # -- a run and a rehearsal without a name ----------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[3]
-WATCHES = {"averages", "differences", "doubles", "numerics", "piecewise", "reproduce", "thrown"}
+WATCHES = {
+    "averages",
+    "differences",
+    "doubles",
+    "modules",
+    "numerics",
+    "piecewise",
+    "reproduce",
+    "thrown",
+}
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},

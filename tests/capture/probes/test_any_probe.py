@@ -153,7 +153,7 @@ def test_nothing_is_changed_and_nothing_is_left(
 ) -> None:
     before = as_it_is()
     with Drive(tmp_path, probe) as drive:
-        for each in sorted(probe.passes):
+        for each in sorted(probe.passes | probe.also):
             user = load(tmp_path, PROGRAM)
             with drive.running(each, user.step):
                 drive.step(user.step)

@@ -1,0 +1,88 @@
+"""The step by module, in words and rows that every renderer shows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from auditor import amounts
+from auditor.model import Report
+from auditor.model.by_module import ByModule, ModuleUse
+
+from . import text
+
+BASIS = "shares of the step in the diagnostic pass, measured under its probes"
+_TOP, _LEAST, _PATH = 3, 0.001, 60
+_UNITS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
+
+
+@dataclass
+class Row:
+    """A module as the page shows it, with those inside it."""
+
+    name: str
+    use: ModuleUse
+    inside: list[Row] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """Of the step, forward and backward."""
+        return self.use.forward + self.use.backward
+
+
+def tree(report: Report) -> list[Row]:
+    """The outermost modules."""
+    top: list[Row] = []
+    around: list[Row] = []
+    for use in report.by_module.modules if report.by_module else ():
+        while around and around[-1].use.depth >= use.depth:
+            around.pop()
+        name = use.path.removeprefix(f"{around[-1].use.path}.") if around else use.path
+        row = Row(name, use)
+        (around[-1].inside if around else top).append(row)
+        around.append(row)
+    return top
+
+
+def rates(report: Report) -> str:
+    """What the step does in a second; empty where nothing is known."""
+    found = report.by_module
+    if found is None:
+        return ""
+    said = (
+        (found.samples_per_s, f"{amounts.digits(found.samples_per_s or 0)} samples/s"),
+        (found.tokens_per_s, f"{amounts.digits(found.tokens_per_s or 0)} tokens/s"),
+        (found.flops_per_s, f"{operations(found.flops_per_s or 0)}/s"),
+        (found.peak, f"{amounts.percent(found.peak or 0)} of the GPU's peak (MFU)"),
+    )
+    return ", ".join(words for known, words in said if known)
+
+
+def operations(count: float) -> str:
+    """``1.61 GFLOP``: floating-point operations."""
+    unit, scale = next(((u, n) for u, n in _UNITS if count >= n), _UNITS[-1])
+    return f"{amounts.digits(count / scale)} {unit}" if count else ""
+
+
+def outside(found: ByModule) -> float:
+    """Share of the step that is no module's."""
+    return max(0.0, 1.0 - sum(use.own for use in found.modules))
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The costliest modules, each without those inside it."""
+    found = report.by_module
+    if found is None:
+        return
+    told = (use for use in found.modules if use.own >= _LEAST)
+    for use in sorted(told, key=lambda each: -each.own)[:_TOP]:
+        times = f" x{use.alike}" if use.alike > 1 else ""
+        at = f", {text.path(str(use.site))}" if use.site else ""
+        kind = text.one_line(use.kind, 40)
+        yield f"{amounts.percent(use.own)} {text.one_line(use.path, _PATH)} ({kind}{times}{at})"
+    yield f"{amounts.percent(outside(found))} outside of modules"
+
+
+def sentence(report: Report) -> str:
+    """The same on one line."""
+    return "; ".join(filter(None, (rates(report), *lines(report))))

@@ -1,0 +1,144 @@
+"""The step by module: whose time, bytes and operations are whose, and what the step does per
+second.
+"""
+
+import gc
+
+import pytest
+import torch
+
+from auditor.capture.probes.step.modules import ModulesProbe
+from auditor.evidence.recorded.by_module import by_module
+from auditor.evidence.table import Evidence
+from auditor.model.devices import CUDA
+from auditor.recordings.folder import Recording, write_manifest
+from auditor.recordings.schema.run import StepRow
+from tests.capture.drive import Drive, line_of, load
+
+PROGRAM = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 32))
+    def forward(self, x):  # forward
+        return x + self.wide(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(40, 32)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.big = nn.Linear(32, 4096)
+    def forward(self, x):
+        x = self.words(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.big(x)  # big
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def step():
+    optimizer.zero_grad()
+    model(torch.ones(64, 64, dtype=torch.long)).sum().backward()
+    optimizer.step()
+
+def bare():
+    w = torch.ones(8, 8, requires_grad=True)
+    (w @ w).sum().backward()
+
+def again():
+    x = torch.ones(64, 32, requires_grad=True)
+    checkpoint(model.blocks[0], x, use_reentrant=False).sum().backward()
+"""
+
+
+def found(tmp_path, name, device=None):
+    """What two steps in each pass of the probe come to; a timed step takes 10 ms."""
+    gc.collect()  # models of other tests
+    with Drive(tmp_path, ModulesProbe) as drive:
+        user = load(tmp_path, PROGRAM)
+        for each in ("loud", "numbers"):
+            drive.run(each, getattr(user, name), 3)
+        assert drive.warnings == []
+        drive.writer.touch("batches")
+        for n in range(2):
+            drive.writer.add(StepRow(pass_name="quiet", step=n, us=10_000.0))
+    more = {"device": "cuda", "environment": {"device": device}} if device else {}
+    write_manifest(
+        drive.folder, {"schema": "audit-recording/1", "cwd": str(drive.folder.parent), **more}
+    )
+    return by_module(Evidence(Recording(drive.folder))), user
+
+
+def test_the_tree_has_lines_shares_bytes_operations_and_rates(tmp_path):
+    made, user = found(tmp_path, "step")
+    uses = {each.path: each for each in made.modules}
+    assert set(uses) == {
+        *("Net", "Net.words", "Net.big", "Net.blocks.0-2", "Net.blocks.0-2.wide"),
+        *(f"Net.blocks.0-2.wide.{n}" for n in range(3)),
+    }
+    net, big, block = uses["Net"], uses["Net.big"], uses["Net.blocks.0-2"]
+    assert (big.depth, big.kind, big.alike, big.site.line) == (1, "Linear", 1, line_of(user, "big"))
+    assert (block.depth, block.alike, block.site.line) == (1, 3, line_of(user, "forward"))
+    assert big.parameters == 33 * 4096 and net.parameters == 40 * 32 + block.parameters + 33 * 4096
+    product = 2 * 4096 * 32 * 4096
+    assert big.flops == 3 * product and block.flops == 3 * 3 * 2 * 2 * 4096 * 32 * 256
+    assert net.flops == made.flops == big.flops + block.flops
+    assert 0.7 * (net.forward + net.backward) < big.own < net.forward + net.backward < 1.0
+    assert net.forward + net.backward == pytest.approx(sum(each.own for each in made.modules))
+    assert big.saved_bytes == 4 * 4096 * 32 and uses["Net.words"].saved_bytes == 8 * 4096
+    assert made.samples_per_s == 6400.0 and made.tokens_per_s == 409_600.0
+    assert made.flops_per_s == made.flops * 100 and made.peak is None
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"), [("NVIDIA H200", 67e12), ("NVIDIA A10", 31.2e12), ("NVIDIA A10G", None)]
+)
+def test_a_share_of_the_peak_is_that_of_a_gpu_in_the_table(tmp_path, name, peak):
+    made, _ = found(tmp_path, "step", name)
+    assert made.peak == (None if peak is None else pytest.approx(made.flops_per_s / peak))
+
+
+def test_a_step_without_modules_says_nothing(tmp_path):
+    assert found(tmp_path, "bare")[0] is None
+
+
+def test_what_is_computed_again_is_counted_where_it_is(tmp_path):
+    made, _ = found(tmp_path, "again")
+    flops = [each.flops for each in made.modules if ".wide." in each.path]
+    assert sorted(flops) == [0, *(n * 2 * 64 * 32 * 256 for n in (3, 4))]
+
+
+def test_on_a_gpu_the_time_is_that_between_events(tmp_path, monkeypatch):
+    class Event:
+        def __init__(self, enable_timing):
+            made.append(self)
+            self.at = len(made)
+
+        def record(self):
+            assert not Event.capturing
+
+        def synchronize(self):
+            waited.append(self)
+
+        def elapsed_time(self, end):
+            return end.at - self.at
+
+    made, waited, Event.capturing = [], [], False
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: Event.capturing)
+    with Drive(tmp_path, ModulesProbe) as drive:
+        drive.context.device = CUDA
+        user = load(tmp_path, PROGRAM)
+        drive.run("loud", user.step, 2)
+        Event.capturing = True
+        drive.run("loud", user.step, 2)
+        rows = drive.rows("modules")
+    big = [row for row in rows if row["name"] == "Net.big"]
+    assert [row["us"] for row in big] == [1000.0, 0.0] and big[0]["backward_us"] >= 1000.0
+    assert len(waited) == 2
