@@ -9,10 +9,9 @@ from math import nan
 from statistics import median
 
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.evidence.snapshot.smaller_batch import batch_size
 from auditor.evidence.table import Evidence
 from auditor.model.by_module import ByModule, ModuleUse, peaks_of
-from auditor.recordings.schema.data import BatchRow
+from auditor.recordings.schema.data import BatchRow, LoaderRow
 from auditor.recordings.schema.run import ModuleRow
 
 PARTS = (ModuleRow.part,)
@@ -59,9 +58,11 @@ def by_module(evidence: Evidence) -> ByModule | None:
 def _samples(evidence: Evidence, tree: _Tree) -> float:
     """Of a step: what its loader gave, else what a model with parameters was; 0 if two differ."""
     given = [row for row in evidence.rows(BatchRow) if row.pass_name == "quiet"]
-    size, steps = batch_size(evidence), evidence.steps_of("quiet")
-    if size and steps and len({row.loader for row in given}) == 1:
-        return size * sum(row.n for row in given) / steps
+    used, steps = {row.loader for row in given}, evidence.steps_of("quiet")
+    sizes = {row.batch_size for row in evidence.rows(LoaderRow) if row.loader in used}
+    size = sizes.pop() if len(sizes) == len(used) == 1 else None
+    if size is not None and steps:
+        return float(size * sum(row.n for row in given) / steps)
     fed = {
         row.samples / row.steps
         for name, row in tree.loud.items()
