@@ -243,6 +243,8 @@ class MicroBatchesWeighedAlike(GradientRule):
 MASKED = {
     "mean": "Average only real positions: (x * mask).sum(1) / mask.sum(1).",
     "sum": "Sum only real positions: (x * mask).sum(1).",
+    "tokens": "Average only real positions: x[mask].mean().",
+    "embedding": "Count positions from the first real token: (mask.cumsum(1) - 1).clamp(min=0).",
     **dict.fromkeys(
         RECURRENT,
         "Pack the sequences (pack_padded_sequence with their lengths), or take the output at "
@@ -304,6 +306,8 @@ class PaddingTrained(GradientRule):
                 "positions are counted from the padding in front of a row: the position of a token "
                 f"depends on how long the others in its batch are, as {said}"
             )
+        elif worst == "tokens":
+            message = f"a part of the loss is a mean over all positions: {said}, and count like the others"
         elif row.zero:
             message = (
                 f"mean divides by all positions, although padding is zero there: one row of the batch "

@@ -67,6 +67,7 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
             readers[reader.at, call.name] = call, reader
     texts = list(padded_texts(tape)) if readers else []
     yield from _counted_from_padding(tape, texts)
+    yield from _averaged_over_padding(tape, texts)
     for call, reader in readers.values():
         if _is_written_over(call):
             continue
@@ -101,6 +102,27 @@ def _counted_from_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Iterat
             if call.at is not None and counts and bool((each_row == each_row[:1]).all()):
                 in_front = pads.sum(1).double().mean() / pads.shape[1]
                 yield PaddingRead(call, float(in_front), tokens, zero=False)
+
+
+def _averaged_over_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Iterator[PaddingRead]:
+    """Means of one number for each token, those of padding too, by which these get a gradient."""
+    for tokens in texts:
+        pads = tokens.is_padding
+        after = reached_from(tape, tokens.readers)
+        for call in tape.calls.values():
+            value = _value(call) if call.name == "mean" and call.number in after else None
+            if value is None or call.at is None or not call.gives_gradient or call.result.dim():
+                continue
+            if value.shape not in (pads.shape, pads.flatten().shape) or pads.shape[0] == 1:
+                continue
+            counted = value.detach().reshape(pads.shape)[pads]
+            made = tape.maker_before(call, value)
+            if made is not None and made.name == "neg":
+                made = tape.maker_before(made, made.parents[0][0])
+            # not of what a target picks: that is told at its line
+            if made is not None and made.name in ("mean", "add") and bool(counted.all()):
+                share = float(counted.numel()) / pads.numel()
+                yield PaddingRead(replace(call, name="tokens"), share, tokens, zero=False)
 
 
 def _is_set(call: Call, tokens: Tokens) -> bool:

@@ -587,3 +587,52 @@ def the_mask_of_the_other_text():
         F.mse_loss(out(x[:, 0])[:, 0], torch.rand(6)).backward()
 
     return step
+
+
+def mask_that_only_the_encoder_is_given():
+    embed, encoder = nn.Embedding(9, 8), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    decoder = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def step():
+        tokens = padded_texts()
+        memory = encoder(embed(tokens), src_key_padding_mask=tokens == PAD)
+        out, _ = decoder(torch.randn(4, 5, 8), memory, memory)  # TRAIN004
+        out.square().mean().backward()
+
+    return step
+
+
+def positions_behind_padding_in_front():
+    embed, positions = nn.Embedding(9, 8, padding_idx=PAD), nn.Embedding(12, 8)
+
+    def step():
+        tokens = padded_texts().flip(1)
+        x = embed(tokens) + positions(torch.arange(12))  # TRAIN004
+        x[:, -1].square().mean().backward()
+
+    return step
+
+
+def smoothing_of_padding():
+    model = _padded_model()
+
+    def step():
+        tokens = padded_texts()
+        logarithms = model(tokens[:, :-1]).log_softmax(-1)
+        spread = -logarithms.mean(-1).mean()  # TRAIN004
+        targets = tokens[:, 1:].flatten()
+        (spread + F.nll_loss(logarithms.flatten(0, 1), targets, ignore_index=PAD)).backward()
+
+    return step
+
+
+def masked_loss_over_all_positions__note():
+    model = _padded_model()
+
+    def step():
+        tokens = padded_texts()
+        mask = (tokens != PAD).unsqueeze(-1)
+        ((model(tokens) - 1).abs() * mask).mean().backward()  # TRAIN004
+        return mask
+
+    return step

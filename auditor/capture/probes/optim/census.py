@@ -29,6 +29,9 @@ SOME = 4
 MOST = 64
 """Ties, and batch norms, that are followed."""
 
+CALLERS = 6
+"""Callers of the line that makes an optimizer."""
+
 OWNERS = 100_000
 """Parameters whose owner is remembered until the first step."""
 
@@ -55,6 +58,8 @@ class _Life:
     moments: bool = False
     again: int = 0
     loaded_at: int | None = None
+    stack: tuple[int, ...] = ()
+    """The user's lines that made it, innermost first."""
 
     def take(self, optimizer: Optimizer) -> None:
         """What it steps now."""
@@ -130,6 +135,8 @@ class CensusProbe(OptimizerProbe):
         self._lives: weakref.WeakKeyDictionary[Optimizer, _Life] = weakref.WeakKeyDictionary()
         self._lines: dict[int, _Life] = {}
         """The last optimizer that stepped of those that a line made."""
+        self._stacks: dict[int, tuple[int, ...]] = {}
+        """Of the first optimizer that a line made."""
         self._unread: list[_Life] = []
         self._owners: dict[int, Place] = {}
         self._ties: list[_Tie] = []
@@ -191,9 +198,17 @@ class CensusProbe(OptimizerProbe):
         return 0 if held is None else self._passes.get(held, 0)
 
     def _made(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
-        groups = [{**group, "params": len(group["params"])} for group in groups_of(optimizer)]
-        life = _Life(self.context.frames.here(), type(optimizer).__name__, repr(groups))
+        groups = [  # another rate is no reason to lose the state
+            {name: value for name, value in group.items() if name not in ("params", "lr")}
+            | {"params": len(group["params"])}
+            for group in groups_of(optimizer)
+        ]
+        frames = self.context.frames
+        life = _Life(frames.here(), type(optimizer).__name__, repr(groups))
+        life.stack = tuple(map(frames.number, frames.user_frames(sys._getframe(1), CALLERS)))
         self._lives[optimizer] = life
+        if life.at is not None:
+            self._stacks.setdefault(life.at, life.stack)
 
     def _loaded(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
         life = self._lives.get(optimizer)
@@ -234,7 +249,9 @@ class CensusProbe(OptimizerProbe):
             if life.again > 1:
                 meant = not life.follows(last)
                 more = {"n": len(life.ids), "steps": last.steps, "meant": meant}
-                self._tell("remade", life.at, life.name, **more)
+                # in a function that makes them: the call that the first one did not come from
+                others = (at for at in life.stack if at not in self._stacks.get(life.at or 0, ()))
+                self._tell("remade", next(others, life.at), life.name, **more)
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """How it leaves its parameters."""
@@ -295,7 +312,7 @@ class CensusProbe(OptimizerProbe):
     def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
         own = [each for each in own_parameters(module).values() if each is not None]
         frozen = own and not any(each.requires_grad for each in own)
-        if not (frozen and self.in_step and module.training and torch.is_grad_enabled()):
+        if not (frozen and self.in_step and module.training):
             return
         mean, at = getattr(module, "running_mean", None), self.context.frames.here()
         if mean is None or at is None:
