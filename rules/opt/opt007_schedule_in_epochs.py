@@ -47,6 +47,17 @@ class ScheduleInEpochs(Rule):
     def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
         length, taken = _training_loader(batches)
         for each in schedulers:
+            if each.repeated:
+                yield Finding(
+                    each.site,
+                    f"{each.name} gets the number of the call before on {each.repeated} of "
+                    f"{each.calls} calls: each counts as an epoch without progress, and lowers the "
+                    "rate after its patience",
+                    steps=each.calls,
+                    per_step=1.0,
+                    remedy=Remedy("Step it only when the number is new: after each evaluation."),
+                )
+                continue
             steps = length * each.in_pass // taken if taken else 0
             what = self._often(each, steps) if each.each_step else self._seldom(each)
             if what:

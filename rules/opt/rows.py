@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from auditor.model import Site
-from auditor.recordings.row import At, MaybeAt, PassRow, doc
+from auditor.recordings.row import At, MaybeAt, PassRow, doc, older
 
 TOGETHER = 1.75
 """By how much the passes of a step together must count a mean: those of smoothed labels, of which
@@ -95,6 +95,9 @@ class SchedulerRow(PassRow, kw_only=True):
     gone: Annotated[
         int | None, doc("calls after which its rate is at most a thousandth of the first")
     ] = None
+    repeated: Annotated[
+        int, doc("`ReduceLROnPlateau`: calls with the number of the call before")
+    ] = older(0)
 
     @property
     def each_step(self) -> bool:

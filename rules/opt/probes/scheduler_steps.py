@@ -58,6 +58,17 @@ class _Followed:
         self.calls += 1
 
 
+@dataclass
+class _Plateau:
+    """A ``ReduceLROnPlateau``: how often it was stepped, and with the number of the call before."""
+
+    at: int
+    patience: int
+    calls: int = 0
+    repeated: int = 0
+    last: float | None = None
+
+
 class SchedulerStepsProbe(OptimizerProbe):
     """Writes ``schedulers``, at the end of the loud pass: of all steps so far.
 
@@ -74,6 +85,7 @@ class SchedulerStepsProbe(OptimizerProbe):
         super().__init__(context)
         self._stepped = PerOptimizer[_Steps](MOST)
         self._followed: dict[int, _Followed] = {}
+        self._plateaus: weakref.WeakKeyDictionary[Any, _Plateau] = weakref.WeakKeyDictionary()
         self._epochs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         """Steps of an epoch that a ``OneCycleLR`` was made for, where that was said."""
 
@@ -84,6 +96,7 @@ class SchedulerStepsProbe(OptimizerProbe):
         for owner in owners:
             self._always.attribute(owner, "step", self._around(vars(owner)["step"]))
         self._always.around(lr_scheduler.OneCycleLR, "__init__", after=self._one_cycle_made)
+        self._always.around(lr_scheduler.ReduceLROnPlateau, "step", before=self._plateau_steps)
 
     def uninstall(self) -> None:
         super().uninstall()
@@ -110,6 +123,19 @@ class SchedulerStepsProbe(OptimizerProbe):
             if steps and each.calls > 1:
                 self.context.add(self._row(each, scheduler, steps.n - steps.before))
         self._followed.clear()
+        for plateau in self._plateaus.values():
+            if plateau.repeated > plateau.patience:
+                row = SchedulerRow(
+                    at=plateau.at,
+                    name="ReduceLROnPlateau",
+                    calls=plateau.calls,
+                    repeated=plateau.repeated,
+                    steps=0,
+                    in_pass=0,
+                    apart=0,
+                    epoch=0,
+                )
+                self.context.add(row)
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """One more step."""
@@ -140,6 +166,16 @@ class SchedulerStepsProbe(OptimizerProbe):
                 return
             each = self._followed[id(scheduler)] = _Followed(weakref.ref(scheduler), at)
         each.stepped(steps.n)
+
+    def _plateau_steps(self, scheduler: Any, metrics: Any = None, *_: Any, **__: Any) -> None:
+        each, at = self._plateaus.get(scheduler), self.context.frames.here()
+        if each is None and at is not None and len(self._plateaus) < MOST:
+            each = self._plateaus[scheduler] = _Plateau(at, int(scheduler.patience))
+        if each is not None:
+            number = metrics if isinstance(metrics, float) else None  # a tensor may be a GPU's
+            each.calls += 1
+            each.repeated += number is not None and number == each.last
+            each.last = number
 
     def _one_cycle_made(self, _: None, scheduler: Any, *args: Any, **kwargs: Any) -> None:
         given = _ONE_CYCLE_TAKES.bind(scheduler, *args, **kwargs).arguments
