@@ -97,3 +97,18 @@ def one_cycle_in_batches_once_an_epoch():
             scheduler.step()  # OPT007
 
     return epochs().__next__
+
+
+def plateau_of_a_number_that_is_old():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plateau, score, count = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [1.0], [0]
+
+    def step():
+        trained_once(model, optimizer, torch.randn(4, 8))
+        count[0] += 1
+        if count[0] % 8 == 0:
+            score[0] *= 0.9
+        plateau.step(score[0])  # OPT007
+
+    return step

@@ -106,3 +106,16 @@ def gradients_of_eight_batches_are_accumulated():
         scheduler.step()
 
     return step
+
+
+def plateau_of_a_new_number():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plateau, count = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [0]
+
+    def step():
+        trained_once(model, optimizer, torch.randn(4, 8))
+        count[0] += 1
+        plateau.step(1.0 / count[0])
+
+    return step
