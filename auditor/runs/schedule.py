@@ -272,15 +272,13 @@ def told(stats: Stats) -> str:
 
 def bursts_known(steps: int) -> Until:
     """Each line that reads many values at once has done so in two steps, so that it is known how
-    far they are apart; and it has so many steps, or the last ones were alike.
+    far they are apart. (Steps that were alike do not end it: what comes in each 20th step is still
+    to come.)
     """
 
     def until(stats: Stats) -> str:
-        if not all(len(seen) > 1 for seen in stats.bursts.values()):
-            return ""
-        if stats.alike >= STEADY_STEPS and not stats.asked_on():
-            return ALIKE
-        return COMPLETE if stats.now.done >= steps else ""
+        again = all(len(seen) > 1 for seen in stats.bursts.values())
+        return COMPLETE if again and stats.now.done >= steps else ""
 
     return until
 
