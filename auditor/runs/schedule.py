@@ -90,6 +90,7 @@ Until = Callable[[Stats], str]
 
 STEADY_STEPS = 12  # what comes again after more is rate-limited, and named by no rule
 DIAGNOSED_STEPS = 20  # twice what happens in every tenth step
+CHEAP_S = 3.0  # that a rehearsal may take for steps that show what is done now and then
 MORE_STEPS = 20  # of a pass that goes on: a program that compiles on and on is never warm
 ASKED = frozenset({"loud", "leaner", "numbers", "gradients", "values"})
 """Passes that are taken only if a probe watches them."""
@@ -272,13 +273,14 @@ def told(stats: Stats) -> str:
 
 def bursts_known(steps: int) -> Until:
     """Each line that reads many values at once has done so in two steps, so that it is known how
-    far they are apart. (Steps that were alike do not end it: what comes in each 20th step is still
-    to come.)
+    far they are apart, after so many steps; more where they take no time, since much is done in
+    each 20th step.
     """
 
     def until(stats: Stats) -> str:
-        again = all(len(seen) > 1 for seen in stats.bursts.values())
-        return COMPLETE if again and stats.now.done >= steps else ""
+        at, again = stats.now, all(len(seen) > 1 for seen in stats.bursts.values())
+        wanted = max(steps, DIAGNOSED_STEPS) if at.seconds < CHEAP_S else steps
+        return COMPLETE if again and at.done >= wanted else ""
 
     return until
 

@@ -150,6 +150,7 @@ def test_which_passes_a_run_takes(
     ("device", "shows", "more", "passes"),
     [
         case("as a rule", REHEARSAL, alike(99)),
+        case("quick", {**REHEARSAL, "loud": 20}, alike(99), step_s=0.15),
         case("not asked for", {"loud": 12}, watched=frozenset()),
         case("alone", {**REHEARSAL, "values": 9}, purpose=Passes(values=9), steps=12),
         case("unused", {"loud": 1}, shown(unused=True), purpose=Passes(values=38)),
@@ -161,7 +162,7 @@ def test_which_passes_a_run_takes(
 def test_a_rehearsal_is_watched_from_its_first_step_on(
     device: DeviceInfo, shows: Shows, more: dict[str, Any], passes: dict[str, int]
 ) -> None:
-    more = {"purpose": Passes(trace=0, loud=12), **more}
+    more = {"purpose": Passes(trace=0, loud=12), "step_s": 0.25, **more}
     assert course(SHADOW, shows, word="rehearse", **more) == (passes, [])
 
 
