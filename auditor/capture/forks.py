@@ -31,6 +31,9 @@ MODULES = (
     "auditor.capture.probes.rehearsal",
 )
 OURS = {"KINETO_LOG_LEVEL"}  # auditor/capture/process.py sets it as the server does
+IDLE_S = 120.0
+"""Seconds without a request after which the server ends: a notebook may be open for days."""
+
 CHANGED = b"~\n"
 """What a child tells its parent where the program sets a variable before it imports torch."""
 
@@ -43,6 +46,7 @@ def serve(asked: socket.socket) -> None:
         importlib.import_module(name)
     gc.enable()
     gc.freeze()  # a collection here would copy it all for each child
+    asked.settimeout(IDLE_S)
     while True:
         try:
             request, files = receive(asked)

@@ -135,7 +135,7 @@ class ForkServer:
                 env={"KINETO_LOG_LEVEL": "99", **surroundings},
                 start_new_session=True,
             )
-        atexit.register(self.close)
+        atexit.register(self.close)  # may come twice
 
     def close(self) -> None:
         """Let it end, and wait for it."""
@@ -180,8 +180,10 @@ def forked(
                 SERVERS[key] = ForkServer(surroundings)
                 known.add(SERVERS[key].process.pid)
             pid = SERVERS[key].fork(request, (out_write, writing))
-    except (OSError, EOFError):
+    except (OSError, EOFError) as error:
         os.close(out_read)
+        if isinstance(error, EOFError | ConnectionError):  # it has ended
+            SERVERS.pop(key).close()
         return None
     finally:
         orphans.close()

@@ -100,3 +100,16 @@ def test_a_folder_that_is_not_there_is_a_start_which_says_so(tmp_path: Path) -> 
     assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
     os.close(reading)
     os.close(writing)
+
+
+def test_a_server_that_has_ended_is_replaced(tmp_path: Path) -> None:
+    words, there = (fork_server.ROOT, "{}"), dict(os.environ)
+    reading, writing = os.pipe()
+    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
+    for server in fork_server.SERVERS.values():
+        server.process.kill()
+        server.process.wait()
+    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is None
+    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
+    os.close(reading)
+    os.close(writing)
