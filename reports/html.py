@@ -179,7 +179,7 @@ def _modules(report: Report) -> dict[str, Any]:
     return {
         "module_tree": modules.tree(report),
         "module_rates": modules.rates(report),
-        "module_basis": modules.BASIS,
+        "module_basis": modules.basis(report),
         "module_rest": 0.0 if found is None else modules.outside(found),
     }
 

@@ -11,7 +11,6 @@ from auditor.model.by_module import ByModule, ModuleUse
 
 from . import text
 
-BASIS = "shares of the step in the diagnostic pass, measured under its probes"
 _TOP, _LEAST, _PATH = 3, 0.001, 60
 _UNITS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
 
@@ -42,6 +41,13 @@ def tree(report: Report) -> list[Row]:
         (around[-1].inside if around else top).append(row)
         around.append(row)
     return top
+
+
+def basis(report: Report) -> str:
+    """What the shares are of."""
+    if report.by_module and not report.by_module.timed:
+        return "shares of the step's FLOPs"
+    return "shares of the step in the diagnostic pass, measured under its probes"
 
 
 def rates(report: Report) -> str:
