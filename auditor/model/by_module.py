@@ -11,15 +11,13 @@ from auditor.model.sites import Site
 
 @dataclass(frozen=True)
 class ModuleUse:
-    """A module with those inside it, which follow it at a greater ``depth``; of ``alike`` siblings
-    one stands for all.
+    """A module with those ``inside`` it; of ``alike`` siblings one stands for all.
 
     ``forward`` and ``backward`` are shares of the step, ``own`` is the part of both that is in no
     module inside. ``saved_bytes`` are kept from forward to backward, ``flops`` those of a step.
     """
 
     path: str
-    depth: int
     kind: str
     alike: int
     site: Site | None
@@ -29,11 +27,12 @@ class ModuleUse:
     own: float
     saved_bytes: int | None
     flops: float
+    inside: tuple[ModuleUse, ...] = ()
 
 
 @dataclass(frozen=True)
 class ByModule:
-    """The tree, in the order of its lines. Shares are of the time of the diagnostic pass, under its
+    """The outermost modules, the costliest first. Shares are of the time of the diagnostic pass, under its
     probes, where it is ``timed``, else of the operations; rates of the timing pass, in one process,
     and None where they are not known. ``peak`` is the share of what the GPU's data sheet gives.
     """

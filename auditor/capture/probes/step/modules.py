@@ -203,10 +203,9 @@ class Operations(Subscriber):
         row.backward_flops += n * call.backward
         first = next(each for each in call.given if each.is_floating_point())
         kind = str(first.dtype).removeprefix("torch.")
-        if kind == "float32" and first.is_cuda:
-            if "conv" in call.operator.name:
-                faster = torch.backends.cudnn.allow_tf32
-            else:
-                faster = torch.get_float32_matmul_precision() != "highest"
-            kind = "tf32" if faster else kind
+        may = torch.get_float32_matmul_precision() != "highest"
+        if "conv" in call.operator.name:
+            may = torch.backends.cudnn.allow_tf32
+        if may and first.is_cuda and kind == "float32":
+            kind = "tf32"
         row.types = {**row.types, kind: row.types.get(kind, 0) + n}

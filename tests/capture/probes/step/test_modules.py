@@ -12,6 +12,7 @@ from auditor.evidence.table import Evidence
 from auditor.model.devices import CPU, CUDA
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema.run import StepRow
+from reports.modules import every
 from tests.capture.drive import Drive, line_of, load
 
 PROGRAM = """
@@ -77,20 +78,20 @@ def found(tmp_path, name, device=None, kind=CPU):
 
 def test_the_tree_has_lines_shares_bytes_operations_and_rates(tmp_path):
     made, user = found(tmp_path, "step")
-    uses = {each.path: each for each in made.modules}
+    uses = {each.path: each for each in every(made.modules)}
     assert set(uses) == {
         *("Net", "Net.words", "Net.big", "Net.blocks.0-2", "Net.blocks.0-2.wide"),
         *(f"Net.blocks.0-2.wide.{n}" for n in range(3)),
     }
     net, big, block = uses["Net"], uses["Net.big"], uses["Net.blocks.0-2"]
-    assert (big.depth, big.kind, big.alike, big.site.line) == (1, "Linear", 1, line_of(user, "big"))
-    assert (block.depth, block.alike, block.site.line) == (1, 3, line_of(user, "forward"))
+    assert (big.kind, big.alike, big.site.line) == ("Linear", 1, line_of(user, "big"))
+    assert (block.alike, block.site.line) == (3, line_of(user, "forward"))
     assert big.parameters == 33 * 4096 and net.parameters == 40 * 32 + block.parameters + 33 * 4096
     product = 2 * 4096 * 32 * 4096
     assert big.flops == 3 * product and block.flops == 3 * 3 * 2 * 2 * 4096 * 32 * 256
     assert net.flops == made.flops == big.flops + block.flops
     assert 0.7 * (net.forward + net.backward) < big.own < net.forward + net.backward < 1.0
-    assert net.forward + net.backward == pytest.approx(sum(each.own for each in made.modules))
+    assert net.forward + net.backward == pytest.approx(sum(each.own for each in uses.values()))
     assert big.saved_bytes == 4 * 4096 * 32 and uses["Net.words"].saved_bytes == 8 * 4096
     assert made.samples_per_s == 6400.0 and made.tokens_per_s == 409_600.0
     assert made.flops_per_s == made.flops * 100 and made.peak is None
@@ -110,12 +111,12 @@ def test_a_step_without_modules_says_nothing(tmp_path):
 
 def test_what_is_computed_again_is_counted_where_it_is(tmp_path):
     made, _ = found(tmp_path, "again")
-    flops = [each.flops for each in made.modules if ".wide." in each.path]
+    flops = [each.flops for each in every(made.modules) if ".wide." in each.path]
     assert sorted(flops) == [0, *(n * 2 * 64 * 32 * 256 for n in (3, 4))]
 
 
 def test_on_a_gpu_no_module_is_timed_and_shares_are_of_operations(tmp_path):
     made, _ = found(tmp_path, "step", "NVIDIA A10G", CUDA)
-    big = next(each for each in made.modules if each.path == "Net.big")
+    big = next(each for each in every(made.modules) if each.path == "Net.big")
     assert not made.timed and big.saved_bytes == 4 * 4096 * 32
     assert big.own == big.forward + big.backward == pytest.approx(big.flops / made.flops)
