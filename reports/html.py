@@ -177,9 +177,9 @@ def _ranks(report: Report) -> dict[str, Any]:
 def _modules(report: Report) -> dict[str, Any]:
     found = report.by_module
     return {
-        "module_tree": modules.tree(report),
+        "module_tree": found.modules if found else (),
         "module_rates": modules.rates(report),
-        "module_basis": modules.BASIS,
+        "module_basis": modules.basis(report),
         "module_rest": 0.0 if found is None else modules.outside(found),
     }
 

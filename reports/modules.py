@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
 from auditor import amounts
 from auditor.model import Report
@@ -11,37 +10,15 @@ from auditor.model.by_module import ByModule, ModuleUse
 
 from . import text
 
-BASIS = "shares of the step in the diagnostic pass, measured under its probes"
 _TOP, _LEAST, _PATH = 3, 0.001, 60
 _UNITS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
 
 
-@dataclass
-class Row:
-    """A module as the page shows it, with those inside it."""
-
-    name: str
-    use: ModuleUse
-    inside: list[Row] = field(default_factory=list)
-
-    @property
-    def share(self) -> float:
-        """Of the step, forward and backward."""
-        return self.use.forward + self.use.backward
-
-
-def tree(report: Report) -> list[Row]:
-    """The outermost modules."""
-    top: list[Row] = []
-    around: list[Row] = []
-    for use in report.by_module.modules if report.by_module else ():
-        while around and around[-1].use.depth >= use.depth:
-            around.pop()
-        name = use.path.removeprefix(f"{around[-1].use.path}.") if around else use.path
-        row = Row(name, use)
-        (around[-1].inside if around else top).append(row)
-        around.append(row)
-    return top
+def basis(report: Report) -> str:
+    """What the shares are of."""
+    if report.by_module and not report.by_module.timed:
+        return "shares of the step's FLOPs"
+    return "shares of the step in the diagnostic pass, measured under its probes"
 
 
 def rates(report: Report) -> str:
@@ -64,9 +41,16 @@ def operations(count: float) -> str:
     return f"{amounts.digits(count / scale)} {unit}" if count else ""
 
 
+def every(uses: Iterable[ModuleUse]) -> Iterator[ModuleUse]:
+    """These modules and all inside them."""
+    for use in uses:
+        yield use
+        yield from every(use.inside)
+
+
 def outside(found: ByModule) -> float:
     """Share of the step that is no module's."""
-    return max(0.0, 1.0 - sum(use.own for use in found.modules))
+    return max(0.0, 1.0 - sum(use.forward + use.backward for use in found.modules))
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -74,7 +58,7 @@ def lines(report: Report) -> Iterator[str]:
     found = report.by_module
     if found is None:
         return
-    told = (use for use in found.modules if use.own >= _LEAST)
+    told = (use for use in every(found.modules) if use.own >= _LEAST)
     for use in sorted(told, key=lambda each: -each.own)[:_TOP]:
         times = f" x{use.alike}" if use.alike > 1 else ""
         at = f", {text.path(str(use.site))}" if use.site else ""

@@ -219,7 +219,7 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 def _modules(report: Report, width: int) -> Iterator[Text]:
     rates = f" ({told})" if (told := modules.rates(report)) else ""
-    yield from _wrapped(f"each module alone, {modules.BASIS}{rates}:", width)
+    yield from _wrapped(f"each module alone, {modules.basis(report)}{rates}:", width)
     yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
     yield Text()
 

@@ -30,16 +30,12 @@ STACKS = "stacks.txt"
 """File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
 
 
-def _die_with_parent() -> None:
-    """A killed parent cannot end its child; the kernel does (Linux; prctl(2), PR_SET_PDEATHSIG)."""
+def set_up(plan: Plan) -> None:
+    """Prepare this process for the plan, before anything imports torch."""
+    # a killed parent cannot end its child; the kernel does (prctl(2), PR_SET_PDEATHSIG)
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))
-
-
-def set_up(plan: Plan) -> None:
-    """Prepare this process for the plan, before anything imports torch."""
-    _die_with_parent()
     # our parent asks us to end by it; begun with `&`, we would ignore it
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):

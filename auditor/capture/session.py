@@ -236,7 +236,10 @@ class Session:
             self._guard("snapshot", self._history.start)
         self._each(lambda probe: probe.start())
         if at.name == "trace" and unprofiled(self._stats):
-            self._start_trace()
+            self._trace = Trace(self._context, Path(self._plan.folder))
+            if self._modes is not None:
+                self._modes.on_user_profiler = self._yield_to_user_profiler
+            self._guard("trace", self._in_own_profiler(self._trace.start))
         self._progress(at.name, 0, at.steps)
 
     def _stop(self, *, passes_follow: bool = False) -> None:
@@ -255,12 +258,6 @@ class Session:
         self._context.writer.flush()
 
     # -- the trace ---------------------------------------------------------------------------------
-
-    def _start_trace(self) -> None:
-        self._trace = Trace(self._context, Path(self._plan.folder))
-        if self._modes is not None:
-            self._modes.on_user_profiler = self._yield_to_user_profiler
-        self._guard("trace", self._in_own_profiler(self._trace.start))
 
     def _stop_trace(self) -> None:
         trace, self._trace = self._trace, None

@@ -26,18 +26,16 @@ def facts() -> dict[str, Any]:
     if not (torch.version.cuda or torch.version.hip):
         return told
     if torch.cuda.is_available():
-        told["devices"] = [_device(number) for number in range(torch.cuda.device_count())]
+        devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        told["devices"] = [
+            {"name": str(each.name), "memory": int(each.total_memory)} for each in devices
+        ]
         return told
     try:
         torch.cuda.init()
     except Exception as error:  # what torch says of a driver that is too old, or not there
         told["why"] = words_of(error, 300).partition("\n")[0]
     return told
-
-
-def _device(number: int) -> dict[str, Any]:
-    properties = torch.cuda.get_device_properties(number)
-    return {"name": str(properties.name), "memory": int(properties.total_memory)}
 
 
 def main() -> None:

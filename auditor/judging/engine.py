@@ -16,7 +16,6 @@ from typing import Any
 
 from auditor import amounts
 from auditor.evidence.absent import BROKEN_PROBE
-from auditor.evidence.recorded.by_module import PARTS
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.recorded.steps import CpuContention, Steps
 from auditor.evidence.source.statements import Statements
@@ -25,6 +24,7 @@ from auditor.judging import merging
 from auditor.judging.null_beside import confirmed
 from auditor.model import Finding, SeenOn, Severity, Site, Verdict, finding_key, prices
 from auditor.recordings.folder import Recording
+from auditor.recordings.schema.run import ModuleRow
 from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
 from auditor.syntax.silence import names_of, silenced
@@ -56,7 +56,7 @@ def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Ta
     }
 
 
-REPORTED = PARTS
+REPORTED = (ModuleRow.part,)
 """Parts that the report shows and no rule asks for."""
 
 

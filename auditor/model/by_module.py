@@ -11,15 +11,13 @@ from auditor.model.sites import Site
 
 @dataclass(frozen=True)
 class ModuleUse:
-    """A module with those inside it, which follow it at a greater ``depth``; of ``alike`` siblings
-    one stands for all.
+    """A module with those ``inside`` it; of ``alike`` siblings one stands for all.
 
     ``forward`` and ``backward`` are shares of the step, ``own`` is the part of both that is in no
     module inside. ``saved_bytes`` are kept from forward to backward, ``flops`` those of a step.
     """
 
     path: str
-    depth: int
     kind: str
     alike: int
     site: Site | None
@@ -29,13 +27,14 @@ class ModuleUse:
     own: float
     saved_bytes: int | None
     flops: float
+    inside: tuple[ModuleUse, ...] = ()
 
 
 @dataclass(frozen=True)
 class ByModule:
-    """The tree, in the order of its lines. Shares are of the time of the diagnostic pass, under its
-    probes; rates of the timing pass, in one process, and None where they are not known. ``peak`` is
-    the share of the operations that the GPU's data sheet gives.
+    """The outermost modules, the costliest first. Shares are of the time of the diagnostic pass, under its
+    probes, where it is ``timed``, else of the operations; rates of the timing pass, in one process,
+    and None where they are not known. ``peak`` is the share of what the GPU's data sheet gives.
     """
 
     modules: tuple[ModuleUse, ...]
@@ -44,33 +43,29 @@ class ByModule:
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
     peak: float | None = None
+    timed: bool = True
 
 
-def _tera(
-    float32: float, tf32: float | None, half: float, bfloat16: float | None
-) -> Mapping[str, float]:
-    peaks = {"float32": float32, "tf32": tf32, "float16": half, "bfloat16": bfloat16}
-    return {kind: peak * 1e12 for kind, peak in peaks.items() if peak is not None}
-
-
+TYPES = ("float32", "tf32", "float16", "bfloat16")
 PEAKS = {
-    r"Tesla V100-SXM.*": _tera(15.7, None, 125, None),
-    r"(Tesla|NVIDIA) T4": _tera(8.1, None, 65, None),
-    r"(NVIDIA )?A100.*": _tera(19.5, 156, 312, 312),
-    r"NVIDIA A10": _tera(31.2, 62.5, 125, 125),
-    r"NVIDIA L4": _tera(30.3, 60, 121, 121),
-    r"NVIDIA L40S": _tera(91.6, 183, 362, 362),
-    r"NVIDIA H100 PCIe": _tera(51, 378, 756, 756),
-    r"NVIDIA (H100 80GB HBM3|H200)": _tera(67, 494, 989, 989),
-    r"NVIDIA B200": _tera(75, 1125, 2250, 2250),
-    r"NVIDIA GeForce RTX 3090": _tera(35.6, 35.6, 71, 71),
-    r"NVIDIA GeForce RTX 4090": _tera(82.6, 82.6, 165.2, 165.2),
+    r"Tesla V100-SXM.*": (15.7, None, 125, None),
+    r"(Tesla|NVIDIA) T4": (8.1, None, 65, None),
+    r"(NVIDIA )?A100.*": (19.5, 156, 312, 312),
+    r"NVIDIA A10": (31.2, 62.5, 125, 125),
+    r"NVIDIA L4": (30.3, 60, 121, 121),
+    r"NVIDIA L40S": (91.6, 183, 362, 362),
+    r"NVIDIA H100 PCIe": (51, 378, 756, 756),
+    r"NVIDIA (H100 80GB HBM3|H200)": (67, 494, 989, 989),
+    r"NVIDIA B200": (75, 1125, 2250, 2250),
+    r"NVIDIA GeForce RTX 3090": (35.6, 35.6, 71, 71),
+    r"NVIDIA GeForce RTX 4090": (82.6, 82.6, 165.2, 165.2),
 }
-"""Dense operations per second by the driver's name, with float32 sums, as NVIDIA's data sheets (of
+"""Dense TFLOP per second in these types by the driver's name, with float32 sums, as NVIDIA's data sheets (of
 GeForce: the architecture's white papers) give them; half of what these say with sparsity.
 """
 
 
 def peaks_of(name: str) -> Mapping[str, float]:
-    """Peak by type of a GPU; empty for one that is not in the table."""
-    return next((peaks for model, peaks in PEAKS.items() if re.fullmatch(model, name)), {})
+    """Peak by type of a GPU, in operations per second; empty for one that is not in the table."""
+    peaks = next((peaks for model, peaks in PEAKS.items() if re.fullmatch(model, name)), ())
+    return {kind: peak * 1e12 for kind, peak in zip(TYPES, peaks, strict=False) if peak}

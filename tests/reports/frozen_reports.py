@@ -96,12 +96,13 @@ def _of_sections() -> Iterator[tuple[str, Report]]:
         ("slower", Gain(-500.0, -600.0, -400.0, 2000.0)),
     ):
         yield f"compiled, {name}", compilation.report(compiled=1, breaks=2, during=1, gain=gain)
-    ff = ModuleUse("Net.ff", 1, "MLP", 4, None, 9, 0.1, 0.4, 0.3, None, 6e9)
     lin = ModuleUse(
-        "Net.ff.0", 2, "Linear", 4, Site("net.py", 7, "f", ""), 9, 0.1, 0.1, 0.2, 2**20, 6e9
+        "Net.ff.0", "Linear", 4, Site("net.py", 7, "f", ""), 9, 0.1, 0.1, 0.2, 2**20, 6e9
     )
-    net = ModuleUse("Net", 0, "Net", 1, Site("net.py", 3, "f", ""), 99, 0.2, 0.4, 0.1, 2**21, 6e9)
-    found = ByModule((net, ff, lin), 6e9, 6e11, 800.0, 12_800.0, 0.41)
+    ff = ModuleUse("Net.ff", "MLP", 4, None, 9, 0.1, 0.4, 0.3, None, 6e9, (lin,))
+    at = Site("net.py", 3, "f", "")
+    net = ModuleUse("Net", "Net", 1, at, 99, 0.2, 0.4, 0.1, 2**21, 6e9, (ff,))
+    found = ByModule((net,), 6e9, 6e11, 800.0, 12_800.0, 0.41)
     yield "by module", replace(golden.silent_report(), by_module=found)
     yield "ranks", communication.report()
     yield "real ranks", communication.report(played=False)

@@ -47,10 +47,12 @@ def attack_report() -> Report:
     long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
     every = " ".join(ATTACKS)
-    module = ModuleUse(every, 0, every, 2, Site(every, 1, every, every), 1, 0.5, 0.5, 1.0, 1, 1.0)
+    module = ModuleUse(every, every, 2, Site(every, 1, every, every), 1, 0.5, 0.5, 1.0, 1, 1.0)
     return replace(
         report,
-        by_module=ByModule((module, replace(module, path=f"{every}.x", depth=1)), 1.0, 1.0),
+        by_module=ByModule(
+            (replace(module, inside=(replace(module, path=f"{every}.x"),)),), 1.0, 1.0
+        ),
         run=replace(
             report.run,
             target=every,

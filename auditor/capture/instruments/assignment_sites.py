@@ -185,7 +185,7 @@ class _Reader:
     """Walks statements and keeps track of the functions and classes around them."""
 
     def __init__(self, *, fresh: bool) -> None:
-        self._harmless = _never if fresh else _harmless
+        self._harmless = (lambda value: False) if fresh else _harmless
         self._made_of: dict[tuple[int, ...], dict[_Chain, set[_Chain]]] = {}
         self._given: dict[tuple[int, _Chain], set[_Chain]] = {}
         self._looped_over: dict[tuple[tuple[int, ...], _Chain], set[_Chain]] = {}
@@ -386,10 +386,6 @@ def _chain(node: ast.AST) -> tuple[str, ...] | None:
     ):
         return _chain(node.func.value)
     return None
-
-
-def _never(value: ast.expr) -> bool:
-    return False
 
 
 def _harmless(value: ast.expr) -> bool:

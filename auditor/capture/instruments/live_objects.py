@@ -100,7 +100,9 @@ def instances_of_user(modules: Iterable[ModuleType]) -> list[weakref.ref[Any]]:
     for each in _objects():
         kind = type(each)
         if kind not in theirs:
-            theirs[kind] = [] if _is_defined_in(kind, homes) else None
+            home = getattr(kind, "__module__", None)
+            defined = isinstance(home, str) and home in homes
+            theirs[kind] = [] if defined and not issubclass(kind, _LEFT_OUT) else None
         found = theirs[kind]
         if found is not None and len(found) <= MOST:
             found.append(each)
@@ -110,8 +112,3 @@ def instances_of_user(modules: Iterable[ModuleType]) -> list[weakref.ref[Any]]:
         with contextlib.suppress(TypeError):  # slots without one for weak references
             references.append(weakref.ref(each))
     return references
-
-
-def _is_defined_in(kind: type, homes: set[str]) -> bool:
-    home = getattr(kind, "__module__", None)
-    return isinstance(home, str) and home in homes and not issubclass(kind, _LEFT_OUT)

@@ -57,15 +57,10 @@ class WatchedLoop:
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """In the worker process."""
         with contextlib.suppress(Exception):
-            _watch_fetches(Path(self.folder), self.loader)
+            worker = _Worker(Path(self.folder), self.loader)
+            for fetcher_class in FETCHERS:  # nothing is undone: the process ends with its loop
+                fetcher_class.fetch = worker.watched(fetcher_class.fetch)
         worker_loop(*args, **kwargs)
-
-
-def _watch_fetches(folder: Path, loader: int) -> None:
-    """Nothing is undone: the process ends with its loop."""
-    worker = _Worker(folder, loader)
-    for fetcher_class in FETCHERS:
-        fetcher_class.fetch = worker.watched(fetcher_class.fetch)
 
 
 class _Worker:

@@ -171,7 +171,8 @@ class Patches:
 
         def undo() -> None:
             function.__code__, function.__defaults__, function.__kwdefaults__ = saved
-            _HOOKS[number] = _straight, original  # a call of another thread may be on its way in
+            # a call of another thread may be on its way in
+            _HOOKS[number] = lambda of, *args, **kwargs: of(*args, **kwargs), original
 
         self._undo.append(undo)
         return original
@@ -220,10 +221,6 @@ def guarded(
                     missed(error)
 
     return call
-
-
-def _straight(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return original(*args, **kwargs)
 
 
 def dispatch(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -259,11 +259,13 @@ def line_of(frame: FrameType) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _line_at(code: CodeType, offset: int) -> int:
-    back = next(
-        (each for each in dis.get_instructions(code) if each.offset == offset and _is_jump(each)),
-        None,
-    )
-    if back is not None and back.argval < offset:
+    back = next((each for each in dis.get_instructions(code) if each.offset == offset), None)
+    if (
+        back is not None
+        and back.opname.startswith("JUMP")
+        and isinstance(back.argval, int)
+        and back.argval < offset
+    ):
         offset = back.argval
     found = code.co_firstlineno
     for start, _, line in code.co_lines():
@@ -271,7 +273,3 @@ def _line_at(code: CodeType, offset: int) -> int:
             break
         found = line or found
     return found
-
-
-def _is_jump(instruction: dis.Instruction) -> bool:
-    return instruction.opname.startswith("JUMP") and isinstance(instruction.argval, int)

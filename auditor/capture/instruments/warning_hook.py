@@ -78,7 +78,9 @@ class WarningHook:
                 show = self._before if self._placed and depth < 2 else self._first
                 show(message, category, filename, lineno, file, line)
                 return
-            frame = _frame_of(sys._getframe(1), filename)
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename != filename:
+                frame = frame.f_back
             if _is_between(filename) and frame is not None:
                 frame = calling_frame(frame)
                 filename, lineno = frame.f_code.co_filename, frame.f_lineno
@@ -143,12 +145,6 @@ def _matches(pattern: Any, text: str) -> bool:
 
 def _is_between(filename: str) -> bool:
     return filename in (SWAPPED, OVERRIDES) or filename.startswith(OWN)
-
-
-def _frame_of(frame: FrameType | None, filename: str) -> FrameType | None:
-    while frame is not None and frame.f_code.co_filename != filename:
-        frame = frame.f_back
-    return frame
 
 
 def calling_frame(frame: FrameType) -> FrameType:

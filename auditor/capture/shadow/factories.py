@@ -151,7 +151,9 @@ def _from_data(original: Callable[..., Any], name: str) -> Callable[..., Any]:
         if name == "as_tensor":  # the only one that takes dtype and device by position
             kwargs.update(zip(("dtype", "device"), args, strict=False))
         said = kwargs.pop("device", None)
-        device = device_of(said) if said is not None else (default_device() or _where(data))
+        device = device_of(said) if said is not None else default_device()
+        if device is None and isinstance(data, Tensor):
+            device = data.device
         return _made(original, data, device, {**kwargs, "copy": copies or kwargs.get("copy")})
 
     return from_data
@@ -165,10 +167,6 @@ def _new_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
         return _made(_TENSOR, data, device_of(said) or self.device, {**kwargs, "copy": True})
 
     return new_tensor
-
-
-def _where(data: Any) -> torch.device | None:
-    return data.device if isinstance(data, Tensor) else None
 
 
 def _made(

@@ -169,28 +169,6 @@ def _results_on_device(func: Any, results: Any) -> Any:
 # ---- functions that differ
 
 
-def _to(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return moved(func, args[0], args[1:], kwargs)
-
-
-def _cuda(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return (
-        args[0] if isinstance(args[0], ShadowTensor) else moved(Tensor.to, args[0], ("cuda",), {})
-    )
-
-
-def _cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return moved(func, args[0], ("cpu",), kwargs, operator="Tensor.cpu", kind="cpu")
-
-
-def _type(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return as_type(func, *args, **kwargs)
-
-
-def _type_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return moved(Tensor.to, args[0], (args[1].device, args[1].dtype), {}, operator="Tensor.type_as")
-
-
 def _pin_memory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
 
@@ -213,12 +191,6 @@ def _getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
             )
     return _constant(_is_constant(index), func, args, kwargs)
-
-
-def _setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _constant(
-        isinstance(args[2], (int, float, complex)) or _is_constant(args[1]), func, args, kwargs
-    )
 
 
 def _constant(constant: bool, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -323,10 +295,6 @@ def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return through(func, args, kwargs)
 
 
-def _matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return through(func, (*alike(*args[:2]), *args[2:]) if len(args) > 1 else args, kwargs)
-
-
 def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Torch 2.9 fuses it for CUDA only; its CPU path: layer_norm.cpp, rms_norm_composite."""
     if has_kernel("aten::_fused_rms_norm_backward", "CPU"):
@@ -379,15 +347,23 @@ def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 RULES: dict[Any, _Rule] = {
-    Tensor.to: _to,
-    Tensor.cuda: _cuda,
-    Tensor.cpu: _cpu,
-    Tensor.type: _type,
-    Tensor.type_as: _type_as,
+    Tensor.to: lambda func, args, kwargs: moved(func, args[0], args[1:], kwargs),
+    Tensor.cuda: lambda func, args, kwargs: (
+        args[0] if isinstance(args[0], ShadowTensor) else moved(Tensor.to, args[0], ("cuda",), {})
+    ),
+    Tensor.cpu: lambda func, args, kwargs: moved(
+        func, args[0], ("cpu",), kwargs, operator="Tensor.cpu", kind="cpu"
+    ),
+    Tensor.type: lambda func, args, kwargs: as_type(func, *args, **kwargs),
+    Tensor.type_as: lambda func, args, kwargs: moved(
+        Tensor.to, args[0], (args[1].device, args[1].dtype), {}, operator="Tensor.type_as"
+    ),
     Tensor.pin_memory: _pin_memory,
     Tensor.is_pinned: lambda func, args, kwargs: False,
     Tensor.__getitem__: _getitem,
-    Tensor.__setitem__: _setitem,
+    Tensor.__setitem__: lambda func, args, kwargs: _constant(
+        isinstance(args[2], (int, float, complex)) or _is_constant(args[1]), func, args, kwargs
+    ),
     tensors.compatible_shallow_copy: lambda func, args, kwargs: True,
     _DATA.__set__: _set_data,
     _GRAD.__get__: _get_grad,
@@ -397,7 +373,9 @@ RULES: dict[Any, _Rule] = {
     Tensor.where: _where,
     **dict.fromkeys(
         (_C.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.linalg.matmul),
-        _matmul,
+        lambda func, args, kwargs: through(
+            func, (*alike(*args[:2]), *args[2:]) if len(args) > 1 else args, kwargs
+        ),
     ),
     _C.quantile: _unchecked,
     _C.nanquantile: _unchecked,

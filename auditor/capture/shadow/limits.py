@@ -125,7 +125,10 @@ def install(patches: Patches, playing: Current, *, compiled: str) -> None:
             patches.attribute(
                 torch.cuda,
                 name,
-                _refused_class(known, refused) if isinstance(known, type) else refused,
+                # a class may stand in annotations and ``isinstance``: only making one is refused
+                type(name, (), {"__module__": known.__module__, "__new__": refused})
+                if isinstance(known, type)
+                else refused,
             )
     answers = memory.history_functions(playing)
     for name in RECORDING:
@@ -139,11 +142,6 @@ def install(patches: Patches, playing: Current, *, compiled: str) -> None:
     for name in ("nested_tensor", "as_nested_tensor"):
         patches.attribute(torch.nested, name, _nested(getattr(torch.nested, name)))
     _install_extensions(patches)
-
-
-def _refused_class(known: type, refused: Callable[..., Any]) -> type:
-    """A class may stand in annotations and ``isinstance``; only making one is refused."""
-    return type(known.__name__, (), {"__module__": known.__module__, "__new__": refused})
 
 
 def _refusal(operator: str, reason: str) -> Callable[..., Any]:

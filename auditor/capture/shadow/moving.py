@@ -86,7 +86,8 @@ def moved(
     """``tensor.to(*args, **kwargs)`` with the shadow among devices; ``original`` is torch's."""
     move = parse(args, kwargs)
     shadow = isinstance(tensor, ShadowTensor)
-    if _hides_its_device(tensor):
+    # inside a transform of torch.func ``.device`` is the C++ one, the host: nothing crosses
+    if is_functorch_wrapped(tensor) or (shadow and functorch_level() is not None):
         return _stay(tensor, move)
     if move.device is None or (
         on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")
@@ -118,13 +119,6 @@ def moved(
             if isinstance(tensor, ShadowTensor)
             else original(tensor, *args, **kwargs)
         )  # type: ignore[no-any-return]
-
-
-def _hides_its_device(tensor: Tensor) -> bool:
-    """Inside a transform of torch.func ``.device`` is the C++ one, the host: nothing crosses."""
-    return is_functorch_wrapped(tensor) or (
-        isinstance(tensor, ShadowTensor) and functorch_level() is not None
-    )
 
 
 _TO = Tensor.to

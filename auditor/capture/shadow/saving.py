@@ -29,7 +29,11 @@ _PRIORITY = 1  # before torch's own, which begin at 10
 
 def install(patches: Patches) -> None:
     """Teach torch.save and torch.load where shadow storages lie."""
-    entry = (_PRIORITY, _location, _restore)
+    entry = (
+        _PRIORITY,
+        lambda storage: "cuda:0" if getattr(storage, _ON_DEVICE, False) else None,
+        _restore,
+    )
     patches.on_undo(register_location(entry))
     if rebuild_tensor is not None:
         patches.code(rebuild_tensor, _rebuilt)
@@ -75,10 +79,6 @@ def _tell_save(plain: torch.Tensor) -> None:
                 return
             HERE.saved.add(key_of(storage))
     tell("to_cpu", "torch.save", size, "d2h")
-
-
-def _location(storage: Any) -> str | None:
-    return "cuda:0" if getattr(storage, _ON_DEVICE, False) else None
 
 
 def _restore(storage: Any, location: str) -> Any:

@@ -86,10 +86,8 @@ class OpenedConfigs:
             return
         try:  # what is raised here would fail the user's open()
             if suffix_of(path) and len(self.files) < 4 * MOST_FILES:
-                self._note(os.path.abspath(path))
+                path = os.path.abspath(path)
+                if path not in self.files:
+                    self.files.append(path)
         except Exception:
             self._watching = False
-
-    def _note(self, path: str) -> None:
-        if path not in self.files:
-            self.files.append(path)

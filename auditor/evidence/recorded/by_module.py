@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice, pairwise
+from itertools import groupby
 from math import nan
 from statistics import median
 
@@ -14,22 +14,20 @@ from auditor.model.by_module import ByModule, ModuleUse, peaks_of
 from auditor.recordings.schema.data import BatchRow, LoaderRow
 from auditor.recordings.schema.run import ModuleRow
 
-PARTS = (ModuleRow.part,)
-"""What a recording holds for it; no rule asks for that."""
-
-MOST = 2000
-"""Lines of the tree."""
+MOST = 200
+"""Modules that are told of those in one."""
 
 
 def by_module(evidence: Evidence) -> ByModule | None:
     """None where no module ran, or none was watched."""
     rows = evidence.rows(ModuleRow) if evidence.has(ModuleRow.part) else []
-    loud = {row.name: row.read_from(evidence.recording) for row in rows if row.pass_name == "loud"}
+    loud = [row.read_from(evidence.recording) for row in rows if row.pass_name == "loud"]
     counted = [row for row in rows if row.pass_name == "numbers"]
-    if not any(name and (row.us or row.backward_us) for name, row in loud.items()):
+    timed, root = any(row.us or row.backward_us for row in loud), _Module()
+    for row in (*loud, *counted):
+        root.add(row.name.split(".") if row.name else [], row, timed)
+    if not root.inside or not root.all["cost"]:
         return None
-    flops = {row.name: (row.flops + row.backward_flops) / row.steps for row in counted}
-    tree, total = _Tree(loud, flops), sum(flops.values())
     quiet = own_times(evidence.get(Steps).quiet)
     seconds = median(quiet) / 1e6 if quiet else 0.0
     device = evidence.recording.device
@@ -38,107 +36,101 @@ def by_module(evidence: Evidence) -> ByModule | None:
         n / row.steps / peaks.get(kind, nan) for row in counted for kind, n in row.types.items()
     )
     words = max(
-        ((row.parameters, row.tokens, row.steps) for row in loud.values() if row.tokens),
-        default=(0, 0, 1),
+        ((row.parameters, row.tokens / row.steps) for row in loud if row.tokens), default=(0, 0.0)
     )
 
     def rate(amount: float) -> float | None:
         return amount / seconds if amount > 0.0 and seconds else None
 
     return ByModule(
-        modules=tuple(islice(tree.told([""], "", -1), 1, MOST)),
-        flops=total,
-        flops_per_s=rate(total),
-        samples_per_s=rate(_samples(evidence, tree)),
-        tokens_per_s=rate(words[1] / words[2]),
+        modules=tuple(_inside(root, [root], "")),
+        timed=timed,
+        flops=root.all["flops"],
+        flops_per_s=rate(root.all["flops"]),
+        samples_per_s=rate(_samples(evidence, loud)),
+        tokens_per_s=rate(words[1]),
         peak=rate(at_peak),
     )
 
 
-def _samples(evidence: Evidence, tree: _Tree) -> float:
-    """Of a step: what its loader gave, else what a model with parameters was; 0 if two differ."""
+def _samples(evidence: Evidence, loud: Sequence[ModuleRow]) -> float:
+    """Of a step: what its loader gave, else what its model was given; 0 if two differ."""
     given = [row for row in evidence.rows(BatchRow) if row.pass_name == "quiet"]
     used, steps = {row.loader for row in given}, evidence.steps_of("quiet")
-    sizes = {row.batch_size for row in evidence.rows(LoaderRow) if row.loader in used}
-    size = sizes.pop() if len(sizes) == len(used) == 1 else None
-    if size is not None and steps:
-        return float(size * sum(row.n for row in given) / steps)
-    fed = {
-        row.samples / row.steps
-        for name, row in tree.loud.items()
-        if row.samples and (tree.all[name]["parameters"] or tree.inside[name])
-    }
+    sizes = [row.batch_size or 0 for row in evidence.rows(LoaderRow) if row.loader in used]
+    if steps and len(used) == 1 and any(sizes):
+        return max(sizes) * sum(row.n for row in given) / steps
+    fed = {row.samples / row.steps for row in loud if row.samples}
     return fed.pop() if len(fed) == 1 else 0.0
 
 
-class _Tree:
-    """The numbers of each path alone, and with all below it."""
+class _Module:
+    """The numbers of a path alone, and with all below it."""
 
-    def __init__(self, loud: dict[str, ModuleRow], flops: dict[str, float]) -> None:
-        self.loud = loud
-        self.own = defaultdict[str, Counter[str]](Counter)
-        self.all = defaultdict[str, Counter[str]](Counter)
-        self.inside = defaultdict[str, dict[str, None]](dict)
-        self.weighed = any(row.saved_bytes is not None for row in loud.values())
-        for name in {**loud, **flops}:
-            row = loud.get(name) or ModuleRow(name=name)
-            numbers = {
-                "forward": row.us,
-                "backward": row.backward_us,
-                "flops": flops.get(name, 0.0),
-                "parameters": row.parameters,
-                "saved": row.saved_bytes or 0,
-            }
-            parts = name.split(".") if name else []
-            paths = [".".join(parts[:depth]) for depth in range(len(parts) + 1)]
-            for above, below in pairwise(paths):
-                self.inside[above].setdefault(below)
-            for totals in (self.own[name], *(self.all[path] for path in paths)):
-                totals.update(numbers)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        self.row = ModuleRow(name="")
+        self.own, self.all = 0.0, Counter[str]()
+        self.inside: dict[str, _Module] = {}
 
-    def told(self, paths: Sequence[str], label: str, depth: int) -> Iterator[ModuleUse]:
-        """Alike modules as one, then those inside; what only holds alike ones has no line."""
-        groups = self._groups(paths)
-        rows = [self.loud[path] for path in paths if path in self.loud]
-        if rows or len(groups) != 1:
-            found, own = (
-                sum((of[path] for path in paths), Counter[str]()) for of in (self.all, self.own)
-            )
-            whole = self.all[""]["forward"] + self.all[""]["backward"]
-            yield ModuleUse(
-                path=label,
-                depth=depth,
-                kind=rows[0].kind if rows else "",
-                alike=len(paths),
-                site=rows[0].site if rows else None,
-                parameters=found["parameters"],
-                forward=found["forward"] / whole,
-                backward=found["backward"] / whole,
-                own=(own["forward"] + own["backward"]) / whole,
-                saved_bytes=found["saved"] if self.weighed else None,
-                flops=found["flops"],
-            )
-            depth += 1
-        for name, below in groups:
-            yield from self.told(below, f"{label}.{name}".lstrip("."), depth)
-
-    def _groups(self, paths: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Names and paths of what is inside, alike numbers as one; the costliest first."""
-        found: list[tuple[str, list[str]]] = []
-        for _, group in groupby(self.inside[paths[0]], self._shape):
-            names = [path.rpartition(".")[2] for path in group]
-            for some in [names] if names[0].isdigit() else [[name] for name in names]:
-                name = some[0] if len(some) == 1 else f"{some[0]}-{some[-1]}"
-                found.append(
-                    (name, [f"{path}.{one}".lstrip(".") for path in paths for one in some])
-                )
-        return sorted(found, key=lambda item: -sum(self._us(path) for path in item[1]))
-
-    def _us(self, path: str) -> float:
-        return self.all[path]["forward"] + self.all[path]["backward"]
-
-    def _shape(self, path: str) -> object:
+    @property
+    def shape(self) -> object:
         """What alike modules have in common."""
-        row, name = self.loud.get(path), path.rpartition(".")[2]
-        below = tuple(map(self._shape, self.inside[path]))
-        return "" if name.isdigit() else name, row.kind if row else "", below
+        return self.row.kind, tuple((name, each.shape) for name, each in self.inside.items())
+
+    def add(self, path: Sequence[str], row: ModuleRow, timed: bool) -> None:
+        """Count a row for what is at a path below."""
+        forward, backward = row.flops / row.steps, row.backward_flops / row.steps
+        flops = forward + backward
+        if timed:
+            forward, backward = row.us, row.backward_us
+        numbers = Counter[str](  # type: ignore[call-overload]
+            forward=forward,
+            backward=backward,
+            cost=forward + backward,
+            flops=flops,
+            parameters=row.parameters,
+            saved=row.saved_bytes or 0,
+            weighed=row.saved_bytes is not None,
+        )
+        self.all.update(numbers)
+        if path:
+            self.inside.setdefault(path[0], _Module()).add(path[1:], row, timed)
+        else:
+            self.own += numbers["cost"]
+            self.row = row if row.kind else self.row
+
+
+def _inside(root: _Module, outer: Sequence[_Module], label: str) -> Iterator[ModuleUse]:
+    """What alike modules hold, the costliest first; one that was not called itself is left out."""
+    groups: list[tuple[str, list[_Module]]] = []
+    for _, group in groupby(outer[0].inside.items(), _kind_of):
+        names = [name for name, _ in group]
+        span = names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
+        alike = [each.inside[name] for each in outer for name in names]
+        groups.append((f"{label}.{span}".lstrip("."), alike))
+    groups.sort(key=lambda group: -sum(each.all["cost"] for each in group[1]))
+    for path, alike in groups[:MOST]:
+        row, inside = alike[0].row, tuple(_inside(root, alike, path))
+        if not row.kind:
+            yield from inside
+            continue
+        found = sum((each.all for each in alike), Counter[str]())
+        yield ModuleUse(
+            path=path,
+            kind=row.kind,
+            alike=len(alike),
+            site=row.site,
+            parameters=found["parameters"],
+            forward=found["forward"] / root.all["cost"],
+            backward=found["backward"] / root.all["cost"],
+            own=sum(each.own for each in alike) / root.all["cost"],
+            saved_bytes=found["saved"] if root.all["weighed"] else None,
+            flops=found["flops"],
+            inside=inside,
+        )
+
+
+def _kind_of(item: tuple[str, _Module]) -> object:
+    """Layers with a number are told together where they are alike."""
+    name, module = item
+    return name.isdigit() or name, module.shape

@@ -215,12 +215,9 @@ _FACTORIES: Final = (
 )
 
 
-def _factories() -> set[Any]:
-    return {getattr(torch, name) for name in _FACTORIES.split() if hasattr(torch, name)}
-
-
 made_on_default_device: Callable[[], set[Any]] = private(
-    "torch.utils._device._device_constructors", _factories
+    "torch.utils._device._device_constructors",
+    lambda: {getattr(torch, name) for name in _FACTORIES.split() if hasattr(torch, name)},
 )
 """Functions that make tensors on the default device. Without it: those of torch 2.13, by name."""
 

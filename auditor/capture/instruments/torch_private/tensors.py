@@ -112,11 +112,10 @@ flatten: Callable[[Any], Tensor] = private(
 """All elements of several tensors in one. Without it: by ``torch.cat``, which is slower."""
 
 
-def _norms(tensors: list[Tensor]) -> list[Tensor]:
-    return [torch.linalg.vector_norm(tensor) for tensor in tensors]
-
-
-norms: Callable[[list[Tensor]], Any] = private("torch._foreach_norm", _norms)
+norms: Callable[[list[Tensor]], Any] = private(
+    "torch._foreach_norm",
+    lambda tensors: [torch.linalg.vector_norm(tensor) for tensor in tensors],
+)
 """The Euclidean norm of each tensor. Without it: one by one, several times slower."""
 
 foreach_copy: Any = private("torch._foreach_copy_")

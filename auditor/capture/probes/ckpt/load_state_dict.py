@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -124,7 +124,10 @@ class LoadStateDictProbe(OptimizerProbe):
         if loaded is None or loaded.optimizer is not optimizer:
             return
         bad = [
-            f"{key} of parameter {n}" for n, (key, value) in _state(optimizer) if _nonfinite(value)
+            f"{key} of parameter {n}"
+            for n, state in enumerate(list(optimizer.state.values()))
+            for key, value in state.items()
+            if _nonfinite(value)
         ]
         groups = [
             RateGroup(before=b, after=a, first=f)
@@ -224,11 +227,6 @@ def _default(kind: type[Optimizer]) -> float | None:
     return (
         float(rate.default) if rate is not None and isinstance(rate.default, (int, float)) else None
     )
-
-
-def _state(optimizer: Optimizer) -> Iterator[tuple[int, tuple[str, Any]]]:
-    for number, state in enumerate(list(optimizer.state.values())):
-        yield from ((number, item) for item in state.items())
 
 
 def _nonfinite(value: Any) -> bool:

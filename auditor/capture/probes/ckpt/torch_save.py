@@ -47,7 +47,10 @@ class TorchSaveProbe(Probe):
         if at is None:
             return original(*args, **kwargs)
         stack = list(path_of(self.context.frames))
-        path = _path(args[1] if len(args) > 1 else kwargs.get("f"))
+        file = args[1] if len(args) > 1 else kwargs.get("f")
+        path = None
+        if isinstance(file, (str, bytes, os.PathLike)):
+            path = os.path.abspath(os.fsdecode(file))
         replaced = path is not None and _size(path) > 0
         start = self._queue.mark()
         result = original(*args, **kwargs)
@@ -79,12 +82,6 @@ def _named(saved: Any, deep: int = DEEP) -> Iterator[str]:
             yield name
         elif deep > 1:
             yield from _named(value, deep - 1)
-
-
-def _path(file: Any) -> str | None:
-    return (
-        os.path.abspath(os.fsdecode(file)) if isinstance(file, (str, bytes, os.PathLike)) else None
-    )
 
 
 def _size(path: str) -> int:

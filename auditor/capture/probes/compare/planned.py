@@ -285,22 +285,15 @@ def _alike(container: nn.Module) -> Iterator[tuple[type[nn.Module], list[nn.Modu
     """Children of one class that are made of modules themselves, where there are several."""
     by_class: dict[type[nn.Module], list[nn.Module]] = {}
     for child in container.children():
-        if next(child.children(), None) is not None and not _is_container(child):
+        holder = type(child) in (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+        if next(child.children(), None) is not None and not holder:
             by_class.setdefault(type(child), []).append(child)
     return ((kind, children) for kind, children in by_class.items() if len(children) > 1)
 
 
-def _is_container(module: nn.Module) -> bool:
-    return type(module) in (nn.ModuleList, nn.ModuleDict, nn.Sequential)
-
-
 def _told(kind: type[nn.Module], blocks: list[nn.Module]) -> Blocks:
-    sizes = [_bytes(block) for block in blocks]
+    sizes = [sum(each.nbytes for each in block.parameters()) for block in blocks]
     return Blocks(kind, len(blocks), max(sizes), sum(sizes))
-
-
-def _bytes(module: nn.Module) -> int:
-    return sum(each.numel() * each.element_size() for each in module.parameters())
 
 
 def optimizer_classes() -> Iterator[tuple[type[Optimizer], tuple[str, ...]]]:

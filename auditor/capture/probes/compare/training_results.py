@@ -74,7 +74,9 @@ class TrainingResultsProbe(OptimizerProbe):
             return
         for output in call.tensors:
             self._kept += 1
-            self._losses.append((self.context.step, _scalar(output.detach())))
+            loss = output.detach()
+            kept = loss.clone() if loss.numel() == 1 else loss.sum(dtype=torch.float64)
+            self._losses.append((self.context.step, kept))
 
     def _parameters(self) -> Iterator[ParameterRow]:
         placed = [
@@ -82,7 +84,8 @@ class TrainingResultsProbe(OptimizerProbe):
             for number, optimizer in enumerate(self._optimizers.values())
             for g, group in enumerate(groups_of(optimizer))
             for p, parameter in enumerate(group["params"])
-            if _is_plain(parameter)
+            # of a sharded one each process has a part, and operators on it may talk to the others
+            if not parameter.is_sparse and not hasattr(parameter, "placements")
         ]
         names = homes_of([parameter for _, parameter in placed])
         for place, parameter in placed:
@@ -93,15 +96,6 @@ class TrainingResultsProbe(OptimizerProbe):
                 value=float(torch.linalg.vector_norm(value, dtype=torch.float64)).hex(),
                 bits=_bits(value),
             )
-
-
-def _is_plain(parameter: torch.Tensor) -> bool:
-    """Of a sharded one each process has a part, and an operator on it may talk to the others."""
-    return not parameter.is_sparse and not hasattr(parameter, "placements")
-
-
-def _scalar(value: torch.Tensor) -> torch.Tensor:
-    return value.clone() if value.numel() == 1 else value.sum(dtype=torch.float64)
 
 
 def _bits(value: torch.Tensor) -> int | None:

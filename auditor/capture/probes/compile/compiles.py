@@ -93,7 +93,8 @@ class CompilesProbe(Probe):
         each = [reasons] if isinstance(reasons, str) else list(reasons or ())
         if not each:
             return
-        newest = _likeliest(list(map(str, each)))
+        # the entry nearest to what was asked for: those of the other grad mode serve other calls
+        newest = next((str(one) for one in each if OTHER_MODE not in str(one)), str(each[0]))
         guard = newest.partition("\n")[0].partition("  #")[0].strip()
         row = CompileRow(what="recompile", reason=re.sub(r"^\d+/\d+: ", "", guard)[:TOLD])
         frames = [found.groupdict() for found in _FRAME.finditer(newest)]
@@ -116,9 +117,13 @@ class CompilesProbe(Probe):
     def _compiled(self, name: str, data: dict[str, Any]) -> None:
         frame, _, attempt = str(data.get("compile_id") or "").strip("[]").rpartition("/")
         backward = name.startswith("bwd")
+        begin, end = data.get("start_time_us"), data.get("end_time_us")
         done = CompileRow(
-            what="backward" if backward else "compile", function=self._named(data), us=_us(data)
+            what="backward" if backward else "compile",
+            us=float(data.get("duration_us") or (end - begin if begin and end else 0)),
         )
+        if self.context.frames.is_user(str(data.get("co_filename") or "")):
+            done.function = _resumed(str(data.get("co_name") or ""))
         after = _RESUMED.search(str(data.get("co_name") or ""))
         if after is not None and not backward:
             file = str(data.get("co_filename") or "")
@@ -131,7 +136,10 @@ class CompilesProbe(Probe):
             rows = [*waiting, *rows]
             if limit:
                 failed = [each for each in waiting if each.what == "recompile"]
-                rows += [_limit(each) for each in failed[-1:]]
+                rows += [
+                    CompileRow(what="limit", at=each.at, reason=each.reason, own=each.own)
+                    for each in failed[-1:]
+                ]
         for row in rows:
             row.frame, row.attempt = frame, int(attempt) if attempt.isdecimal() else 0
             row.function = row.function or done.function
@@ -147,19 +155,6 @@ class CompilesProbe(Probe):
             ]
             if mine:
                 row.resumed = self._at(file, mine[-1]["line"], name)
-
-    def _named(self, data: dict[str, Any]) -> str:
-        file = str(data.get("co_filename") or "")
-        return _resumed(str(data.get("co_name") or "")) if self.context.frames.is_user(file) else ""
-
-
-def _likeliest(reasons: list[str]) -> str:
-    """Of the entry nearest to what was asked for: entries of the other grad mode serve other calls."""
-    return next((each for each in reasons if OTHER_MODE not in each), reasons[0])
-
-
-def _limit(last: CompileRow) -> CompileRow:
-    return CompileRow(what="limit", at=last.at, reason=last.reason, own=last.own)
 
 
 def _why(text: str) -> str:
@@ -179,11 +174,6 @@ def _resumed(function: str) -> str:
     while found := _RESUMED.search(function):
         function = found["name"]
     return function
-
-
-def _us(data: dict[str, Any]) -> float:
-    begin, end = data.get("start_time_us"), data.get("end_time_us")
-    return float(data.get("duration_us") or (end - begin if begin and end else 0))
 
 
 # -- eager held ------------------------------------------------------------------------------------

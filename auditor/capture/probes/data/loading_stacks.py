@@ -234,13 +234,9 @@ class LoadingStacks:
         mine = [at for at, frame in enumerate(frames) if self._context.frames.is_user(frame[0])]
         if not mine:
             return (), _library(frames[0]) if frames else ""
-        sites = tuple(self._site(frames[at]) for at in reversed(mine))[:DEEPEST]
+        sites = tuple(self._context.frames.site(*frames[at]) for at in reversed(mine))[:DEEPEST]
         inner = mine[0] - 1
         return sites, _library(frames[inner]) if inner >= 0 else ""
-
-    def _site(self, frame: Frame) -> int:
-        file, line, name = frame
-        return self._context.frames.site(file, line, name)
 
 
 def _add_read(row: RereadRow, seen: Mapping[str, Any]) -> None:

@@ -55,7 +55,9 @@ class BatchDigestsProbe(Probe):
                     loader_at=loader_at,
                     rank=dist.get_rank(),
                     ranks=dist.get_world_size(),
-                    digest="" if b"" in digests else _together(digests),
+                    digest=""
+                    if b"" in digests
+                    else hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest(),
                 )
             )
         self._step.clear()
@@ -83,7 +85,3 @@ def _digest(batch: Any) -> bytes:
             facts = f"{tuple(tensor.shape)} {tensor.dtype}".encode()
             return hashlib.blake2b(facts + content(tensor, BYTES), digest_size=16).digest()
     return b""
-
-
-def _together(digests: list[bytes]) -> str:
-    return hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest()

@@ -107,7 +107,9 @@ class TrafficWatch(Subscriber):
         given = {each.name: value for each, value in zip(schema.arguments, call.args, strict=False)}
         given |= call.kwargs
         if name == WAIT:
-            self._waited(given["tensor"])
+            found = self._awaited.pop(given["tensor"].data_ptr(), None)
+            if found is not None:
+                self.waited(*found, self._here())
         return (space, KINDS[name], given) if name in KINDS else None
 
     def after(self, call: Call, noted: Any) -> None:
@@ -129,11 +131,6 @@ class TrafficWatch(Subscriber):
         """The program waits for a collective that was issued after ``since`` operators."""
         if row.between is None and at is not None:
             row.waited_at, row.between = at, max(0, self.operators - since)
-
-    def _waited(self, tensor: Any) -> None:
-        found = self._awaited.pop(tensor.data_ptr(), None)
-        if found is not None:
-            self.waited(*found, self._here())
 
     @staticmethod
     def _row(what: str, given: dict[str, Any], result: Any) -> CommunicationRow:

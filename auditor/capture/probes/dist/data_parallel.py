@@ -122,8 +122,8 @@ class DataParallelProbe(OptimizerProbe):
             DistributedDataParallel, "forward", before=self._forward, after=self._forward_ended
         )
         self._patches.around(DistributedDataParallel, "no_sync", before=self._enters)
-        self._patches.around(Optimizer, "zero_grad", after=self._optimizer_cleared)
-        self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
+        for kind in (Optimizer, torch.nn.Module):
+            self._patches.around(kind, "zero_grad", after=self._cleared)
         self._on = True
 
     def stop(self) -> None:
@@ -205,12 +205,9 @@ class DataParallelProbe(OptimizerProbe):
         one.bypassed += 1
         one.last_at = called_at
 
-    def _optimizer_cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
-        for _module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
-            one.clear()
-
-    def _module_cleared(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
-        for _module, one in self._with(frozenset(map(id, module.parameters()))):
+    def _cleared(self, _: None, owner: Any, *args: Any, **kwargs: Any) -> None:
+        held = tensors_of(owner) if isinstance(owner, Optimizer) else owner.parameters()
+        for _module, one in self._with(frozenset(map(id, held))):
             one.clear()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -46,13 +46,21 @@ class RankMemoryProbe(OptimizerProbe):
         parameters = list(tensors_of(optimizer))
         gradients = [each.grad for each in parameters if each.grad is not None]
         _keep(self._gradients, optimizer, on_device(gradients))
-        _keep(self._states, optimizer, on_device(_state_tensors(optimizer)))
+        states = [each for each in optimizer.state.values() if isinstance(each, dict)]
+        held = [each for state in states for each in state.values()]
+        tensors = [each for each in held if isinstance(each, torch.Tensor)]
+        _keep(self._states, optimizer, on_device(tensors))
 
     def stop(self) -> None:
         if not self._on:
             return
         self._on = False
-        row = RankMemoryRow(parameters=on_device(_parameters()))
+        held = [
+            each
+            for module in live_instances(torch.nn.Module)
+            for each in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        ]
+        row = RankMemoryRow(parameters=on_device(held))
         row.gradients = sum(each[0] for each in self._gradients)
         row.optimizer = sum(each[0] for each in self._states)
         row.step = self.context.step
@@ -63,18 +71,6 @@ def _keep(found: PerOptimizer[list[int]], optimizer: Optimizer, nbytes: int) -> 
     kept = found.of(optimizer, lambda: [0])
     if kept is not None:
         kept[0] = nbytes
-
-
-def _parameters() -> Iterator[torch.Tensor]:
-    for module in live_instances(torch.nn.Module):
-        yield from module.parameters(recurse=False)
-        yield from module.buffers(recurse=False)
-
-
-def _state_tensors(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    for state in optimizer.state.values():
-        if isinstance(state, dict):
-            yield from (each for each in state.values() if isinstance(each, torch.Tensor))
 
 
 def on_device(given: Iterable[Any]) -> int:

@@ -133,7 +133,11 @@ class BackwardProbe(Probe):
                 self._reused[kept.at, by] += 1
         if self._made:
             by = self.context.frames.here()
-            for made in self._differentiates(call.walked):
+            of = (node.metadata.get(_MADE, ()) for node in call.walked.nodes)
+            # what was not reached may have been differentiated
+            for made in (
+                set(self._made) if call.walked.capped else {one for some in of for one in some}
+            ):
                 self._differentiated[made.at, by] += 1
 
     def backward_ends(self, call: Backward) -> None:
@@ -182,11 +186,6 @@ class BackwardProbe(Probe):
         for node in nodes:
             node.metadata.setdefault(_MADE, []).append(made)
         self._made.add(made)
-
-    def _differentiates(self, walked: Walk) -> set[_Made]:
-        if walked.capped:  # unknown: what was not reached may have been
-            return set(self._made)
-        return {made for node in walked.nodes for made in node.metadata.get(_MADE, ())}
 
     def _reached(self, walked: Walk) -> set[_Kept]:
         live = set(self._live)

@@ -218,7 +218,8 @@ def _outermost(unfed: set[int]) -> Iterator[torch.nn.Module]:
 
 def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
     groups = [
-        [each for each in group["params"] if each.requires_grad and _has_values(each)]
+        # programs keep an empty one to ask a module for its device
+        [each for each in group["params"] if each.requires_grad and (is_lazy(each) or each.numel())]
         for group in optimizer.param_groups
     ]
     unfed = [
@@ -230,11 +231,6 @@ def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
     return _Watched(
         type(optimizer).__name__, at, unfed, rates, groups=[len(group) for group in groups]
     )
-
-
-def _has_values(parameter: torch.Tensor) -> bool:
-    """False for an empty one: programs keep it to ask a module for its device."""
-    return is_lazy(parameter) or parameter.numel() > 0
 
 
 def _drop_fed(watched: _Watched) -> None:

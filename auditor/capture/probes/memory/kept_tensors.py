@@ -60,10 +60,6 @@ def _weighed(kept: Sequence[Any]) -> tuple[int, int]:
     return number, nbytes
 
 
-def _without_graph(tensor: torch.Tensor) -> bool:
-    return not tensor.requires_grad and node_of(tensor) is None
-
-
 class KeptTensorsProbe(Probe):
     """Writes ``kept`` when its pass is over: a row for each variable that held more at the end."""
 
@@ -74,7 +70,11 @@ class KeptTensorsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._reach = ObjectSearch(context.frames, _without_graph, values=True)
+        self._reach = ObjectSearch(
+            context.frames,
+            lambda tensor: not tensor.requires_grad and node_of(tensor) is None,
+            values=True,
+        )
         self._sources = Sources(fresh=True)
         self._seen: list[dict[Place, tuple[int, int]]] = []
         self._devices: dict[Place, list[str]] = {}

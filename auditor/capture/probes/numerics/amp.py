@@ -269,7 +269,8 @@ class AmpProbe(OptimizerProbe):
                 self._step.half
                 and not scaled
                 and not self._step.untold
-                and not any(_multiplied(tensor) for tensor in call.tensors)
+                # a loss whose last operator is a product may have been scaled by hand
+                and not any(type(node_of(each)).__name__.startswith("Mul") for each in call.tensors)
             ):
                 self._note("backward_unscaled", "float16")
         for device in ("cuda", "cpu"):
@@ -327,11 +328,6 @@ def _early(updates: list[tuple[int, set[int]]]) -> list[int]:
     if len(set(lines)) < len(lines) or len(set(stepped)) < len(stepped):
         return []
     return lines[:-1] if all(optimizers for _, optimizers in updates) else []
-
-
-def _multiplied(tensor: torch.Tensor) -> bool:
-    """True if the last thing done to it was a product: a loss that may have been scaled by hand."""
-    return type(node_of(tensor)).__name__.startswith("Mul")
 
 
 def _scale_of(scaler: Any) -> torch.Tensor | None:

@@ -62,9 +62,12 @@ class Position:
     def now(self) -> dict[str, Any]:
         """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module``."""
         node, (frame, optimizing) = current_node(), self._innermost()
-        at, place = (
-            self._forward_of(node) if node is not None and frame is None else self._numbered(frame)
-        )
+        at, place = None, None
+        if frame is not None:
+            at = self._frames.number(frame)
+            place = source_path(frame.f_code.co_filename), frame.f_lineno
+        elif node is not None:
+            at, place = self._forward_of(node)
         phase: Phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
         name = "" if node is None else type(node).__name__
         step, module = self._context.step, self._modules.current
@@ -104,11 +107,6 @@ class Position:
             optimizing = optimizing or _OPTIMIZERS in file
             frame = frame.f_back
         return None, optimizing
-
-    def _numbered(self, frame: FrameType | None) -> tuple[int | None, Line | None]:
-        if frame is None:
-            return None, None
-        return self._frames.number(frame), (source_path(frame.f_code.co_filename), frame.f_lineno)
 
     def _forward_of(self, node: Any) -> tuple[int | None, Line | None]:
         """Anomaly mode has left the forward's stack, as text, in the node's metadata."""

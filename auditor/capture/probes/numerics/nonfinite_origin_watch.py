@@ -192,7 +192,10 @@ class NonfiniteOriginWatch(Subscriber):
         self._log.note_parameters(call.given)
         if operator.view and operator.name != "lift_fresh":
             return None
-        unread = {id(tensor) for tensor in call.written} if _overwrites(operator) else set()
+        overwrites = operator.name in OVERWRITES or any(
+            getattr(each, "is_out", False) for each in operator.schema.arguments
+        )
+        unread = {id(tensor) for tensor in call.written} if overwrites else set()
         inputs = []
         for tensor in () if operator.name.startswith(UNWRITTEN) else call.given:
             known = None if id(tensor) in unread else measure(tensor)
@@ -298,11 +301,6 @@ def _afresh(ranges: Ranges, output: torch.Tensor) -> bool:
 
 def _pointwise(operator: Operator) -> bool:
     return torch.Tag.pointwise in operator.func.tags
-
-
-def _overwrites(operator: Operator) -> bool:
-    outs = (getattr(each, "is_out", False) for each in operator.schema.arguments)
-    return operator.name in OVERWRITES or any(outs)
 
 
 def _is_mask(tensor: torch.Tensor, known: Range) -> bool:

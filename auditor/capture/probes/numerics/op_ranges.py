@@ -117,7 +117,10 @@ class OpRangesWatch(Subscriber):
         operator, given = call.operator, call.given
         first = trails[0] if trails else Trail()
         half = frozenset[Entry]().union(*(trail.half for trail in trails))
-        function = operator.name in FUNCTIONS and not _widens(call)
+        # a softmax that reads half precision works in float32 (autocast runs it on CUDA)
+        softmax = operator.name in ("log_softmax", "softmax")
+        widens = softmax and len(call.args) > 2 and call.args[2] is True
+        function = operator.name in FUNCTIONS and not widens
         if function and given and given[0].is_floating_point() and call.graph:
             guarded = first.epsilon is not None
             inner = plain(given[0])
@@ -153,12 +156,6 @@ def _polar(call: Call) -> bool:
     if operator.name == "pow" and len(args) > 1 and isinstance(args[1], int | float):
         return args[1] <= 0
     return operator.name in POLAR
-
-
-def _widens(call: Call) -> bool:
-    """A softmax that reads half precision and works in float32 (autocast runs it on CUDA)."""
-    softmax = call.operator.name in ("log_softmax", "softmax")
-    return softmax and len(call.args) > 2 and call.args[2] is True
 
 
 def _made_by(operator: Operator, first: Trail) -> str:

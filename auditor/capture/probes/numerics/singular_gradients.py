@@ -36,10 +36,6 @@ def _from_one_up(operand: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return operand.abs() >= 1
 
 
-def _where_it_overflows(operand: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    return torch.isinf(result)
-
-
 POLES: dict[str, tuple[int, Holes]] = {
     "sqrt": (0, _from_zero_down),
     "rsqrt": (0, _from_zero_down),
@@ -51,7 +47,7 @@ POLES: dict[str, tuple[int, Holes]] = {
     "div": (1, _at_zero),
     "acos": (0, _from_one_up),
     "asin": (0, _from_one_up),
-    "exp": (0, _where_it_overflows),
+    "exp": (0, lambda operand, result: torch.isinf(result)),
 }
 """By operator: the operand that decides, and where it is bad. Norms are not here: torch gives 0 for
 their gradient at 0.

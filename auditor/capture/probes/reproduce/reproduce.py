@@ -214,7 +214,9 @@ class Watch(Subscriber):
             ]
             kind, state = "own" if own else "default", _state(call, own)
         whole = call.operator.name in OVERWRITING
-        old = [id(each) for each in call.written if whole and _is_whole(each)]
+        old = [  # all of its storage: nothing of it stays
+            id(each) for each in call.written if whole and storage_bytes(each) == bytes_of(each)
+        ]
         inputs = probe.inputs(each for each in call.given if id(each) not in old)
         given = digest(call.given) if probe.number == probe.keep else ""
         return inputs, kind, state, given
@@ -231,7 +233,8 @@ class Watch(Subscriber):
         inputs, kind, state, given = noted
         partly = operator.writes and operator.name.startswith(PARTIAL)
         unwritten = partly and any(probe.raw.of(each) for each in call.written)
-        told = [each for each in results if not ("rnn" in operator.name and _is_workspace(each))]
+        rnn = "rnn" in operator.name  # its workspace for the backward is not all written
+        told = [each for each in results if not (rnn and each.dtype is torch.uint8)]
         row = ReproduceOperatorRow(
             number=probe.number,
             at=_site(call),
@@ -252,16 +255,6 @@ def _site(call: Call) -> int | None:
         return known
     frame, via = call.frames
     return None if frame is None else call._context.frames.number(frame, via)
-
-
-def _is_whole(tensor: torch.Tensor) -> bool:
-    """It is all of its storage, of which nothing stays when it is written."""
-    return storage_bytes(tensor) == bytes_of(tensor)
-
-
-def _is_workspace(tensor: torch.Tensor) -> bool:
-    """Memory that a recurrent layer keeps for its backward: not all of it is written."""
-    return tensor.dtype is torch.uint8
 
 
 def _state(call: Call, own: list[torch.Generator]) -> str:

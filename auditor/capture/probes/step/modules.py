@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from statistics import median
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -36,8 +34,7 @@ class ModulesProbe(OperatorProbe):
     """Writes ``modules``: when the pass is over, one row for each module that was called.
 
     Time passes from module to module: from one begin, end or backward node to the next it is that
-    of the module that runs, or made the node. So the rows add up to the step. On a CPU it is the
-    thread's, on a GPU the stream's by its events.
+    of the module that runs, or made the node. So the rows add up to the step. A GPU's is not known.
     """
 
     name = "modules"
@@ -52,9 +49,9 @@ class ModulesProbe(OperatorProbe):
         self.rows: dict[str, ModuleRow] = {}
         self._names: dict[int, str] = {}
         self._times: list[Counter[tuple[str, bool]]] = []
-        self._laps: list[tuple[str, bool, Any]] = []
-        self._queue, self._back, self._node = RunQueue(), False, ""
-        self._known = set[int]()
+        self._queue, self._since = RunQueue(), 0
+        self._running, self._back, self._node = "", False, ""
+        self._parameters = set[int]()
         self._hooks: list[Any] = []
 
     def start(self) -> None:
@@ -83,13 +80,15 @@ class ModulesProbe(OperatorProbe):
 
     def step_begin(self) -> None:
         super().step_begin()
-        self._laps, self._back, self._node = [], False, ""
-        self._pass_to("")
+        if self._patches:
+            self._times.append(Counter())
+            self.row("")
+            self._running, self._back, self._node = "", False, ""
+            self._since = perf_counter_ns() - self._queue.ns()
 
     def step_end(self) -> None:
         if self._patches:
             self._pass_to("")
-            self._times.append(self._timed())
             self.modules.forget()
             if self.context.pass_name == "loud" and len(self._times) == FOLLOWED:
                 self._patches.undo()
@@ -98,60 +97,38 @@ class ModulesProbe(OperatorProbe):
         super().stop()
         self._queue.close()
         self.modules.forget()
-        timed = self._times[1:] or self._times
-        for row in self.rows.values() if timed else ():
+        for row in self.rows.values():
             row.us, row.backward_us = (
-                median(each[row.name, back] for each in timed) for back in (False, True)
+                median(each[row.name, back] / 1e3 for each in self._times[1:] or self._times)
+                for back in (False, True)
             )
             row.steps = len(self._times)
-            if row.kind or row.types or not row.name:
-                self.context.add(row)
+            self.context.add(row)
         self.rows, self._times = {}, []
-        self._known.clear()
+        self._parameters.clear()
 
     def row(self, name: str) -> ModuleRow:
         """That of a module."""
         return self.rows.setdefault(name, ModuleRow(name=name))
 
-    # -- time --------------------------------------------------------------------------------------
-
     def _pass_to(self, name: str) -> None:
         """The time from now on is that of this module."""
-        if self.context.pass_name != "loud" or not self._patches:
-            return
-        # the loader is waited for outside of modules; inside them a busy machine must not count
-        now: Any = time.thread_time_ns(), time.perf_counter_ns() - self._queue.ns()
-        if self.context.device.kind == "cuda":
-            if torch.cuda.is_current_stream_capturing():
-                return
-            now = torch.cuda.Event(enable_timing=True)
-            now.record()
-        self._laps.append((name, self._back, now))
-
-    def _timed(self) -> Counter[tuple[str, bool]]:
-        """Time of the step in us by module, forward and backward."""
-        found = Counter[tuple[str, bool]]()
-        if self._laps and self.context.device.kind == "cuda":
-            self._laps[-1][2].synchronize()
-        for (name, back, begin), (_, _, end) in pairwise(self._laps):
-            if isinstance(end, torch.cuda.Event):
-                with contextlib.suppress(ValueError):  # of two devices
-                    found[name, back] += begin.elapsed_time(end) * 1e3
-            else:
-                clock = not (name or back)
-                found[name, back] += (end[clock] - begin[clock]) / 1e3
-            self.row(name)
-        return found
-
-    # -- forward -----------------------------------------------------------------------------------
+        if not self.context.device.timed:
+            now = perf_counter_ns() - self._queue.ns()  # a busy machine must not count
+            self._times[-1][self._running, self._back] += max(now - self._since, 0)
+            self._running, self._since = name, now
 
     def _entered(self, module: torch.nn.Module, args: Any) -> None:
         if self.in_step:
             row = self.row(self.modules.current)
             if not row.kind:
                 self._describe(row, module)
-            if torch.is_grad_enabled() and not self._back:
-                self._feed(row, module, args)
+            given = next(iter(tensors(args)), None)
+            if given is not None and given.dim() and torch.is_grad_enabled() and not self._back:
+                if self.modules.depth == 1 and next(module.parameters(), None) is not None:
+                    row.samples += given.shape[0]
+                if isinstance(module, torch.nn.Embedding) and given.dim() == 2:
+                    row.tokens += given.numel()
             self._pass_to(row.name)
 
     def _left(self, module: torch.nn.Module, args: Any, result: Any) -> None:
@@ -159,9 +136,10 @@ class ModulesProbe(OperatorProbe):
             self._pass_to(self.modules.current or self._node)
 
     def _describe(self, row: ModuleRow, module: torch.nn.Module) -> None:
-        own = [each for each in module.parameters(recurse=False) if id(each) not in self._known]
-        self._known.update(map(id, own))
-        row.kind, row.parameters = type(module).__name__, sum(each.numel() for each in own)
+        own = {id(each): each.numel() for each in module.parameters(recurse=False)}
+        row.kind = type(module).__name__
+        row.parameters = sum(own[key] for key in own.keys() - self._parameters)
+        self._parameters.update(own)
         frames, (frame, _) = self.context.frames, self.context.frames.user_frame()
         code = getattr(type(module).forward, "__code__", None)
         if code is not None and frames.is_user(code.co_filename):
@@ -170,33 +148,24 @@ class ModulesProbe(OperatorProbe):
             code = frame.f_code
             row.at = frames.site(code.co_filename, frame.f_lineno, code.co_qualname)
 
-    def _feed(self, row: ModuleRow, module: torch.nn.Module, args: Any) -> None:
-        """Count samples of an outermost module, and tokens of an embedding."""
-        first = next(iter(tensors(args)), None)
-        if first is not None and first.dim():
-            row.samples += first.shape[0] * (self.modules.depth == 1)
-            words = isinstance(module, torch.nn.Embedding) and first.dim() == 2
-            row.tokens += first.numel() * words
-
-    # -- backward ----------------------------------------------------------------------------------
-
     def backward_begins(self, call: Backward) -> None:
         if call.nested or not self.in_step:
             return
-        if not self._times:
+        if len(self._times) == 1:
             for name, size in (saved_by(call.walked, self.modules.that_made) or {}).items():
                 row = self.row(name)
                 row.saved_bytes = max(size, row.saved_bytes or 0)
-        for node in call.walked.nodes:
+        for node in () if self.context.device.timed else call.walked.nodes:
             begins = partial(self._node_begins, self.modules.that_made(node))
             self._hooks.append(node.register_prehook(begins))
-        self._back = True
         self._pass_to("")
+        self._back = True
 
     def backward_ends(self, call: Backward) -> None:
         if not call.nested and self._back:
-            self._back, self._node = False, ""
+            self._node = ""
             self._pass_to(self.modules.current)
+            self._back = False
             for each in self._hooks:
                 each.remove()
             self._hooks.clear()
@@ -232,15 +201,11 @@ class Operations(Subscriber):
         row = self._probe.row(modules.current or made)
         row.flops += n * (not call.backward)
         row.backward_flops += n * call.backward
-        kind = _kind(call)
+        first = next(each for each in call.given if each.is_floating_point())
+        kind = str(first.dtype).removeprefix("torch.")
+        may = torch.get_float32_matmul_precision() != "highest"
+        if "conv" in call.operator.name:
+            may = torch.backends.cudnn.allow_tf32
+        if may and first.is_cuda and kind == "float32":
+            kind = "tf32"
         row.types = {**row.types, kind: row.types.get(kind, 0) + n}
-
-
-def _kind(call: Call) -> str:
-    """The type that a call computes in; ``tf32`` where a GPU may take it for float32."""
-    first = next(each for each in call.given if each.is_floating_point())
-    if first.dtype is torch.float32 and first.is_cuda:
-        convolves = torch.backends.cudnn.allow_tf32 if "conv" in call.operator.name else None
-        if convolves or (convolves is None and torch.get_float32_matmul_precision() != "highest"):
-            return "tf32"
-    return str(first.dtype).removeprefix("torch.")

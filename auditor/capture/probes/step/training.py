@@ -84,7 +84,8 @@ class TrainingProbe(OperatorProbe):
             return
         for each in _parameters():
             with contextlib.suppress(Exception):  # one that nobody can look at
-                self._before.append(_remembered(each))
+                sample, shape = _sample(each).clone(), tuple(each.shape)
+                self._before.append((weakref.ref(each), version_hint(each), sample, shape))
 
     def step_begin(self) -> None:
         context = self.context
@@ -130,7 +131,8 @@ class TrainingProbe(OperatorProbe):
         """The last chance: did parameters change? Replays of a CUDA graph may do so unseen."""
         if not self._sign:
             try:
-                self._sign = "parameters" if self._changed() or _graphs_of_cuda() else ""
+                changed = self._changed() or live_instances(torch.cuda.CUDAGraph)
+                self._sign = "parameters" if changed else ""
             except Exception:  # a device that is gone: nothing is said against the target
                 self._sign = "unknown"
 
@@ -173,10 +175,6 @@ def _parameters() -> Iterator[torch.Tensor]:
             yield each
 
 
-def _remembered(tensor: torch.Tensor) -> Remembered:
-    return weakref.ref(tensor), version_hint(tensor), _sample(tensor).clone(), tuple(tensor.shape)
-
-
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return plain(tensor.detach()).reshape(-1)[:ELEMENTS]
@@ -187,8 +185,3 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.dtype != other.dtype:
         return False
     return torch.equal(*(each.contiguous().view(torch.uint8) for each in (one, other)))
-
-
-def _graphs_of_cuda() -> bool:
-    """Whether a CUDA graph lives: its replays run operators that nobody sees."""
-    return bool(live_instances(torch.cuda.CUDAGraph))

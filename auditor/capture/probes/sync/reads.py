@@ -112,10 +112,6 @@ def _fills(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return value.numel() == 1 and value.device.type == "cpu" and not accumulate
 
 
-def _size_unknown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return kwargs.get("output_size") is None
-
-
 OPERATORS: Final[dict[str, tuple[str, Counts]]] = {
     "_local_scalar_dense": ("item", _always),
     "_linalg_check_errors": ("check", _always),
@@ -126,7 +122,10 @@ OPERATORS: Final[dict[str, tuple[str, Counts]]] = {
     "unique_dim": ("unique", _always),
     "equal": ("equal", _always),
     "bincount": ("bincount", _always),
-    "repeat_interleave.Tensor": ("repeat_interleave", _size_unknown),
+    "repeat_interleave.Tensor": (
+        "repeat_interleave",
+        lambda args, kwargs: kwargs.get("output_size") is None,
+    ),
     "index.Tensor": ("mask_index", _by_mask),
     "_index_put_impl_": ("mask_put", _by_mask),
 }

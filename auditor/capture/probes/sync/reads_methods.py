@@ -150,15 +150,13 @@ def _copy(log: ReadLog, original: Method) -> Method:
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
-        if len(args) > 1 and not _non_blocking(args, kwargs) and _crosses(args[0], args[1]):
+        into, source = (*args, None)[:2]
+        read = isinstance(source, torch.Tensor) and source.is_cuda and into.device.type == "cpu"
+        if read and not _non_blocking(args, kwargs):
             log.note("to_cpu", args[1:2], started)
         return result
 
     return copy_
-
-
-def _crosses(into: torch.Tensor, source: Any) -> bool:
-    return isinstance(source, torch.Tensor) and source.is_cuda and into.device.type == "cpu"
 
 
 # On a torch without torch.library.get_kernel: fewer constructs, no operator that C++ calls by
@@ -200,9 +198,13 @@ def watch_reads(log: ReadLog, patches: Patches) -> None:
         "nonzero",
         counts=lambda *args, **kwargs: len(args) + len(kwargs) == 1,
     )
-    one_hot = torch.nn.functional.one_hot
-    patches.attribute(
-        torch.nn.functional, "one_hot", _reading(log, one_hot, "item", _classes_unknown)
+    _patch(
+        log,
+        patches,
+        torch.nn.functional,
+        "one_hot",
+        "item",
+        counts=lambda tensor, num_classes=-1: num_classes == -1,
     )
 
 
@@ -223,7 +225,3 @@ def _patch(
 def _repeats_by_tensor(*args: Any, **kwargs: Any) -> bool:
     repeats = args[1] if len(args) > 1 else kwargs.get("repeats", args[0])
     return isinstance(repeats, torch.Tensor) and kwargs.get("output_size") is None
-
-
-def _classes_unknown(tensor: torch.Tensor, num_classes: int = -1) -> bool:
-    return num_classes == -1

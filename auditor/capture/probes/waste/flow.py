@@ -115,16 +115,12 @@ class Flow:
         return (
             (key, each.value)
             for key, each, there in self.held.items()
-            if there and (each.step == step or _step_of(each.value) == step)
+            if there and step in (each.step, each.value.node.step if each.value.node else -1)
         )
 
     def sinks(self) -> list[Node]:
         """Calls that somebody else sees."""
         return [node for node in self.nodes if node.sink]
-
-
-def _step_of(value: Value) -> int:
-    return -1 if value.node is None else value.node.step
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,9 @@ class ThrownWorkProbe(OperatorProbe):
             if original is not None:
                 call = self._taking(original, address=name in ADDRESSES)
                 self._patches.attribute(torch.Tensor, name, StandIn(original, call))
-        self._watch_threads()
+        self._look_for_threads()  # what the program's own threads read is not seen
+        for owner, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
+            self._patches.attribute(owner, name, self._starting(getattr(owner, name)))
         self.watch_backward(self._patches)
         self.enter(self._watch)
 
@@ -209,13 +211,6 @@ class ThrownWorkProbe(OperatorProbe):
         return taken
 
     # -- other threads -----------------------------------------------------------------------------
-
-    def _watch_threads(self) -> None:
-        """Notice the program's own threads: what they read is not seen."""
-        self._look_for_threads()
-        for owner, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
-            original = getattr(owner, name)
-            self._patches.attribute(owner, name, self._starting(original))
 
     def _starting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
