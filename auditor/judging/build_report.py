@@ -133,7 +133,7 @@ def report(
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
     steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
-    quiet = _quiet(evidence)
+    quiet = evidence.get(Steps).quiet if evidence.has("steps") else ()
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
@@ -157,6 +157,7 @@ def report(
         faults,
     )
     used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
+    shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
     return Report(
         run=replace(run, training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
@@ -176,9 +177,13 @@ def report(
         cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
-        method=_method(evidence, steps, quiet),
+        method=(
+            *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
+            *_rehearsed(evidence.inside(REHEARSAL)),
+            *null_beside.method(evidence),
+        ),
         series=series,
-        operators=_operators(facts),
+        operators=tuple((op.name, round(op.calls), op.self_us) for op in shown),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
@@ -190,11 +195,6 @@ def report(
         ran_out=ran_out(evidence) if "MEM015" in found else None,
         checkpoints=saved(evidence),
     )
-
-
-def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
-    shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
-    return tuple((op.name, round(op.calls), op.self_us) for op in shown)
 
 
 def _cautions(
@@ -292,10 +292,6 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
         error.get("pass_name") or "",
         site,
     )
-
-
-def _quiet(evidence: Evidence) -> tuple[Step, ...]:
-    return evidence.get(Steps).quiet if evidence.has("steps") else ()
 
 
 def _quiet_times(quiet: tuple[Step, ...]) -> StepTimes | None:
@@ -442,14 +438,6 @@ def _some(names: list[str]) -> str:
 
 NAMED = 5
 """Places that a warning names one by one."""
-
-
-def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -> tuple[str, ...]:
-    return (
-        *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
-        *_rehearsed(evidence.inside(REHEARSAL)),
-        *null_beside.method(evidence),
-    )
 
 
 def _said_in(evidence: Evidence) -> Iterable[str]:

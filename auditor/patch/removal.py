@@ -25,19 +25,15 @@ def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[Chan
     for statement in outermost:
         blocks.setdefault(block_of(module, statement), set()).add(statement)
     for block, lost in blocks.items():
-        yield _dropped(module.source, block, lost)
+        statements = list(block.statements)
+        if isinstance(block.owner, ast.Module) or len(lost) < len(statements):
+            splices = tuple(_drop_some(module.source, block, lost))
+        else:
+            splices = tuple(_nothing_done(module.source, statements))
+        yield Change(splices, partial(_take_out, block, lost))
 
 
 # -- one block -------------------------------------------------------------------------------------
-
-
-def _dropped(source: SourceText, block: Block, lost: set[ast.stmt]) -> Change:
-    statements = list(block.statements)
-    if isinstance(block.owner, ast.Module) or len(lost) < len(statements):
-        splices = tuple(_drop_some(source, block, lost))
-    else:
-        splices = tuple(_nothing_done(source, statements))
-    return Change(splices, partial(_take_out, block, lost))
 
 
 def _take_out(block: Block, lost: set[ast.stmt]) -> None:

@@ -38,15 +38,11 @@ def memory_charts(evidence: Evidence, *, predicted: bool) -> tuple[Layers, ...]:
     return tuple(_chart(evidence, course, predicted=predicted) for course in most)
 
 
-def _said(evidence: Evidence, *, predicted: bool) -> str:
-    if not predicted:
-        return ""
-    return PREDICTED_NULL if evidence.recording.device.null else PREDICTED
-
-
 def _chart(evidence: Evidence, course: Course, *, predicted: bool) -> Layers:
     data, origins = snapshot_of(evidence), origins_of(evidence)
-    said = _said(evidence, predicted=predicted) + (TIMES_SAID if predicted else "")
+    said = (
+        "" if not predicted else PREDICTED_NULL if evidence.recording.device.null else PREDICTED
+    ) + (TIMES_SAID if predicted else "")
     history = told(data, course, origins)
     return layers(history, list(_steps(evidence)), note=f"{said}{_about(course)}")
 

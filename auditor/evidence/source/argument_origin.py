@@ -60,7 +60,9 @@ def _candidates(
     if key:
         yield from _options(source, key)
         yield from _constants(source, key, call)
-        yield from _configured(configs, key)
+        named = the_only(setting for setting in configs.settings if setting.where[-1:] == (key,))
+        if named is not None:
+            yield named.value, Home(named.site, "set_value", keyword=named.keyword)
 
 
 def options_of(source: Source, key: str) -> Iterator[tuple[str, ast.Call]]:
@@ -86,12 +88,6 @@ def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]
             given = isinstance(keyword, ast.keyword) and keyword.arg == apart_from
             if isinstance(node.ctx, ast.Load) and not given:
                 yield node
-
-
-def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
-    named = the_only(setting for setting in configs.settings if setting.where[-1:] == (key,))
-    if named is not None:
-        yield named.value, Home(named.site, "set_value", keyword=named.keyword)
 
 
 def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
