@@ -26,7 +26,7 @@ from auditor.evidence.recorded.steps import (
     queued_share,
 )
 from auditor.evidence.recorded.training import Trained
-from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.by_line import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
 from auditor.evidence.snapshot.out_of_memory import ran_out
 from auditor.evidence.source.excerpts import excerpt
@@ -35,10 +35,9 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.judging import null_beside
-from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
-from auditor.judging.method import method_of
+from auditor.judging.method import caveats, method_of
 from auditor.judging.replayed import repriced
 from auditor.model import (
     Finding,
@@ -157,7 +156,6 @@ def report(
         faults,
     )
     used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
-    shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
     return Report(
         run=replace(run, training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
@@ -177,13 +175,9 @@ def report(
         cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
-        method=(
-            *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
-            *_rehearsed(evidence.inside(REHEARSAL)),
-            *null_beside.method(evidence),
-        ),
+        method=_method(evidence, steps, quiet),
         series=series,
-        operators=tuple((op.name, round(op.calls), op.self_us) for op in shown),
+        operators=_operators(facts),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
@@ -195,6 +189,11 @@ def report(
         ran_out=ran_out(evidence) if "MEM015" in found else None,
         checkpoints=saved(evidence),
     )
+
+
+def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
+    shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
+    return tuple((op.name, round(op.calls), op.self_us) for op in shown)
 
 
 def _cautions(
@@ -438,6 +437,14 @@ def _some(names: list[str]) -> str:
 
 NAMED = 5
 """Places that a warning names one by one."""
+
+
+def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -> tuple[str, ...]:
+    return (
+        *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
+        *_rehearsed(evidence.inside(REHEARSAL)),
+        *null_beside.method(evidence),
+    )
 
 
 def _said_in(evidence: Evidence) -> Iterable[str]:
