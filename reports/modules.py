@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.by_module import ByModule, ModuleUse
+from auditor.model.sections import ByModule, ModuleUse
 
 from . import text
 

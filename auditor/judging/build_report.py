@@ -29,7 +29,7 @@ from auditor.evidence.recorded.training import Trained
 from auditor.evidence.snapshot.by_line import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
 from auditor.evidence.snapshot.out_of_memory import ran_out
-from auditor.evidence.source.excerpts import excerpt
+from auditor.evidence.source.statements import excerpt
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.device_time import device_time

@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from auditor.model import prices
-from auditor.model.by_module import ByModule
 from auditor.model.charts import Layers, Parts, Series
-from auditor.model.communication import Communication
-from auditor.model.compilation import Compilation
-from auditor.model.device_time import DeviceTime
-from auditor.model.outcomes import RanOut, SavedCheckpoint
+from auditor.model.sections import (
+    ByModule,
+    Communication,
+    Compilation,
+    DeviceTime,
+    RanOut,
+    SavedCheckpoint,
+    Verification,
+    Verified,
+)
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
-from auditor.model.verification import Verification, Verified
 from auditor.model.what_if import Change, WhatIf
 
 SCHEMA = "audit-report/1"

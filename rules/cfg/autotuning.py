@@ -15,7 +15,7 @@ from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 from .rows import ConvSizesRow
 
 
