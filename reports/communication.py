@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.communication import Communication, Exchange, RankShare
+from auditor.model.sections import Communication, Exchange, RankShare
 
 SHARES = (
     "rank",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.compilation import Compilation, CompiledPart
+from auditor.model.sections import Compilation, CompiledPart
 
 from . import text
 

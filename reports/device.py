@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.device_time import COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, QueueUse
+from auditor.model.sections import COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, QueueUse
 
 from . import text
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.by_module import ByModule, ModuleUse
+from auditor.model.sections import ByModule, ModuleUse
 
 from . import text
 

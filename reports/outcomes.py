@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.outcomes import RanOut
+from auditor.model.sections import RanOut
 
 from . import text
 

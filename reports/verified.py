@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report
-from auditor.model.verification import Verification, Verified
+from auditor.model.sections import Verification, Verified
 
 from . import text
 

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from auditor.evidence.recorded.lines import Line
 from auditor.evidence.source.files import Source
-from auditor.model import Basis, Edit, Finding, Remedy, Site
+from auditor.evidence.source.statements import shorten
+from auditor.model import Basis, Edit, Finding, FoundAt, Remedy, Site
 from auditor.rule import Rule, knob
 
 from .pricing import between
@@ -74,3 +75,11 @@ class LineRule(LineReport):
     def usual(self, lines: Iterable[L]) -> Iterator[L]:
         """Those that do it on most of enough steps, or in phases and as often."""
         return (line for line in lines if line.pattern.usual(self.share))
+
+
+def places_of(*sites: Site | None) -> tuple[FoundAt, ...]:
+    """The lines that are known, in their order; empty where they are one."""
+    known = {site.place: site for site in sites if site is not None}
+    if len(known) < 2:
+        return ()
+    return tuple(FoundAt(known[line], shorten(known[line].text)) for line in sorted(known))

@@ -25,7 +25,7 @@ class TorchSays(Rule):
     everywhere = True
 
     warning: ClassVar[str]
-    """A name of :data:`auditor.model.torch_warnings.TEXTS`."""
+    """A name of :data:`auditor.capture.instruments.warning_hook.TEXTS`."""
     defect: ClassVar[str]
     """What is wrong at the line, and what follows from it."""
 

@@ -18,9 +18,9 @@ from auditor.cli import console, out_folder, tensorboard_files
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, catalogue, editor_links, engine
+from auditor.judging import build_report, catalogue, engine
 from auditor.judging.config import Settings
-from auditor.model import Finding, Report
+from auditor.model import Finding, Report, Site, editors
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
@@ -52,7 +52,7 @@ def judge(
 def shown_with(report: Report, recording: Recording, settings: Settings) -> Report:
     """The report with what its page is to have on this machine: links into an editor, plotly."""
     sites = (finding.site for finding in report.findings)
-    opened = editor_links.links(recording, sites, settings.editor)
+    opened = links(recording, sites, settings.editor)
     return replace(report, editor_links=opened, interactive_figures=settings.interactive_figures)
 
 
@@ -197,3 +197,34 @@ def show(report: Report, *, err: bool) -> None:
     console.styled(
         catalogue.reports("terminal").Terminal.for_stream(stream).render(report), err=err
     )
+
+
+# -- links to the editor ---------------------------------------------------------------------------
+
+
+def links(recording: Recording, sites: Iterable[Site | None], template: str) -> dict[str, str]:
+    """By ``file:line``; none where ``template`` is empty."""
+    found: dict[str, str] = {}
+    local: dict[str, Path | None] = {}
+    for site in sites if template else ():
+        if site is None:
+            continue
+        if site.file not in local:
+            local[site.file] = _local(recording, site.file)
+        path = local[site.file]
+        if path is not None:
+            found[str(site)] = editors.link(template, path.as_posix(), site.line)
+    return found
+
+
+def _local(recording: Recording, file: str) -> Path | None:
+    """Where a recorded file lies here; None where it does not, or holds something else by now."""
+    recorded = recording.original_bytes(file)
+    if recorded is None or not recording.cwd:
+        return None
+    try:
+        path = (Path(recording.cwd) / file).absolute()
+        same = path.is_file() and path.stat().st_size == len(recorded)
+        return path if same and path.read_bytes() == recorded else None
+    except (OSError, ValueError):
+        return None

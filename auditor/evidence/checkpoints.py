@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.table import Evidence, Table
-from auditor.model.outcomes import SavedCheckpoint
+from auditor.model.sections import SavedCheckpoint
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:

@@ -26,19 +26,18 @@ from auditor.evidence.recorded.steps import (
     queued_share,
 )
 from auditor.evidence.recorded.training import Trained
-from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.by_line import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
 from auditor.evidence.snapshot.out_of_memory import ran_out
-from auditor.evidence.source.excerpts import excerpt
+from auditor.evidence.source.statements import excerpt
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.judging import null_beside
-from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
-from auditor.judging.method import method_of
+from auditor.judging.method import caveats, method_of
 from auditor.judging.replayed import repriced
 from auditor.model import (
     Finding,
@@ -133,7 +132,7 @@ def report(
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
     steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
-    quiet = _quiet(evidence)
+    quiet = evidence.get(Steps).quiet if evidence.has("steps") else ()
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
@@ -292,10 +291,6 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
         error.get("pass_name") or "",
         site,
     )
-
-
-def _quiet(evidence: Evidence) -> tuple[Step, ...]:
-    return evidence.get(Steps).quiet if evidence.has("steps") else ()
 
 
 def _quiet_times(quiet: tuple[Step, ...]) -> StepTimes | None:

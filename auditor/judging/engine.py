@@ -329,7 +329,12 @@ def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
     """What the engine adds to what a rule said. Raises ``TypeError`` where that is no finding that
     a report can hold.
     """
-    _require_sound(finding)
+    if not isinstance(finding, Finding):
+        raise TypeError(f"detect() gave {type(finding).__name__}, not a Finding")
+    for name, kinds in FIELDS.items():
+        value = getattr(finding, name)
+        if not isinstance(value, kinds):
+            raise TypeError(f"the finding's {name} is {value!r}")
     named = replace(
         finding,
         code=rule.code,
@@ -382,15 +387,6 @@ FIELDS: Mapping[str, tuple[type, ...]] = {
     "places": (tuple,),
 }
 """What a finding must hold for a report to be made of it: rules may be a stranger's."""
-
-
-def _require_sound(finding: Finding) -> None:
-    if not isinstance(finding, Finding):
-        raise TypeError(f"detect() gave {type(finding).__name__}, not a Finding")
-    for name, kinds in FIELDS.items():
-        value = getattr(finding, name)
-        if not isinstance(value, kinds):
-            raise TypeError(f"the finding's {name} is {value!r}")
 
 
 def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:

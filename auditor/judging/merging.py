@@ -164,7 +164,7 @@ def _named(finding: Finding, statements: Statements, names: Mapping[str, str]) -
     others = [
         place
         for place in finding.places
-        if not _is(place, own)
+        if not (own is not None and (place.site, place.text) == (own.site, own.text))
         and f"`{place.text}`" not in finding.message
         and not re.search(rf"{re.escape(str(place.site))}(?!\d)", finding.message)
     ]
@@ -202,10 +202,6 @@ def _said(place: FoundAt, finding: Finding, names: Mapping[str, str]) -> str:
     if own_line and whole:
         return f"{names[place.code]} ({place.code})" if names.get(place.code) else place.code
     return f"{where} ({place.code})"
-
-
-def _is(place: FoundAt, own: FoundAt | None) -> bool:
-    return own is not None and (place.site, place.text) == (own.site, own.text)
 
 
 def _where(place: FoundAt, finding: Finding) -> str:

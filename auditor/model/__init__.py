@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from auditor.model import prices
-from auditor.model.baseline import Accepted as Accepted
-from auditor.model.baseline import Baseline as Baseline
-from auditor.model.baseline import Part as Part
-from auditor.model.baseline import State
-from auditor.model.by_module import ByModule
 from auditor.model.charts import Layers, Parts, Series
-from auditor.model.communication import Communication
-from auditor.model.compilation import Compilation
-from auditor.model.device_time import DeviceTime
-from auditor.model.outcomes import RanOut, SavedCheckpoint
+from auditor.model.sections import (
+    ByModule,
+    Communication,
+    Compilation,
+    DeviceTime,
+    RanOut,
+    SavedCheckpoint,
+    Verification,
+    Verified,
+)
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
-from auditor.model.verification import Verification, Verified
 from auditor.model.what_if import Change, WhatIf
 
 SCHEMA = "audit-report/1"
@@ -323,6 +323,50 @@ class Rank:
     loader_us: float
     wait_us: float
     peak_bytes: int | None
+
+
+State = Literal["new", "unchanged"]
+"""SARIF's words for a finding that is not in the baseline, and for one that is."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One place of a finding as a baseline knows it: nothing of it changes when lines move.
+
+    ``key`` is rule code, file and a hash of the line's text, as
+    :func:`auditor.model.finding_key` makes it.
+    """
+
+    key: str
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A finding of a baseline. ``target`` is what was run, empty for a trace or a snapshot;
+    ``file`` and ``text`` are for people.
+    """
+
+    code: str
+    target: str
+    file: str
+    text: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """How a report compares with a baseline: its ``new`` and ``unchanged`` findings by number.
+
+    ``gone`` are findings of the baseline that do not occur any more. ``unlooked`` counts those
+    whose rules could not look this time, or did not have to.
+    """
+
+    file: str
+    new: int
+    unchanged: int
+    gone: tuple[Accepted, ...] = ()
+    unlooked: int = 0
 
 
 @dataclass(frozen=True)

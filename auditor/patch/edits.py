@@ -13,11 +13,10 @@ from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.config_values import set_values
-from auditor.patch.detach import detach, values_to_detach
 from auditor.patch.insert import decorate, expect_torch, insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords, read_arguments
 from auditor.patch.module import Change, Module, called_statements, covers, same
-from auditor.patch.removal import drop_statements
+from auditor.patch.removal import detach, drop_statements, values_to_detach
 from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
 from auditor.patch.throttle import every_of, logging_statement, throttle
 from auditor.syntax.index import name_of, parents_of

@@ -141,12 +141,12 @@ class RankedTraces(TraceRecording):
 
     def __init__(self, folder: Path, ranks: Fleet) -> None:
         judged = ranks.least_waiting or ranks.slowest
-        super().__init__(Path(judged.path))
+        super().__init__(Path(judged.row.file))
         self.ranks = ranks
         self.manifest |= {
             "target": f"{folder.name or folder.resolve().name}/",
             "world_size": ranks.world_size,
-            "judged": f"rules were asked of rank {judged.rank}, "
+            "judged": f"rules were asked of rank {judged.row.rank}, "
             f"{WAITED_FOR if ranks.least_waiting else SLOWEST}",
             "warnings": list(_said(ranks)),
         }

@@ -94,7 +94,7 @@ class RankedRecording(Recording):
             ), "which failed first"
         least = self.ranks.least_waiting if self.ranks is not None else None
         for each in self.members if least is not None else ():
-            if str(_trace(each)) == least.path:  # type: ignore[union-attr]
+            if str(_trace(each)) == least.row.file:  # type: ignore[union-attr]
                 return each, "which waits least in collectives: the others wait for it"
         slowest = max(self.members, key=_median_us)
         if _median_us(slowest) > SLOWER * _median_us(self.members[0]):

@@ -13,8 +13,8 @@ from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import is_step, mask
 from auditor.timeline.phases import loading
-from auditor.timeline.pricing import call_prices
 from auditor.timeline.trace import KERNEL, Ints, Trace
+from auditor.timeline.waits import call_prices
 
 if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.errors import AuditProblem
+from auditor.model import Rank
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Ints
 
@@ -32,37 +33,18 @@ _RANK = re.compile(r"(?:rank|worker|process|node)[-_.]?(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class RankFacts:
-    """One rank's trace in a few numbers. Times in ns on the rank's own clock."""
+    """One rank's trace: its row of the report, and what sets its clock by the others'."""
 
-    path: str
-    rank: int | None
-    """From ``distributedInfo``, else from the file's name, else None."""
+    row: Rank
+    """``rank`` is from ``distributedInfo``, else from the file's name, else None."""
     world_size: int | None
-    host: str
-    device_name: str
-    events: int
-    step_ns: tuple[int, ...]
-    busy_ns: int
-    compute_ns: int
-    """Time in which kernels other than collectives ran; busy time where there is no collective."""
     communication_ns: int
-    exposed_ns: int
-    loader_ns: int
-    """Time without a batch inside steps."""
-    wait_ns: int
-    """Time in which the host was held inside steps."""
-    peak_allocated: int
-    """Largest total of the device's memory events; -1 without."""
+    """Over the whole trace: the row has it for each step."""
     collectives: tuple[str, ...]
     """Kernel of each collective, in order of time."""
     collective_start: Ints
+    """In ns on the rank's own clock."""
     collective_end: Ints
-    warnings: tuple[str, ...]
-
-    @property
-    def median_step_ns(self) -> int:
-        """Median step."""
-        return int(np.median(self.step_ns)) if self.step_ns else 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +72,7 @@ class Fleet:
     @property
     def slowest(self) -> RankFacts:
         """The rank with the longest median step."""
-        return max(self.ranks, key=lambda one: one.median_step_ns)
+        return max(self.ranks, key=lambda one: one.row.step_us)
 
     @property
     def least_waiting(self) -> RankFacts | None:
@@ -109,28 +91,32 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
     talk = next((one for one in line.communication if use and one.device == use.device), None)
     rows = talk.rows if talk else np.empty(0, np.int64)
     memory = [one.peak_allocated for one in line.memory if one.device_type != 0]
+    peak = max(memory, default=-1)
     inside = line.waits.step >= 0
+    each = 1e3 * max(1, steps.count)
     return RankFacts(
-        path=str(path),
-        rank=trace.info.rank if trace.info.rank is not None else _rank_in(Path(path).name),
+        Rank(
+            rank=trace.info.rank if trace.info.rank is not None else _rank_in(Path(path).name),
+            file=str(path),
+            host=trace.info.host,
+            device=use.name if use else "",
+            steps=steps.count,
+            step_us=int(np.median(steps.end - steps.start)) / 1e3 if steps.count else 0.0,
+            busy_us=use.busy.length / each if use else 0.0,
+            compute_us=(talk.computing if talk else use.busy).length / each if use else 0.0,
+            communication_us=talk.busy.length / each if talk else 0.0,
+            exposed_us=talk.exposed.length / each if talk else 0.0,
+            loader_us=line.loader.in_steps_ns / each if line.loader else 0.0,
+            wait_us=int(line.waits.held[inside].sum()) / each,
+            peak_bytes=peak if peak >= 0 else None,
+        ),
         world_size=trace.info.world_size,
-        host=trace.info.host,
-        device_name=use.name if use else "",
-        events=trace.events,
-        step_ns=tuple((steps.end - steps.start).tolist()),
-        busy_ns=use.busy.length if use else 0,
-        compute_ns=talk.computing.length if talk else use.busy.length if use else 0,
         communication_ns=talk.busy.length if talk else 0,
-        exposed_ns=talk.exposed.length if talk else 0,
-        loader_ns=line.loader.in_steps_ns if line.loader else 0,
-        wait_ns=int(line.waits.held[inside].sum()),
-        peak_allocated=max(memory, default=-1),
         collectives=tuple(
             re.split(r"[(<]", trace.names[code])[0] for code in trace.work.name[rows].tolist()
         ),
         collective_start=trace.work.start[rows],
         collective_end=trace.work.end[rows],
-        warnings=trace.warnings,
     )
 
 
@@ -162,8 +148,8 @@ def fleet(paths: Sequence[Path]) -> Fleet:
         )
     ranks, warnings = _one_each(given)
     sizes = [one.world_size or 0 for one in ranks]
-    world = max(*sizes, len(ranks), 1 + max(one.rank or 0 for one in ranks))
-    present = {one.rank for one in ranks}
+    world = max(*sizes, len(ranks), 1 + max(one.row.rank or 0 for one in ranks))
+    present = {one.row.rank for one in ranks}
     return Fleet(
         ranks=ranks,
         world_size=world,
@@ -192,15 +178,15 @@ def _one_each(given: list[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[str,
     known: dict[int, RankFacts] = {}
     warnings: list[str] = []
     for one in given:
-        if one.rank is None:
+        rank, file = one.row.rank, one.row.file
+        if rank is None:
             continue
-        if one.rank in known:
+        if rank in known:
             warnings.append(
-                f"two files are of rank {one.rank}: {one.path} is used, {known[one.rank].path} is "
-                "not"
+                f"two files are of rank {rank}: {file} is used, {known[rank].row.file} is not"
             )
-        known[one.rank] = one
-    nameless = [one for one in given if one.rank is None]
+        known[rank] = one
+    nameless = [one for one in given if one.row.rank is None]
     if nameless and len(given) > 1:
         warnings.append(f"{len(nameless)} files do not say their rank: they are numbered by name")
     ordered = [known[rank] for rank in sorted(known)]

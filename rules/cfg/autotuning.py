@@ -15,7 +15,7 @@ from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 from .rows import ConvSizesRow
 
 
@@ -100,9 +100,14 @@ class AutotuningEveryStep(Rule):
             return
         if new.pattern.usual(self.renewed) and new.later.usual(self.renewed):
             set_at = source.only_flag("cudnn.benchmark", value=True)
+            shape = f", the last {list(new.shape)}" if new.shape else ""
+            at = f" at {new.site}" if new.site is not None else ""
             yield Finding(
                 set_at or new.site,
-                _said(new),
+                (
+                    f"cudnn.benchmark is on, and on {new.pattern} convolutions meet new sizes "
+                    f"({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
+                ),
                 steps=len(new.pattern.seen),
                 per_step=new.sizes / max(1, new.pattern.of),
                 places=places_of(set_at, new.site),
@@ -143,12 +148,3 @@ def _remedy(set_at: Site | None) -> Remedy:
     )
     edit = Edit(set_at, "set_constant", keyword="benchmark", value="False", reason=reason)
     return Remedy(text, (edit,))
-
-
-def _said(new: NewSizes) -> str:
-    shape = f", the last {list(new.shape)}" if new.shape else ""
-    at = f" at {new.site}" if new.site is not None else ""
-    return (
-        f"cudnn.benchmark is on, and on {new.pattern} convolutions meet new sizes "
-        f"({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
-    )

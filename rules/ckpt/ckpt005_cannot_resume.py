@@ -9,7 +9,7 @@ from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule
 
-from ..placing import places_of
+from ..lines import places_of
 from .resumes import Resumes
 
 Lack = tuple[str, str, Severity]

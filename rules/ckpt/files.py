@@ -16,8 +16,7 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineReport
-from ..placing import places_of
+from ..lines import LineReport, places_of
 from ..pricing import between
 
 if TYPE_CHECKING:

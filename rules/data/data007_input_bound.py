@@ -80,14 +80,25 @@ class StepWaitsForInput(Rule):
             aside = aside or [*self._hidden(batches, machine, loading)]
             yield from aside
             if not aside:
-                self._need_a_quiet_machine(waiting)
+                at_most = None if waiting is None else waiting.at_most
+                if at_most is not None and self._waits(at_most, None):
+                    raise NotLooked(
+                        f"the machine was busy: the step waited for its loader for "
+                        f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
+                    )
             return
         loader, slow = waiting.loader, waiting.steps_above(NOTICED)
         price = _price(waiting, batches.starts(loader.number), why)
         workers, made = _workers(loader, machine.cpus), (loader.made_at, "DataLoader")
+        because = f": {why.said}" if why is not None else ""
         found = Finding(
             why.site if why is not None else loader.made_at or loader.consumed_at,
-            _said(waiting, slow, why) + self._doubt(waiting, why),
+            (
+                f"the step waits {amounts.duration(waiting.mean_us)} for input, "
+                f"{amounts.percent(waiting.share)} of its time"
+                f"{_bursts(slow, len(waiting.steps_us))} (num_workers={waiting.loader.workers}){because}"
+            )
+            + self._doubt(waiting, why),
             steps=slow,
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
@@ -104,15 +115,6 @@ class StepWaitsForInput(Rule):
             ),
         )
         yield between(found, price)
-
-    def _need_a_quiet_machine(self, waiting: Waiting | None) -> None:
-        """Raises :class:`NotLooked` if the workers' waits for a processor leave little."""
-        at_most = None if waiting is None else waiting.at_most
-        if at_most is not None and self._waits(at_most, None):
-            raise NotLooked(
-                f"the machine was busy: the step waited for its loader for "
-                f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
-            )
 
     def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
         return cause(waiting.loader, batches.starts(waiting.loader.number), loading)
@@ -282,15 +284,6 @@ class StepWaitsForInput(Rule):
         if edits and not number.written:
             edits += () if persistent.written else persistent.edits("True", reason=reason)
         return Remedy(text + number.advice, edits, refused=number.refused)
-
-
-def _said(waiting: Waiting, slow: int, why: Slow | None) -> str:
-    because = f": {why.said}" if why is not None else ""
-    return (
-        f"the step waits {amounts.duration(waiting.mean_us)} for input, "
-        f"{amounts.percent(waiting.share)} of its time"
-        f"{_bursts(slow, len(waiting.steps_us))} (num_workers={waiting.loader.workers}){because}"
-    )
 
 
 def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | None:

@@ -236,14 +236,10 @@ def _made(source: Source, row: DrawsRow) -> Site | None:
         for file, cls in source.every(ast.ClassDef)
         if cls.name == owner
         for node in nodes_in(cls, ast.Assign, ast.AnnAssign)
-        if _gives(node, attribute)
+        if any(name_of(each) == attribute for each in targets_of(node))
+        and bool(called_in(node.value or node) & MAKERS)
     ]
     return found[0] if len(found) == 1 else None
-
-
-def _gives(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    given = any(name_of(each) == name for each in targets_of(node))
-    return given and bool(called_in(node.value or node) & MAKERS)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 from .rows import CollectiveRow
 
 

@@ -18,7 +18,7 @@ from auditor.recordings.schema.dist import CommunicationRow
 from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 from .rows import CollectiveCallRow
 
 OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})

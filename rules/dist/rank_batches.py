@@ -22,7 +22,7 @@ from auditor.recordings.folder import Recording
 from auditor.recordings.schema.data import LoaderRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 
 Place = tuple[str, int]
 

@@ -14,7 +14,7 @@ from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import ADDS_ITEM, REACHES_ITEM
 
-from .backward import Backward
+from .kept import Backward
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 from .left_out import for_nobody
 from .rows import EvalRow, StrayRow
 

@@ -14,14 +14,14 @@ from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.by_line import held_at, told
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.segments import origins_of
+from auditor.evidence.snapshot.state_at import NeverFreed
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked, Rule, knob, see
 
-from ..placing import places_of
+from ..lines import places_of
 from .kept_tensors import Keeper, KeptTensors
 from .memory import DeviceMemory, HostMemory
 

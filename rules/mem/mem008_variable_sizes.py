@@ -9,7 +9,7 @@ from auditor import amounts
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from ..placing import places_of
+from ..lines import places_of
 from .varying_sizes import VaryingSizes
 
 

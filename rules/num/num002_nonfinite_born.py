@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule
 
-from ..placing import places_of
+from ..lines import places_of
 from .nonfinite import Nonfinite
 
 REMEDIES = {

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.batch_means import Estimate
+from auditor.evidence.recorded.reads import framework_of
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.read_purpose import framework_of
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import ModeRow

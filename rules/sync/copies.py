@@ -19,7 +19,7 @@ from auditor.syntax.reaching import given_for
 from auditor.syntax.tensor_factories import FACTORIES, KEEPING, made_for
 
 from ..copying import CopyRule, made_on_device
-from ..placing import places_of
+from ..lines import places_of
 from .waiting import waits_in_trace
 
 # -- host made -------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.snapshot.file import Event, snapshot_of
 from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
-from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.segments import origins_of
+from auditor.evidence.snapshot.state_at import NeverFreed
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
 from auditor.model import Finding, Remedy, Severity, Site

@@ -13,8 +13,7 @@ from auditor.model import Finding, Severity
 from auditor.recordings.schema.data import SyncedRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineReport
-from ..placing import places_of
+from ..lines import LineReport, places_of
 
 
 @dataclass(frozen=True)

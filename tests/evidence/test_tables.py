@@ -8,7 +8,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from auditor.rules.graph.backward import Backward
+from auditor.rules.graph.kept import Backward
 from auditor.rules.mem.memory import DeviceMemory
 from auditor.rules.num.num009_anomaly_mode import DebugModes
 from hypothesis import given
@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.reads import Expression, Reads, act_of
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.trend import Trend, sen_slope
 from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
 from auditor.evidence.source.files import Source, Span
-from auditor.evidence.source.read_purpose import Expression, act_of
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from auditor.cli import tensorboard_files, write_results
-from auditor.evidence.snapshot import charts
+from auditor.evidence.snapshot import by_line
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules
@@ -52,7 +52,7 @@ def test_the_report_stands_without_the_chart(
 def test_a_fault_in_a_snapshot_chart_is_not_hidden() -> None:
     evidence: Any = SimpleNamespace(get=lambda _: {}["gone"])
     with pytest.raises(KeyError):
-        charts.memory_charts(evidence, predicted=False)
+        by_line.memory_charts(evidence, predicted=False)
 
 
 def test_a_fault_in_what_tensorboard_gets_costs_one_sentence(tmp_path, monkeypatch, capsys):

@@ -6,8 +6,9 @@ import json
 import pytest
 from auditor.reports import as_json
 
+from auditor.cli import write_results
 from auditor.errors import AuditProblem
-from auditor.judging import catalogue, config, editor_links
+from auditor.judging import catalogue, config
 from auditor.model import Site, editors
 from auditor.recordings.folder import SCHEMA, Recording
 from tests.reports import golden_report as golden
@@ -32,7 +33,7 @@ SITES = (Site("train.py", 2, "step", "y = 2"), None, Site("gone.py", 1, "f", "")
 
 
 def links(recording, template=editors.DEFAULT):
-    return editor_links.links(recording, SITES, template)
+    return write_results.links(recording, SITES, template)
 
 
 def test_a_file_that_lies_here_as_it_was_recorded(recording, tmp_path):

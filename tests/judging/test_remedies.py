@@ -13,11 +13,10 @@ from auditor.rules.reading import patch_of
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.copies import Copies
-from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.judging import catalogue
 from auditor.model import Finding, Site

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from auditor.evidence.table import Evidence
-from auditor.evidence.trace import replays
 from auditor.judging import engine, replayed
 from auditor.judging.build_report import report
 from auditor.judging.catalogue import rules
@@ -153,7 +152,7 @@ def test_a_replay_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
     ],
 )
 def test_too_much_is_not_replayed(tmp_path, monkeypatch, name, value, reason):
-    monkeypatch.setattr(replays, name, value)
+    monkeypatch.setattr(replayed, name, value)
     assert judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if.reason == reason
 
 
@@ -213,7 +212,7 @@ def test_parts_of_a_finding_have_prices_of_their_own_and_consequences_no_row(mon
 
     def said(_evidence, sets, counted):
         asked.append((sets, counted))
-        return replays.Replayed(
+        return replayed.Replayed(
             100.0, 101.0, (30.0, 5.0, 10.0, 4.0), (0,), (30.0,), (30.0, 0, 0, 0)
         )
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from auditor.cli import rejudged
 from auditor.cli.main import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
-from auditor.model.verification import Verified
+from auditor.model.sections import Verified
 from auditor.patch import apply_edits, made_already, plan
 from auditor.recordings.folder import SCHEMA, write_manifest
 from auditor.recordings.sources import store_sources

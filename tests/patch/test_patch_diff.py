@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.patch import diff_bytes
-from auditor.patch.diff import quote_path
+from auditor.patch.trees import quote_path
 
 PATHS = ["a.py", "deep/er/a.py", "with space/a b.py", "modèle/été 1.py", "tab\there.py", 'quo"te.py', "back\\slash.py", "\x01\x7f.py",
          "date 2024-01-01 00:00:00.py", "a/b.py", "漢字.py"]  # fmt: skip

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from auditor.model import Rank, Report, Severity, Site, StepTimes, TargetError
-from auditor.model.by_module import ByModule, ModuleUse
 from auditor.model.charts import Series
-from auditor.model.compilation import Gain
-from auditor.model.device_time import COPYING, EXPOSED, IDLE
+from auditor.model.sections import COPYING, EXPOSED, IDLE, ByModule, Gain, ModuleUse
 from auditor.model.what_if import WhatIf
 from tests.reports import golden_report as golden
 from tests.reports import test_outcomes as outcomes

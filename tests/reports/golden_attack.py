@@ -15,8 +15,8 @@ from auditor.model import (
     TargetError,
     Verdict,
 )
-from auditor.model.by_module import ByModule, ModuleUse
 from auditor.model.charts import Parts, Tone
+from auditor.model.sections import ByModule, ModuleUse
 from tests.reports import golden_charts
 from tests.reports.golden_report import rich_report
 

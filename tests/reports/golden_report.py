@@ -21,7 +21,7 @@ from auditor.model import (
     finding_key,
 )
 from auditor.model.charts import Series
-from auditor.model.verification import Verified
+from auditor.model.sections import Verified
 from tests.reports import golden_charts
 
 TRAINER = "examples/energy_flow/trainer.py"

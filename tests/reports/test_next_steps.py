@@ -6,7 +6,7 @@ import pytest
 from auditor.reports import next_steps, renderer
 
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.model.verification import Verification, Verified
+from auditor.model.sections import Verification, Verified
 from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_report as golden
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from auditor.reports import outcomes, renderer
 
-from auditor.model.outcomes import RanOut, SavedCheckpoint
+from auditor.model.sections import RanOut, SavedCheckpoint
 from tests.reports import golden_report as golden
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from auditor.reports import communication as words
 
 from auditor.model import Site
-from auditor.model.communication import Communication, Exchange, RankShare
+from auditor.model.sections import Communication, Exchange, RankShare
 from tests.reports import golden_report as golden
 
 SITE, LATER = Site("train.py", 7, "", "loss.backward()"), Site("train.py", 9, "", "work.wait()")

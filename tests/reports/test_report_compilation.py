@@ -7,7 +7,7 @@ from auditor.reports.terminal import Terminal
 
 from auditor.judging.catalogue import renderer
 from auditor.model import Site
-from auditor.model.compilation import Compilation, CompiledPart, Gain
+from auditor.model.sections import Compilation, CompiledPart, Gain
 from tests.reports import golden_report as golden
 
 PART = CompiledPart(Site("train.py", 7, "", "net = torch.compile(net)"), "Net", "mode='x'", 30, 40)

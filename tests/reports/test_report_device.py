@@ -13,7 +13,7 @@ from auditor.reports.terminal import Terminal
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.device_time import device_time
 from auditor.model import Rank
-from auditor.model.device_time import (
+from auditor.model.sections import (
     COMPUTING,
     COPYING,
     EXPOSED,

@@ -31,7 +31,7 @@ from auditor.model import (
     Verdict,
 )
 from auditor.model.charts import Bar, Layers, Parts, Series, Tone
-from auditor.model.verification import Verified
+from auditor.model.sections import Verified
 from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden

@@ -18,7 +18,7 @@ from auditor.reports import (
 )
 
 from auditor.model import Finding, Report
-from auditor.model.verification import Status, Verification, Verified
+from auditor.model.sections import Status, Verification, Verified
 from tests.reports import golden_report as golden
 
 FORMATS = {

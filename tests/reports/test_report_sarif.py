@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.model import Finding, Remedy, Report, Site
-from auditor.patch.diff import diff_bytes
+from auditor.patch.trees import diff_bytes
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 

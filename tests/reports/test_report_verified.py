@@ -8,7 +8,7 @@ import pytest
 from auditor.reports import verified
 
 from auditor.model import Report
-from auditor.model.verification import Verification, Verified
+from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
 BETTER = Verified(

@@ -12,9 +12,8 @@ from typing import Any, TypeVar, cast
 from auditor.evidence.recorded.copies import Copy, What
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Device
-from auditor.evidence.recorded.reads import Place, Read
+from auditor.evidence.recorded.reads import Act, Expression, Place, Read
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.source.read_purpose import Act, Expression
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import LineRow, PassRow

@@ -8,10 +8,9 @@ from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.opt.clipping import ClipReadsGradientNorm
 
 from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.table import Rows
 from auditor.model import Site
 from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, RateGroup

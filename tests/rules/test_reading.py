@@ -6,9 +6,8 @@ import pytest
 from auditor.rules.reading import LOG_EVERY, SUMMED, THROTTLED, WRITTEN, patch_of
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.source.files import Source, Span
-from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site
 from tests.rules import asking
 from tests.rules.asking import ask, read

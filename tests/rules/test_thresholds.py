@@ -7,9 +7,8 @@ from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.half import HalfWhereBfloat16IsNative
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
-from auditor.rules.graph.kept import RetainedGraphNeverNeeded
+from auditor.rules.graph.kept import Backward, RetainedGraphNeverNeeded
 from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
 from auditor.rules.mem.mem003_memory_grows import GrowingLine, GrowingLines, MemoryGrowsEveryStep
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
@@ -31,15 +30,14 @@ from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import OpRanges
-from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.never_freed import NeverFreed, NeverFreedLine
 from auditor.evidence.snapshot.segments import Block, Segment, Snapshot
+from auditor.evidence.snapshot.state_at import NeverFreed, NeverFreedLine
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits

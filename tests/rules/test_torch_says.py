@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from auditor.rules.torch_says import TorchSays
 
+from auditor.capture.instruments.warning_hook import TEXTS, name_of
 from auditor.judging import catalogue
 from auditor.model import Finding
-from auditor.model.torch_warnings import TEXTS, name_of
 from tests.inprocess import judge
 from tests.rules.test_rules import load, unload
 

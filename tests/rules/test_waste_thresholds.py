@@ -11,11 +11,12 @@ from auditor.rules.waste.wasting import (
     GradientsClearedUnread,
     RebuiltEachStep,
     ResultUnread,
+    ThrownWork,
+    handed_on,
 )
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader, Texts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.thrown_work import ThrownWork, handed_on
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema.waste import ThrownRow

@@ -120,7 +120,7 @@ def test_time_outside_of_steps_is_nobodys(line_of):
 
 def test_an_empty_trace_has_an_empty_composition(line_of):
     parts = line_of([op("a", 5, 0)]).composition
-    assert us(parts.total) == us(parts.unknown) == [0]
+    assert us(parts.us) == us(parts.unknown) == [0]
 
 
 # memsets

@@ -46,7 +46,7 @@ def bomb(path, head, unit, size, tail=b"]}"):
     ids=["events", "spaces", "lists", "head"],
 )
 def test_a_gzip_bomb_is_refused_at_a_hundredfold(tmp_path, monkeypatch, head, unit, tail):
-    monkeypatch.setattr("auditor.timeline.inflating.UNPACKED_AT_LEAST", 8 * MB)
+    monkeypatch.setattr("auditor.timeline.reading.UNPACKED_AT_LEAST", 8 * MB)
     before = peak()
     path = bomb(tmp_path / "bomb.json.gz", head, unit, 80 * MB, tail)
     assert path.stat().st_size < 600_000

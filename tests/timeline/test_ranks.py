@@ -51,7 +51,7 @@ def folder(tmp_path):
 
 def test_clocks_are_aligned_and_the_straggler_is_named(folder):
     job = fleet(trace_files(folder))
-    assert [one.rank for one in job.ranks] == [0, 1, 2, 3]
+    assert [one.row.rank for one in job.ranks] == [0, 1, 2, 3]
     assert (job.world_size, job.missing, job.unread, job.warnings) == (4, (), (), ())
     found = job.alignment
     assert found.shared == 10
@@ -60,19 +60,16 @@ def test_clocks_are_aligned_and_the_straggler_is_named(folder):
     assert found.straggler == 2
     assert found.last_count.tolist() == [0, 0, 10, 0]
     assert found.waited_ns.tolist() == [2_000_000, 1_900_000, 0, 1_700_000]
-    assert job.least_waiting.rank == 2
-    assert job.ranks[0].median_step_ns == 990_000
+    assert job.least_waiting.row.rank == 2
+    assert job.ranks[0].row.step_us == 990
 
 
 def test_facts_of_one_rank(folder):
     facts = rank_facts(folder / "worker2.json.gz")
-    assert (facts.rank, facts.world_size) == (2, 4)
-    assert (facts.communication_ns, facts.exposed_ns, facts.compute_ns) == (
-        3_000_000,
-        3_000_000,
-        5_000_000,
-    )
-    assert facts.device_name == "NVIDIA A100"
+    row = facts.row
+    assert (row.rank, facts.world_size, row.steps) == (2, 4, 10)
+    assert (row.communication_us, row.exposed_us, row.compute_us) == (300, 300, 500)
+    assert row.device == "NVIDIA A100"
 
 
 def test_the_pool_of_processes_gives_the_same(folder, monkeypatch):
@@ -93,7 +90,7 @@ def test_ranks_from_file_names(tmp_path):
     head = HEAD.replace('"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},', "")
     for rank in (0, 1):
         write(tmp_path, text(rank_events(rank, 0, 0), head), f"rank-{rank}.json")
-    assert [one.rank for one in fleet(trace_files(tmp_path)).ranks] == [0, 1]
+    assert [one.row.rank for one in fleet(trace_files(tmp_path)).ranks] == [0, 1]
 
 
 def test_two_files_of_one_rank_are_said(folder):
@@ -137,7 +134,7 @@ def test_a_fleet_of_256(tmp_path):
         )
     job = fleet(trace_files(tmp_path))
     assert (len(job.ranks), job.missing) == (256, ())
-    assert job.ranks[job.alignment.straggler].rank == 77
+    assert job.ranks[job.alignment.straggler].row.rank == 77
     assert all(isinstance(one, RankFacts) for one in job.ranks)
 
 

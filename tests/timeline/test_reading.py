@@ -9,7 +9,7 @@ import math
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.timeline import pieces, read
+from auditor.timeline import read, reading
 from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, TABLES
 from tests.timeline.kineto import (
     TAIL,
@@ -331,7 +331,7 @@ def test_a_file_cut_off_anywhere_is_one_sentence(tmp_path, writer):
 
 
 def test_an_event_without_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "PIECE_LIMIT", 4 << 20)
+    monkeypatch.setattr(reading, "PIECE_LIMIT", 4 << 20)
     raw = text([op("a", 1, 1)])[: -len(TAIL) - 4] + ', "x": "' + "y" * 8_000_000
     with pytest.raises(AuditProblem, match="no event ends in 4 MiB"):
         read(write(tmp_path, raw))

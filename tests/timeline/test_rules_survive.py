@@ -93,5 +93,5 @@ def test_no_rule_fails_and_no_part_exceeds_its_step(how):
         assert (part >= 0).all()
         assert (part <= whole).all()
     known = np.stack([parts.busy, parts.to_device, parts.loader, parts.unknown])
-    assert (known <= parts.total).all()
-    assert (parts.busy + parts.loader_alone + parts.unknown <= parts.total).all()
+    assert (known <= parts.us).all()
+    assert (parts.busy + parts.loader_alone + parts.unknown <= parts.us).all()

@@ -10,7 +10,7 @@ from statistics import median
 
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.table import Evidence
-from auditor.model.by_module import ByModule, ModuleUse, peaks_of
+from auditor.model.sections import ByModule, ModuleUse, peaks_of
 from auditor.recordings.schema.data import BatchRow, LoaderRow
 from auditor.recordings.schema.run import ModuleRow
 

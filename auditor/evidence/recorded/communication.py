@@ -10,8 +10,8 @@ from typing import ClassVar
 from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.model import communication as model
-from auditor.model.communication import Exchange
+from auditor.model import sections as model
+from auditor.model.sections import Exchange
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.dist import CommunicationRow, RankMemoryRow
 from auditor.recordings.schema.run import StepRow, known

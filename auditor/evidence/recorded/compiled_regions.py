@@ -11,7 +11,7 @@ from auditor.evidence.recorded.compiles import UNDISTURBED, Compiles
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.model.compilation import Compilation, CompiledPart, Gain
+from auditor.model.sections import Compilation, CompiledPart, Gain
 from auditor.recordings.schema.compiled import RegionRow, RegionRunRow
 from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked

@@ -14,7 +14,7 @@ from auditor.evidence.snapshot.state_at import Holder, State, by_line, state_aft
 from auditor.evidence.snapshot.what_if import Outcome, what_if
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.model.outcomes import RanOut
+from auditor.model.sections import RanOut
 from auditor.rule import NotLooked
 
 Kind = Literal["demand", "fragmentation", "elsewhere", "unknown"]

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 from auditor import amounts
 from auditor.allocator import AllocatorSettings
-from auditor.evidence.snapshot.file import Event, SnapshotData
-from auditor.evidence.snapshot.history import blocks_of, live_at_end
-from auditor.evidence.snapshot.segments import Origins
+from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
+from auditor.evidence.snapshot.history import Allocations, blocks_of, live_at_end
+from auditor.evidence.snapshot.segments import Origins, origins_of
+from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Site
+from auditor.rule import NotLooked
 
 Frames = Sequence[Mapping[str, Any]]
 
@@ -212,3 +214,61 @@ def by_line(
             )
         )
     return tuple(sorted(found, key=lambda holder: -holder.size))
+
+
+# -- blocks that stay ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NeverFreedLine:
+    """Blocks of one line that are live at the end and were born in the first, second and last third
+    of the history, in bytes.
+    """
+
+    site: Site
+    thirds: tuple[int, int, int]
+    blocks: int
+
+    @property
+    def size(self) -> int:
+        """All of them."""
+        return sum(self.thirds)
+
+
+@dataclass(frozen=True)
+class NeverFreed(Table):
+    """Lines with such blocks in every third, the largest first; empty where there is no history.
+
+    Gradients and the like are live at the end too, but were all born in the last step; weights and
+    states in the first.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    lines: tuple[NeverFreedLine, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> NeverFreed:
+        """From the history of the device with most memory."""
+        try:
+            course = evidence.get(Allocations).devices[0]
+            return cls(_kept(evidence, course.device, len(course.reserved)))
+        except (NotLooked, *MALFORMED):
+            return cls()
+
+
+def _kept(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine, ...]:
+    origins = origins_of(evidence)
+    thirds: dict[Site, list[int]] = defaultdict(lambda: [0, 0, 0])
+    blocks: dict[Site, int] = defaultdict(int)
+    for block in state_after(snapshot_of(evidence), device, events).blocks:
+        site = origins.site(block.frames) if block.born >= 0 else None
+        if site is not None:
+            thirds[site][min(2, 3 * block.born // events)] += block.size
+            blocks[site] += 1
+    found = (
+        NeverFreedLine(site, (each[0], each[1], each[2]), blocks[site])
+        for site, each in thirds.items()
+        if all(each)
+    )
+    return tuple(sorted(found, key=lambda line: -line.size))

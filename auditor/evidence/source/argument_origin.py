@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, name_of, the_only
+from auditor.evidence.source.files import Source, the_only
 from auditor.model import Action, Edit, Site
-from auditor.syntax.index import nodes_in, targets_of
-from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
+from auditor.syntax.index import name_of, nodes_in, targets_of
 
 PLACES = "only where blocks lie in memory changes, not what is computed"
 """Why a setting of the allocator is safe."""
@@ -60,7 +59,9 @@ def _candidates(
     if key:
         yield from _options(source, key)
         yield from _constants(source, key, call)
-        yield from _configured(configs, key)
+        named = the_only(setting for setting in configs.settings if setting.where[-1:] == (key,))
+        if named is not None:
+            yield named.value, Home(named.site, "set_value", keyword=named.keyword)
 
 
 def options_of(source: Source, key: str) -> Iterator[tuple[str, ast.Call]]:
@@ -86,12 +87,6 @@ def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]
             given = isinstance(keyword, ast.keyword) and keyword.arg == apart_from
             if isinstance(node.ctx, ast.Load) and not given:
                 yield node
-
-
-def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
-    named = the_only(setting for setting in configs.settings if setting.where[-1:] == (key,))
-    if named is not None:
-        yield named.value, Home(named.site, "set_value", keyword=named.keyword)
 
 
 def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
@@ -132,3 +127,40 @@ def _sets(node: ast.AST, key: str, call: str) -> bool:
 
 def _names(target: ast.expr, key: str) -> bool:
     return any(name_of(node) == key for node in nodes_in(target, ast.Name, ast.Attribute))
+
+
+# -- names of options ------------------------------------------------------------------------------
+
+OPTIONS = frozenset({"add_argument", "option"})
+"""Functions of argparse and click that declare an option with its ``default``."""
+
+CASTS = frozenset({"int", "bool"})
+
+
+def last_key(written: ast.expr) -> str:
+    """By what name an expression asks for its value; empty if by none.
+
+    ``num_workers`` of ``cfg.data.num_workers``, ``cfg["num_workers"]``,
+    ``int(cfg.get("num_workers", 0))`` and ``num_workers``.
+    """
+    if isinstance(written, ast.Call):
+        name = name_of(written.func)
+        if name in CASTS and len(written.args) == 1:
+            return last_key(written.args[0])
+        return text_of(written.args[0]) if name == "get" and written.args else ""
+    if isinstance(written, ast.Subscript):
+        return text_of(written.slice)
+    return name_of(written)
+
+
+def kept_as(option: ast.Call) -> str:
+    """Under which name the value of an option is kept: ``dest``, else its first long name."""
+    given = next((text_of(item.value) for item in option.keywords if item.arg == "dest"), "")
+    names = [text_of(each) for each in option.args]
+    long = [name[2:].partition("/")[0].replace("-", "_") for name in names if name.startswith("--")]
+    return given or next(iter(long), "")
+
+
+def text_of(node: ast.expr) -> str:
+    """The text of a string literal; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -6,7 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source.argument_origin import Home, home_of_value, options_of, reads_of
+from auditor.evidence.source.argument_origin import (
+    Home,
+    home_of_value,
+    last_key,
+    options_of,
+    reads_of,
+)
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import (
     Source,
@@ -19,7 +25,6 @@ from auditor.evidence.source.files import (
 )
 from auditor.model import Edit, Remedy, Site
 from auditor.syntax.index import Function, nodes_in, parameters_of, targets_of
-from auditor.syntax.qualified_names import last_key
 
 POSITIONS = {
     ("cuda", "non_blocking"): 1,

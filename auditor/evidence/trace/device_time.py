@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import HOST, timed_timeline
 from auditor.evidence.trace.idle import EMPTY_NS
-from auditor.model.device_time import (
+from auditor.model.sections import (
     COMPUTING,
     COPYING,
     EXPOSED,

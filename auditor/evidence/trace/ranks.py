@@ -12,7 +12,6 @@ from auditor.model import Rank
 
 if TYPE_CHECKING:
     from auditor.timeline import Fleet
-    from auditor.timeline.ranks import RankFacts
 
 RANKS = "ranks"
 """Attribute of a recording that holds the facts of all ranks
@@ -121,29 +120,8 @@ def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
     return evidence.get(Ranks).rows
 
 
-def rank_of(facts: RankFacts) -> Rank:
-    """One row of the report from one rank's facts."""
-    steps = max(1, len(facts.step_ns))
-    each = 1e3 * steps
-    return Rank(
-        rank=facts.rank,
-        file=facts.path,
-        host=facts.host,
-        device=facts.device_name,
-        steps=len(facts.step_ns),
-        step_us=facts.median_step_ns / 1e3,
-        busy_us=facts.busy_ns / each,
-        compute_us=facts.compute_ns / each,
-        communication_us=facts.communication_ns / each,
-        exposed_us=facts.exposed_ns / each,
-        loader_us=facts.loader_ns / each,
-        wait_us=facts.wait_ns / each,
-        peak_bytes=facts.peak_allocated if facts.peak_allocated >= 0 else None,
-    )
-
-
 def _table(found: Fleet) -> Ranks:
-    rows = tuple(rank_of(one) for one in found.ranks)
+    rows = tuple(one.row for one in found.ranks)
     clocks = found.alignment
     if clocks is None:
         return Ranks(rows, found.world_size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
@@ -16,9 +16,6 @@ PROFILER, OPTIMIZER = "ProfilerStep", "optimizer"
 """Words of :mod:`auditor.timeline.steps`, which is not imported here: it needs numpy."""
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from auditor.timeline import Timeline
     from auditor.timeline.frames import Place
 
@@ -166,26 +163,12 @@ class TraceSteps(Table):
 
 
 def _steps(line: Timeline) -> tuple[TraceStep, ...]:
-    parts = line.composition
-    columns = (
-        parts.total,
-        parts.busy,
-        parts.to_device,
-        parts.to_device_alone,
-        parts.loader,
-        parts.loader_alone,
-        parts.unknown,
-        parts.to_device_slow,
-        parts.to_host,
-        parts.to_host_alone,
-        parts.to_host_slow,
+    named = (each.name.removesuffix("_us") for each in fields(TraceStep))
+    columns = (getattr(line.composition, name) for name in named)
+    return tuple(
+        TraceStep(*row)
+        for row in zip(*((column / 1e3).tolist() for column in columns), strict=True)
     )
-    return tuple(TraceStep(*row) for row in zip(*(_us(column) for column in columns), strict=True))
-
-
-def _us(ns: NDArray[np.int64]) -> list[float]:
-    us: list[float] = (ns / 1e3).tolist()
-    return us
 
 
 def _loader(names: tuple[str, ...]) -> str:

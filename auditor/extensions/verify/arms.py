@@ -14,7 +14,7 @@ from auditor.extensions.verify.intervals import MOST_PAIRS, Interval, of_pairs
 from auditor.extensions.verify.results import Agreement, agree, tolerance_for
 from auditor.extensions.verify.trials import Measured
 from auditor.model import Edit, Finding, Report
-from auditor.model.verification import Status, Verified
+from auditor.model.sections import Status, Verified
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
 from auditor.recordings.sources import content_digest

@@ -9,7 +9,7 @@ from auditor.extensions.verify.arms import Arm, Candidate, joined
 from auditor.extensions.verify.intervals import LEAST_PAIRS, Interval, of_pairs
 from auditor.extensions.verify.results import agree
 from auditor.extensions.verify.trials import Budget, Laboratory, Measured
-from auditor.model.verification import Verification, Verified
+from auditor.model.sections import Verification, Verified
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
 

@@ -35,11 +35,8 @@ class BackwardCallersProbe(Probe):
         """Write the stack, the first time that it is seen."""
         if call.nested or not self.context.in_step or len(self._told) >= STACKS:
             return
-        lines = tuple(self._lines())
+        frames = self.context.frames
+        lines = tuple(frames.number(each) for each in frames.user_frames(sys._getframe()))
         if lines and lines not in self._told:
             self._told.add(lines)
             self.context.add(EnclosingRow(lines=list(lines)))
-
-    def _lines(self) -> list[int]:
-        frames = self.context.frames
-        return [frames.number(each) for each in frames.user_frames(sys._getframe(1))]

@@ -86,7 +86,9 @@ class PeakExperimentsProbe(OptimizerProbe):
         elif self._what == "foreach":
             self._one_by_one()
         elif self._what == "largest":
-            self._give_largest()
+            if self.context.shadow is not None:
+                self.context.shadow.memory.resize(ENDLESS)
+                self._largest = LargestBatches(self.context, self._patches)
         elif not self._what:
             self._before = self._gradients()
         if self.context.shadow is not None:
@@ -153,11 +155,6 @@ class PeakExperimentsProbe(OptimizerProbe):
                 self._switched.append((group, group["foreach"]))
                 group["foreach"] = False
                 self._touched += len(group["params"])
-
-    def _give_largest(self) -> None:
-        if self.context.shadow is not None:
-            self.context.shadow.memory.resize(ENDLESS)
-            self._largest = LargestBatches(self.context, self._patches)
 
     def _restore(self) -> None:
         self._patches.undo()

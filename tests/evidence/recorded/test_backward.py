@@ -1,6 +1,6 @@
 """Backward calls that kept their graph, and which of them nobody walked again."""
 
-from auditor.rules.graph.backward import Backward
+from auditor.rules.graph.kept import Backward
 
 from tests.evidence.recorded.rows import loud, steps
 

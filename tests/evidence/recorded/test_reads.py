@@ -2,9 +2,8 @@
 
 import pytest
 
-from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.source.files import Span
-from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps

@@ -1,8 +1,8 @@
 """Work that nobody needed: one of each line, and what a training function hands on."""
 
 import pytest
+from auditor.rules.waste.wasting import ThrownWork, handed_on
 
-from auditor.evidence.recorded.thrown_work import ThrownWork, handed_on
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.rule import NotLooked

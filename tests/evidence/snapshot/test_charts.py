@@ -5,8 +5,7 @@ import pickle
 import pytest
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence.snapshot.by_line import OLDER, POINTS
-from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.by_line import OLDER, POINTS, memory_charts
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone import SnapshotRecording

@@ -6,7 +6,7 @@ import pytest
 from auditor.rules.sync.explicit import CacheChurn
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.state_at import NeverFreed
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone import SnapshotRecording
 from auditor.rule import NotLooked

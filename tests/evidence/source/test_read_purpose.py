@@ -2,8 +2,7 @@
 
 import pytest
 
-from auditor.evidence.source.files import Source, Span
-from auditor.evidence.source.read_purpose import (
+from auditor.evidence.recorded.reads import (
     GLUE,
     SHAPES,
     TRANSFERS,
@@ -12,6 +11,7 @@ from auditor.evidence.source.read_purpose import (
     framework_of,
     library_of,
 )
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Site
 
 

@@ -1,9 +1,9 @@
 """Which running sums may stay tensors: all uses of the sum are looked at."""
 
 import pytest
+from auditor.rules.reading import summed_read
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.running_sums import summed_read
 from auditor.model import Site
 
 LOOP = (
