@@ -89,15 +89,6 @@ def in_bar(bar: Any) -> Shown:
     return Shown(show)
 
 
-def about(seconds: float) -> str:
-    """``about 40 s``, ``about 3 min``: no more exact than it is known."""
-    if seconds < 5:
-        return "a few seconds"
-    if seconds < 100:
-        return f"about {5 * max(1, round(seconds / 5))} s"
-    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
-
-
 class Steps:
     """Remembers how far a run is, for :func:`working`."""
 

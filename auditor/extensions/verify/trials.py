@@ -4,7 +4,6 @@ with fixed seeds.
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import tempfile
@@ -57,9 +56,6 @@ LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
 """A run may take this long, or so many times as long as the longest of those before it, the audit's
 own first, before it counts as hanging. The audit did more steps under more instruments, and the
 load of a shared machine rarely makes up for five times that."""
-
-FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-"""A line of a stack as faulthandler writes it."""
 
 
 @dataclass(frozen=True)
@@ -141,37 +137,23 @@ class Laboratory:
                 plan, time.monotonic() + self.patience, silent, lambda text: None
             )
         except AuditProblem as problem:
+            took = time.monotonic() - began
             return Measured(
-                Results((), ()),
-                None,
-                None,
-                None,
-                None,
-                frozenset(),
-                time.monotonic() - began,
-                problem.message,
+                Results((), ()), None, None, None, None, frozenset(), took, problem.message
             )
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
         evidence = Evidence(recording)
         times = quiet_run(evidence).us
         rows = evidence.rows(StepRow)
-        quiet = [row for row in rows if row.pass_name in ("quiet", "loud")]
+        counted = [row for row in rows if row.pass_name in ("quiet", "loud")]
+        device = (known(row.peak_allocated) for row in counted)
+        host = (known(row.rss) for row in counted if row.pass_name == "quiet")
         return Measured(
             Results.read(recording),
             median(times) if times else None,
-            max(
-                (peak for row in quiet if (peak := known(row.peak_allocated)) is not None),
-                default=None,
-            ),
-            max(
-                (
-                    rss
-                    for row in quiet
-                    if row.pass_name == "quiet" and (rss := known(row.rss)) is not None
-                ),
-                default=None,
-            ),
+            max((size for size in device if size is not None), default=None),
+            max((size for size in host if size is not None), default=None),
             _syncs(recording, rows),
             files_read(recording),
             time.monotonic() - began,
@@ -243,7 +225,7 @@ def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
 def _failure(recording: Recording, patience: float) -> str:
     manifest = recording.manifest
     if manifest["outcome"] == "timeout":
-        return f"it was still running after {patience:.0f} s and was ended{_hung_at(recording)}"
+        return f"it was still running after {patience:.0f} s and was ended"
     if manifest["outcome"] == "completed":
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
     error = manifest.get("error") or {}
@@ -251,17 +233,6 @@ def _failure(recording: Recording, patience: float) -> str:
     return (
         f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
     )
-
-
-def _hung_at(recording: Recording) -> str:
-    """Where its stacks say it was, innermost own line first; empty where there are none."""
-    trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
-    own = (
-        f"{recording.relative(file)}:{line}"
-        for file, line in FRAME.findall(trace)
-        if recording.relative(file) != file
-    )
-    return next((f" (at {place})" for place in own), "")
 
 
 # -- the time that all of them may take ------------------------------------------------------------
@@ -282,46 +253,29 @@ class Budget:
         self.seconds = seconds
         self._now = now
         self._began = now()
-        self._lengths: dict[bool, deque[float]] = {
-            kind: deque(maxlen=RECENT) for kind in (False, True)
-        }
+        self._lengths: deque[float] = deque(maxlen=RECENT)
 
     @property
     def spent(self) -> float:
         """Seconds since the beginning."""
         return self._now() - self._began
 
-    def measured(self, run: Callable[[], Measured], *, rehearsed: bool = False) -> Measured:
-        """Make a run, and remember how long it took with all that belongs to it. In the rehearsal
-        runs are longer or shorter.
-        """
+    def measured(self, run: Callable[[], Measured]) -> Measured:
+        """Make a run, and remember how long it took with all that belongs to it."""
         began = self._now()
         measured = run()
-        self._lengths[rehearsed].append(self._now() - began)
+        self._lengths.append(self._now() - began)
         return measured
 
-    def length(self, *, rehearsed: bool = False) -> float | None:
-        """Seconds that a run typically takes by now; None before the first."""
-        recent = self._recent(rehearsed=rehearsed)
-        return median(recent) if recent else None
+    def length(self) -> float | None:
+        """Seconds of the longest run of late; None before the first."""
+        return max(self._lengths, default=None)
 
-    def planned(self) -> int:
-        """How many more runs (not of the rehearsal) will likely end in time."""
-        return self._room(self.length())
-
-    def fits(self, runs: int, *, rehearsed: bool = False) -> bool:
-        """True if so many more end in time, even if each takes as long as the longest of late: then
-        they may begin.
-
-        Before anything is known of their length, any number may, if there is time at all.
+    def room(self) -> int:
+        """How many more runs of that length end in time; before the first any number, if there is
+        time at all.
         """
-        return self._room(max(self._recent(rehearsed=rehearsed), default=None)) >= runs
-
-    def _recent(self, *, rehearsed: bool) -> deque[float]:
-        return self._lengths[rehearsed] or self._lengths[not rehearsed]
-
-    def _room(self, length: float | None) -> int:
-        left = self.seconds - self.spent
+        left, length = self.seconds - self.spent, self.length()
         if left <= 0.0:
             return 0
         return sys.maxsize if length is None else int(left / max(length, 1e-3))
