@@ -126,7 +126,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 def _drawing(drawings: list[Any], *, plotly: bool) -> dict[str, Any]:
     """Style, scripts and what they draw; ``plotly`` is in the page where that is asked for."""
-    plotted = bool(drawings) and plotly and _plotly_installed()
+    plotted = bool(drawings) and plotly and importlib.util.find_spec("plotly") is not None
     script = _asset("report.js") + _asset("filter.js") + (_asset("figures.js") if drawings else "")
     script += _asset("plots.js") if plotted else ""
     return {
@@ -307,10 +307,6 @@ def _path_data(path: str) -> Markup:
 @functools.cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text("utf-8")
-
-
-def _plotly_installed() -> bool:
-    return importlib.util.find_spec("plotly") is not None
 
 
 def _plotly() -> str:

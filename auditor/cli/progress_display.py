@@ -120,7 +120,9 @@ def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
         with _bar(progress.TextColumn("{task.description}"), *columns) as bar:
             yield (
                 in_bar(bar),
-                lambda text: bar.console.print(_last_line(text), markup=False, highlight=False),
+                lambda text: bar.console.print(
+                    text.rstrip("\n").rpartition("\r")[2], markup=False, highlight=False
+                ),
             )
     else:
         yield in_lines(lambda text: console.say(f"audit: {text}", err=True)), echo
@@ -154,10 +156,6 @@ def _bar(*columns: Any) -> Any:
 
     every = (progress.SpinnerColumn(), *columns, progress.TimeElapsedColumn())
     return progress.Progress(*every, console=Console(stderr=True), transient=True)
-
-
-def _last_line(text: str) -> str:
-    return text.rstrip("\n").rpartition("\r")[2]
 
 
 def echo(text: str) -> None:

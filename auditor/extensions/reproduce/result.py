@@ -62,20 +62,19 @@ def lines(outcome: Outcome) -> list[str]:
     """The verdict first."""
     found = outcome.found
     if found is None:
-        return [_alike(outcome), *_notes(outcome)]
+        many = f"{len(outcome.one.operators):,} operators"
+        steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
+        runs = f"as in {outcome.against}" if outcome.against else "in both runs"
+        return [
+            f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}",
+            *_notes(outcome),
+        ]
     why = _why_versions_differ if outcome.against else _why
     return [
         _where(outcome, found),
         *(f"  {each}" for each in why(outcome, found)),
         *_notes(outcome),
     ]
-
-
-def _alike(outcome: Outcome) -> str:
-    many = f"{len(outcome.one.operators):,} operators"
-    steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
-    runs = f"as in {outcome.against}" if outcome.against else "in both runs"
-    return f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}"
 
 
 def _placed(site: Site | None) -> str:

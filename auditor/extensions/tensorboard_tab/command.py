@@ -32,7 +32,10 @@ def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool
     url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
     console.say(url)
     console.say("Ctrl-C ends it.", err=True)
-    if browser and _has_screen():
+    if browser and (
+        sys.platform in ("darwin", "win32")
+        or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    ):
         webbrowser.open(url)
     _wait()
     if not trace:
@@ -105,13 +108,6 @@ def _recording_inside(run: Run) -> Recording | None:
         if found is not None and found.trace is not None and found.trace.resolve() == trace:
             return found
     return None
-
-
-def _has_screen() -> bool:
-    """False if only a text browser could answer, which would take the terminal away."""
-    return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
 
 
 def _wait() -> None:
