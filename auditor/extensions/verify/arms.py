@@ -11,8 +11,7 @@ from statistics import median
 from auditor import patch, redaction
 from auditor.errors import AuditProblem
 from auditor.extensions.verify.intervals import MOST_PAIRS, Interval, of_pairs
-from auditor.extensions.verify.results import Agreement, agree, tolerance_for
-from auditor.extensions.verify.trials import Measured
+from auditor.extensions.verify.trials import Agreement, Measured, agree, tolerance_for
 from auditor.model import Edit, Report
 from auditor.model.verification import Status, Verified
 from auditor.patch import PatchedFile

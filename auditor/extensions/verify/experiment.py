@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from auditor.errors import AuditProblem
 from auditor.extensions.verify.arms import Arm, Candidate, joined
 from auditor.extensions.verify.intervals import LEAST_PAIRS, Interval, of_pairs
-from auditor.extensions.verify.results import agree
-from auditor.extensions.verify.trials import Budget, Laboratory, Measured
+from auditor.extensions.verify.trials import Budget, Laboratory, Measured, agree
 from auditor.model.verification import Verification, Verified
 from auditor.recordings.folder import Recording
 

@@ -15,8 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.extensions.verify.arms import Arm, Candidate
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import MOST_PAIRS, Interval
-from auditor.extensions.verify.results import Results
-from auditor.extensions.verify.trials import Budget, Measured
+from auditor.extensions.verify.trials import Budget, Measured, Results
 from auditor.model import Edit, Site
 from auditor.patch import PatchedFile
 
