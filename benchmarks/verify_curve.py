@@ -27,8 +27,12 @@ sys.path.insert(0, str(ROOT))
 from auditor.evidence.table import Evidence  # noqa: E402
 from auditor.extensions.verify.arms import Candidate  # noqa: E402
 from auditor.extensions.verify.experiment import Experiment  # noqa: E402
-from auditor.extensions.verify.results import Results  # noqa: E402
-from auditor.extensions.verify.trials import Budget, Laboratory, Measured  # noqa: E402
+from auditor.extensions.verify.trials import (  # noqa: E402
+    Budget,
+    Laboratory,
+    Measured,
+    Results,
+)
 from auditor.patch import PatchedFile  # noqa: E402
 from auditor.recordings.folder import Recording  # noqa: E402
 

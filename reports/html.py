@@ -12,7 +12,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import jinja2
 from markupsafe import Markup
 
 from auditor import amounts
-from auditor.model import Report
+from auditor.model import Finding, Report, Severity
 from auditor.model.charts import drawn
 
 from . import (
@@ -30,7 +30,6 @@ from . import (
     compilation,
     device,
     families,
-    finding_rows,
     headline,
     modules,
     next_steps,
@@ -47,6 +46,117 @@ from . import (
     verified,
     what_ifs,
 )
+from .page import Card
+
+# -- the list of findings --------------------------------------------------------------------------
+
+FEW = 5
+"""Findings that a figure links to one by one."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finding in the list. ``behind`` says why it stands below another one, empty where it does
+    not.
+    """
+
+    card: Card
+    behind: str
+    family: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the rows can be filtered by: values and names, empty where there is no choice."""
+
+    severities: tuple[tuple[str, str], ...]
+    families: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...]
+    patched: bool
+
+
+@dataclass(frozen=True)
+class Link:
+    """A finding that a figure is made of."""
+
+    anchor: str
+    code: str
+
+
+def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
+    """Findings of one cause or one statement together, in the order of the costliest of each."""
+    heads: list[list[Row]] = []
+    for card in cards:
+        behind, head = _head(card, heads)
+        row = Row(card, behind, families.family_of(card.finding.code), _file(card.finding))
+        if head is None:
+            heads.append([row])
+        else:
+            head.append(row)
+    return tuple(map(tuple, heads))
+
+
+def _head(card: Card, heads: list[list[Row]]) -> tuple[str, list[Row] | None]:
+    follows = card.finding.follows
+    for head in heads if follows else ():
+        if follows in head[0].card.finding.codes:
+            return f"follows from {text.one_line(follows, 20)}", head
+    for head in heads if card.place else ():
+        if head[0].card.place == card.place:
+            return "the same line", head
+    return "", None
+
+
+def _file(finding: Finding) -> str:
+    return text.path(finding.site.file) if finding.site is not None else ""
+
+
+def choices(rows: Iterable[tuple[Row, ...]]) -> Choices:
+    """Of all rows, each value once, and only where there are two or more."""
+    listed = [row for group in rows for row in group]
+    levels = {row.card.severity for row in listed}
+    patched = {bool(row.card.fix and row.card.fix.diff) for row in listed}
+    return Choices(
+        _several((level.value, level.value) for level in Severity if level.value in levels),
+        _several(
+            (row.family, f"{row.family} {families.FAMILIES.get(row.family, '')}".strip())
+            for row in listed
+        ),
+        _several((row.file, row.file or "no single place") for row in listed),
+        len(patched) > 1,
+    )
+
+
+def _several(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    found = tuple(dict.fromkeys(pairs))
+    return found if len(found) > 1 else ()
+
+
+def order(cards: Sequence[Card]) -> str:
+    """In what order they stand, in words; empty for one."""
+    if len(cards) < 2:
+        return ""
+    first = cards[0].finding
+    lost = not first.proven_us and not first.lost_bytes and first.severity == Severity.ERROR
+    opening = "Errors that cost the whole run come first. The rest is sorted" if lost else "Sorted"
+    return (
+        f"{opening} by what a fix saves, as a share of the step's time or of memory; findings without "
+        "a price come last. Consequences of a finding, and findings on its line, are indented below it."
+    )
+
+
+def links(report: Report, found: Iterable[Finding]) -> tuple[Link, ...]:
+    """The findings of a figure, for its links."""
+    anchors = {id(each): f"finding-{place}" for place, each in enumerate(report.findings, 1)}
+    return tuple(
+        Link(anchors[id(each)], text.one_line(each.code, 20))
+        for each in found
+        if id(each) in anchors
+    )
+
+
+# -- the page --------------------------------------------------------------------------------------
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -126,7 +236,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 def _drawing(drawings: list[Any], *, plotly: bool) -> dict[str, Any]:
     """Style, scripts and what they draw; ``plotly`` is in the page where that is asked for."""
-    plotted = bool(drawings) and plotly and _plotly_installed()
+    plotted = bool(drawings) and plotly and importlib.util.find_spec("plotly") is not None
     script = _asset("report.js") + _asset("filter.js") + (_asset("figures.js") if drawings else "")
     script += _asset("plots.js") if plotted else ""
     return {
@@ -144,17 +254,17 @@ def _drawing(drawings: list[Any], *, plotly: bool) -> dict[str, Any]:
 def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     """The findings, and how they are listed."""
     cards = page.cards(report, shown)
-    groups = finding_rows.groups(cards)
+    listed = groups(cards)
     return {
         "cards": cards,
         "training": tuple(card for card in cards if families.is_untrue(card.finding)),
         "training_title": families.FAMILIES["TRAIN"],
         "listed": _TRAINING_LISTED,
-        "groups": groups,
-        "choices": finding_rows.choices(groups),
-        "finding_order": finding_rows.order(cards),
-        "few": finding_rows.FEW,
-        "linked": functools.partial(finding_rows.links, report),
+        "groups": listed,
+        "choices": choices(listed),
+        "finding_order": order(cards),
+        "few": FEW,
+        "linked": functools.partial(links, report),
     }
 
 
@@ -307,10 +417,6 @@ def _path_data(path: str) -> Markup:
 @functools.cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text("utf-8")
-
-
-def _plotly_installed() -> bool:
-    return importlib.util.find_spec("plotly") is not None
 
 
 def _plotly() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from auditor.model import Finding, Report, Verdict
 
@@ -129,14 +129,13 @@ def _whole(finding: Finding) -> str:
         f"{summary.severity(finding).value}: {_described(finding)}",
         f"cost: {price}" if price else "",
     ]
-    lines += _facts(finding.facts)
+    lines += [
+        f"  {text.one_line(label, 200)}: {text.one_line(value, 500)}"
+        for label, value in finding.facts
+    ]
     if finding.remedy is not None and finding.remedy.text:
         lines.append(f"remedy: {text.one_line(finding.remedy.text, _TEXT_LIMIT)}")
     return "\n".join(line for line in lines if line)
-
-
-def _facts(facts: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"  {text.one_line(label, 200)}: {text.one_line(value, 500)}" for label, value in facts]
 
 
 def _name(words: str) -> str:

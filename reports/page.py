@@ -227,6 +227,8 @@ def _card(
     place = str(finding.site) if finding.site else ""
     at = finding.site.place if finding.site else ("", 0)
     excerpt = report.excerpts.get(f"{at[0]}:{at[1]}")
+    address = report.editor_links.get(place, "")
+    said = shares.share(finding, report)
     return Card(
         id=name,
         finding=finding,
@@ -234,7 +236,7 @@ def _card(
         title=title(finding.name) or finding.code,
         place=place,
         price=costs.short(finding, "µs"),
-        share=_share(finding, report),
+        share=f"{said} of the {shares.usual_step(report)}" if said else "",
         basis=_basis(finding),
         between=costs.between(finding, "µs"),
         seen_on=_SEEN_ON[summary.seen_on(finding)],
@@ -245,13 +247,8 @@ def _card(
         pages=pages,
         shown_in=shown_in,
         parts=tuple(_parts(finding, report)),
-        editor=_editor(report, place),
+        editor=address if editors.is_link(address) else "",
     )
-
-
-def _editor(report: Report, place: str) -> str:
-    address = report.editor_links.get(place, "")
-    return address if editors.is_link(address) else ""
 
 
 def _basis(finding: Finding) -> str:
@@ -264,11 +261,6 @@ def _basis(finding: Finding) -> str:
         "measured": f"measured in {source or 'this run'}",
         "none": "not priced",
     }[finding.basis]
-
-
-def _share(finding: Finding, report: Report) -> str:
-    said = shares.share(finding, report)
-    return f"{said} of the {shares.usual_step(report)}" if said else ""
 
 
 def _parts(finding: Finding, report: Report) -> Iterator[Part]:

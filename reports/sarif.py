@@ -90,7 +90,8 @@ def _driver(report: Report) -> Object:
 
 def _rule(report: Report, verdict: Verdict) -> Object:
     page = report.manual.get(verdict.code, "")
-    title = _title(page) or verdict.name.replace("-", " ")
+    first = page.partition("\n")[0].lstrip("# ")
+    title = (first.partition(": ")[2] or first) or verdict.name.replace("-", " ")
     rule: Object = {
         "id": text.one_line(verdict.code, 200),
         "name": text.one_line(verdict.name, 200),
@@ -108,11 +109,6 @@ def _rule(report: Report, verdict: Verdict) -> Object:
         shown = text.shorten(text.visible(page), 20_000)
         rule["help"] = {"text": shown, "markdown": shown}
     return rule
-
-
-def _title(page: str) -> str:
-    first = page.partition("\n")[0].lstrip("# ")
-    return first.partition(": ")[2] or first
 
 
 def _invocation(report: Report) -> Object:

@@ -231,18 +231,14 @@ def _cut(words: str, room: int) -> str:
 
 def _cells(finding: Finding) -> tuple[str, ...]:
     price = costs.price(finding)
+    words = (baselines.word(finding), summary.severity(finding).value)
     return (
-        _level(finding),
+        " ".join(word for word in words if word),
         text.path(finding.code),
         price or "not priced",
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )
-
-
-def _level(finding: Finding) -> str:
-    words = (baselines.word(finding), summary.severity(finding).value)
-    return " ".join(word for word in words if word)
 
 
 def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> Text:

@@ -26,7 +26,9 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char in "\n\t" else _escape(char)
+        char
+        if char.isprintable() or char in "\n\t"
+        else char.encode("unicode_escape").decode("ascii")
         for char in text.replace("\r\n", "\n")
     )
 
@@ -59,13 +61,10 @@ def escaped_json(text: str) -> str:
     """
     if not text.isascii():
         text = "".join(
-            char if char.isprintable() or char in "\n\t" else _json_escape(char) for char in text
+            char if char.isprintable() or char in "\n\t" else json.dumps(char)[1:-1]
+            for char in text
         )
     return text.replace("##", "#\\u0023")
-
-
-def _json_escape(char: str) -> str:
-    return json.dumps(char)[1:-1]
 
 
 def one_line(text: str, limit: int = 2000) -> str:
@@ -98,7 +97,3 @@ def tail_lines(text: str, limit: int, width: int = 500) -> list[str]:
     if len(lines) > limit:
         shown.insert(0, f"[{len(lines) - limit:,} lines left out]")
     return shown
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")

@@ -164,9 +164,9 @@ def reproduce(**options: Any) -> None:
 
     Exit code: 0 alike, 1 they differ, 2 nothing can be compared, 3 the target failed on its own.
     """
-    from auditor.extensions.reproduce import command
+    from auditor.extensions.reproduce import result
 
-    sys.exit(command.reproduce(**options))
+    sys.exit(result.reproduce(**options))
 
 
 @click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")

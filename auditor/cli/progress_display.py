@@ -89,15 +89,6 @@ def in_bar(bar: Any) -> Shown:
     return Shown(show)
 
 
-def about(seconds: float) -> str:
-    """``about 40 s``, ``about 3 min``: no more exact than it is known."""
-    if seconds < 5:
-        return "a few seconds"
-    if seconds < 100:
-        return f"about {5 * max(1, round(seconds / 5))} s"
-    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
-
-
 class Steps:
     """Remembers how far a run is, for :func:`working`."""
 
@@ -129,7 +120,9 @@ def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
         with _bar(progress.TextColumn("{task.description}"), *columns) as bar:
             yield (
                 in_bar(bar),
-                lambda text: bar.console.print(_last_line(text), markup=False, highlight=False),
+                lambda text: bar.console.print(
+                    text.rstrip("\n").rpartition("\r")[2], markup=False, highlight=False
+                ),
             )
     else:
         yield in_lines(lambda text: console.say(f"audit: {text}", err=True)), echo
@@ -163,10 +156,6 @@ def _bar(*columns: Any) -> Any:
 
     every = (progress.SpinnerColumn(), *columns, progress.TimeElapsedColumn())
     return progress.Progress(*every, console=Console(stderr=True), transient=True)
-
-
-def _last_line(text: str) -> str:
-    return text.rstrip("\n").rpartition("\r")[2]
 
 
 def echo(text: str) -> None:

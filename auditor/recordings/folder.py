@@ -8,23 +8,159 @@ readable recording. ``docs/recording.md`` describes every part and its rows.
 from __future__ import annotations
 
 import stat
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Literal, TypedDict, TypeVar, Union, cast, overload
 
 import msgspec
 
 from auditor import redaction
+from auditor.errors import plain
 from auditor.model import Outcome, Site
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
-from auditor.recordings.part_files import BYTE_LIMIT, NO_JSON, Unreadable, plain_rows, typed_rows
+from auditor.recordings.row import PassRow
 from auditor.recordings.row import Row as TypedRow
 from auditor.recordings.schema import PARTS
-from auditor.recordings.schema.manifest import Manifest
 from auditor.recordings.schema.run import SiteRow, StepRow
 from auditor.recordings.sources import SOURCES, decode_source, path_from
 from auditor.recordings.writer import MANIFEST, SITES, RecordingWriter, write_manifest
-from auditor.typed_reading import convert
+from auditor.typed_reading import convert, decoder
+
+# -- the files of a part ---------------------------------------------------------------------------
+
+ROW_LIMIT = 4_000_000
+"""Rows read from one part at most."""
+
+BYTE_LIMIT = 64 * 2**20
+"""Bytes of one row at most."""
+
+CHECKED = frozenset({"steps", "device_times", "batches", "sites", "training", "lapses"})
+"""Parts whose rows are left out also as plain objects where they are not of the part's type:
+everything leans on them.
+"""
+
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+Unreadable = dict[str, str]
+"""By part: a sentence about the first row that could not be read, or about its file."""
+
+
+def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[TypedRow]:
+    """Rows of a part's types. What is none is left out and told in ``unreadable``, but for a last
+    line that was cut off: the run was killed as it wrote it.
+    """
+    decode = _decoder(part).decode
+    for number, line in _lines(path):
+        try:
+            row: TypedRow = decode(line)
+            _require_stamp(row)
+        except msgspec.ValidationError as error:
+            unreadable.setdefault(
+                part,
+                f"line {number} of {part}.jsonl is not a row that this version reads: "
+                f"{plain(str(error), 200)}",
+            )
+            continue
+        except NO_JSON:
+            if line.endswith(b"\n"):
+                unreadable.setdefault(part, f"line {number} of {part}.jsonl is damaged")
+            continue
+        yield row
+
+
+def plain_rows(path: Path, part: str) -> Iterator[dict[str, Any]]:
+    """The same as plain objects, whatever keys they have."""
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    check = _decoder(part).decode if part in CHECKED else None
+    for _, line in _lines(path):
+        try:
+            fields = decode(line)
+            if check is not None:
+                _require_stamp(check(line))
+        except NO_JSON:
+            continue
+        yield fields
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        yield from enumerate(islice(iter(lambda: file.readline(BYTE_LIMIT), b""), ROW_LIMIT), 1)
+
+
+@cache
+def _decoder(part: str) -> msgspec.json.Decoder[Any]:
+    return decoder(Union[PARTS[part]])  # noqa: UP007  # made of a tuple
+
+
+def _require_stamp(row: TypedRow) -> None:
+    if isinstance(row, PassRow) and (not row.pass_name or row.step < 0):
+        raise msgspec.ValidationError("Object missing `pass` or `step`")
+
+
+# -- the manifest ----------------------------------------------------------------------------------
+
+
+class _Pass(TypedDict):
+    name: str
+    steps: int
+
+
+class _Probe(TypedDict, total=False):
+    error: str
+    parts: list[str]
+
+
+class _Error(TypedDict, total=False):
+    type: str
+    message: str
+    traceback: str
+    step: int | None
+    pass_name: str | None
+    file: str | None
+    line: int
+    function: str
+    time_us: float
+    under: list[str]
+
+
+class Manifest(TypedDict, total=False):
+    """Fields of ``manifest.json`` that readers lean on; one with a field of another type is
+    refused.
+    """
+
+    target: str
+    argv: list[str]
+    cwd: str
+    kind: str
+    target_files: list[str]
+    configs: list[str]
+    steps: int
+    warmup: int
+    world_size: int
+    rank: int | None
+    device: str
+    passes: list[_Pass]
+    planned: list[_Pass]
+    spared: dict[str, int]
+    cut: dict[str, int]
+    parts: list[str]
+    probes: dict[str, _Probe]
+    outcome: Outcome | Literal["not run"]
+    error: _Error | None
+    environment: dict[str, str]
+    sources: dict[str, str]
+    masked: dict[str, list[int]]
+    masked_arguments: list[str]
+    withheld: list[str]
+    recorded_at: str
+    in_process: bool
+    null_device: dict[str, str]
+    warnings: list[str]
+
+
+# -- the folder ------------------------------------------------------------------------------------
 
 SCHEMA = "audit-recording/1"
 TRACE = "trace.json.gz"

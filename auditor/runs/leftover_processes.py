@@ -69,7 +69,8 @@ class Orphans:
 
     def __init__(self) -> None:
         self._before = _children()
-        self._was = _is_subreaper()
+        state = ctypes.c_int(0)
+        self._was = _prctl(_SET_CHILD_SUBREAPER + 1, ctypes.byref(state)) and bool(state.value)
         _be_subreaper(True)
 
     def left(self, known: set[int], killed: int = 0) -> list[str]:
@@ -121,11 +122,6 @@ def _prctl(option: int, argument: object) -> bool:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
-
-
-def _is_subreaper() -> bool:
-    state = ctypes.c_int(0)
-    return _prctl(_SET_CHILD_SUBREAPER + 1, ctypes.byref(state)) and bool(state.value)
 
 
 def _be_subreaper(on: bool) -> None:

@@ -280,7 +280,7 @@ def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]
                     if (
                         entry.name not in NOT_WATCHED
                         and entry.path not in apart
-                        and not _is_of_an_audit(entry.path)
+                        and not os.path.isfile(os.path.join(entry.path, *RECORDED))
                     ):
                         folders.append(entry.path)
                 else:
@@ -297,11 +297,6 @@ def _printed_into() -> Iterator[tuple[int, int]]:
         with suppress(OSError):  # closed
             state = os.fstat(descriptor)
             yield state.st_dev, state.st_ino
-
-
-def _is_of_an_audit(folder: str) -> bool:
-    """A folder of results: another audit of the same project may write there."""
-    return os.path.isfile(os.path.join(folder, *RECORDED))
 
 
 def _differing(

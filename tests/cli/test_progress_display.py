@@ -75,14 +75,6 @@ def test_a_short_run_says_nothing_and_each_run_has_a_name() -> None:
     assert said[-1] == "rehearsal of the GPU path, again, since it ended early: starting"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(4.9, "a few seconds"), (41, "about 40 s"), (119, "about 2 min"), (7200, "about 2.0 h")],
-)
-def test_no_more_exact_than_it_is_known(seconds: float, words: str) -> None:
-    assert shown.about(seconds) == words
-
-
 def test_a_files_name_is_no_markup_and_detail_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())

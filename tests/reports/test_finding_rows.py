@@ -5,7 +5,7 @@ tells.
 from dataclasses import replace
 
 import pytest
-from auditor.reports import finding_rows, page, renderer
+from auditor.reports import html, page, renderer
 
 from auditor.model import Finding, Remedy, Severity, Site, editors
 from tests.reports import golden_report as golden
@@ -22,7 +22,7 @@ def rows(*findings: Finding) -> list[list[str]]:
     cards = page.cards(replace(golden.silent_report(), findings=findings))
     return [
         [f"{row.card.finding.code} {row.behind}".strip() for row in group]
-        for group in finding_rows.groups(cards)
+        for group in html.groups(cards)
     ]
 
 
@@ -45,14 +45,14 @@ def test_a_consequence_without_its_cause_stands_by_itself():
     assert rows(nowhere, replace(nowhere, follows="")) == [["MEM003"], ["MEM003"]]
 
 
-def choices(*findings: Finding) -> finding_rows.Choices:
+def choices(*findings: Finding) -> html.Choices:
     cards = page.cards(replace(golden.silent_report(), findings=findings))
-    return finding_rows.choices(finding_rows.groups(cards))
+    return html.choices(html.groups(cards))
 
 
 def test_there_is_a_filter_only_where_there_is_a_choice():
     one = found("SYNC001")
-    assert choices(one, found("SYNC002", 2)) == finding_rows.Choices((), (), (), patched=False)
+    assert choices(one, found("SYNC002", 2)) == html.Choices((), (), (), patched=False)
     patch = Remedy("Do.", diff=DIFF)
     other = found("ACME001", 2, "b.py", severity=Severity.ERROR, remedy=patch)
     told = choices(one, other)
@@ -64,11 +64,11 @@ def test_there_is_a_filter_only_where_there_is_a_choice():
 
 def test_the_order_is_told_and_what_opens_it():
     cards = page.cards(golden.rich_report())
-    assert finding_rows.order(cards).startswith("Sorted by what a fix saves")
+    assert html.order(cards).startswith("Sorted by what a fix saves")
     lost = found("NUM001", severity=Severity.ERROR)
     cards = page.cards(replace(golden.silent_report(), findings=(lost, found("SYNC001", 2))))
-    assert finding_rows.order(cards).startswith("Errors that cost the whole run come first")
-    assert finding_rows.order(cards[:1]) == ""
+    assert html.order(cards).startswith("Errors that cost the whole run come first")
+    assert html.order(cards[:1]) == ""
 
 
 def test_a_figure_links_to_the_findings_that_it_is_made_of():

@@ -5,13 +5,14 @@ order is kept.
 import base64
 import gzip
 import hashlib
+import importlib.util
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from auditor.reports import html, renderer
+from auditor.reports import renderer
 
 from auditor.model import Report
 from tests.reports import golden_attack
@@ -190,7 +191,7 @@ def test_plotly_is_inside_only_where_it_was_asked_for_once() -> None:
 def test_a_page_that_was_to_hold_plotly_says_where_it_was_not_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(html, "_plotly_installed", lambda: False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     page = _page(replace(golden.rich_report(), interactive_figures=True))
     assert "plotly was not installed where this page was written" in page
     assert 'id="plotly"' not in page

@@ -14,7 +14,7 @@ ELSEWHERE = {
     "auditor/cli/console.py": "it is the way",
     "auditor/recordings/writer.py": "writes rows to the recording's own files, by their number",
     "auditor/cli/progress_display.py": "the bar, and what the user's own program writes",
-    "auditor/extensions/tensorboard_tab/board.py": "redirects the streams of TensorBoard's child processes",
+    "auditor/extensions/tensorboard_tab/command.py": "redirects the streams of TensorBoard's child processes",
     "reports/terminal.py": "renders to a string by rich",
     "reports/schema.py": "a tool of the developers'",
     "auditor/recordings/schema/__main__.py": "a tool of the developers': prints a page of ours",

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.errors import AuditProblem, fault
 from auditor.extensions.longrun import trackers
-from auditor.extensions.longrun.look import Look
+from auditor.extensions.longrun.judging import Look
 
 if TYPE_CHECKING:
     from typing import Self

@@ -62,8 +62,9 @@ class BatchSetting:
         if self.loaders:
             return _of_loaders(self.size, base, other, batch)
         pairs = zip(base.shapes, other.shapes, strict=False)
-        if any(_scaled(old, new, self.size, batch) for old, new in pairs):
-            return ""
+        for old, new in pairs:
+            if old and len(old) == len(new) and old[0] * batch == new[0] * self.size > 0:
+                return ""
         return (
             f"{self.said} was changed to {batch}, and nothing that the model is given became "
             "larger by that"
@@ -82,10 +83,6 @@ def _of_loaders(size: int, base: Measured, other: Measured, batch: int) -> str:
         few = f" (it has {samples:,})" if samples is not None and samples < batch else ""
         return f"the loader gives no batches of {batch}{few}"
     return ""
-
-
-def _scaled(old: tuple[int, ...], new: tuple[int, ...], size: int, batch: int) -> bool:
-    return bool(old) and len(old) == len(new) and old[0] * batch == new[0] * size and old[0] > 0
 
 
 # -- finding it ------------------------------------------------------------------------------------

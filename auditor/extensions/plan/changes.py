@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -131,49 +132,32 @@ which is fetched meanwhile.
 """
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One way to split. ``also`` are bytes that a rank holds besides."""
+class Stage(NamedTuple):
+    """One way to split, and the peak of a rank: all of the peak but what is split stays whole."""
 
     name: str
-    split: tuple[str, ...]
     change: str
-    also: int = 0
-
-    def peak(self, base: Measured, world: int) -> int:
-        """The peak of a rank, where all of the peak but what is split stays."""
-        saved = sum(base.purpose(name) for name in self.split)
-        return base.allocated - saved + -(-saved // world) + self.also
+    peak: int
 
 
-def stages(base: Measured, world: int) -> tuple[Stage, ...]:
+def stages(base: Measured, world: int) -> Iterator[Stage]:
     """The ways that can be estimated; none where the peak's purposes are not known. ZeRO-3 needs
     blocks that repeat: else nobody knows how much is gathered at once.
     """
-    if not base.purpose(PARAMETERS):
-        return ()
-    found = [
-        Stage(
-            "ZeRO-1",
-            (STATE,),
-            "torch.distributed.optim.ZeroRedundancyOptimizer(params, optimizer_class=...)",
-        ),
-        Stage(
-            "ZeRO-2",
-            (STATE, GRADIENTS),
-            "fully_shard(model, reshard_after_forward=False)",
-            -(-base.purpose(PARAMETERS) // world),  # the shard, beside the whole
-        ),
-    ]
+    parameters, state = base.purpose(PARAMETERS), base.purpose(STATE)
+    if not parameters:
+        return
+
+    def without(split: int) -> int:
+        return base.allocated - split + -(-split // world)
+
+    optimizer = "torch.distributed.optim.ZeroRedundancyOptimizer(params, optimizer_class=...)"
+    yield Stage("ZeRO-1", optimizer, without(state))
+    split = state + base.purpose(GRADIENTS)
+    shard = -(-parameters // world)  # beside the whole
+    yield Stage("ZeRO-2", "fully_shard(model, reshard_after_forward=False)", without(split) + shard)
     if base.blocks is not None:
         name = base.blocks.name.rpartition(":")[2]
         also = (GATHERED + 1) * base.blocks.bytes  # and the gradients of one, before they are split
-        found.append(
-            Stage(
-                "ZeRO-3",
-                (STATE, GRADIENTS, PARAMETERS),
-                f"fully_shard(block) for each {name}, then fully_shard(model)",
-                also,
-            )
-        )
-    return tuple(found)
+        change = f"fully_shard(block) for each {name}, then fully_shard(model)"
+        yield Stage("ZeRO-3", change, without(split + parameters) + also)

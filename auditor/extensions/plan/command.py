@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,9 +10,8 @@ from auditor import amounts, null_device
 from auditor.cli import console, progress_display
 from auditor.cli.usage import EXIT_INTERRUPTED
 from auditor.errors import AuditProblem, TargetFailed
-from auditor.extensions.plan.planning import Planning
+from auditor.extensions.plan.planning import Planning, PlanResult, PlanRow
 from auditor.extensions.plan.reruns import Failed, Reruns
-from auditor.extensions.plan.result import Largest, PlanResult, PlanRow
 from auditor.model.gpus import gpu_named
 from auditor.runs import null_run
 from auditor.runs import target as targets
@@ -40,7 +38,9 @@ def lines(result: PlanResult) -> Iterator[str]:
     yield f"batch: {result.batch_of}"
     yield ""
     shown = [row for row in result.rows if row.allocated is not None]
-    yield from _aligned([_head(result), *(_cells(row, result) for row in shown)])
+    cards = [f"{card.name}: fits, largest" for card in result.cards]
+    head = ["", "batch", "reserved", "allocated", "fits from", *cards]
+    yield from _aligned([head, *(_cells(row, result) for row in shown)])
     yield f"{ESTIMATED} estimated; all other peaks and batches are those of a re-run"
     for card in result.cards:
         yield (
@@ -50,11 +50,6 @@ def lines(result: PlanResult) -> Iterator[str]:
     yield from _peak(shown)
     yield from _changes(result)
     yield from _footnotes(result)
-
-
-def _head(result: PlanResult) -> list[str]:
-    cards = [f"{card.name}: fits, largest" for card in result.cards]
-    return ["", "batch", "reserved", "allocated", "fits from", *cards]
 
 
 def _cells(row: PlanRow, result: PlanResult) -> list[str]:
@@ -70,17 +65,14 @@ def _cells(row: PlanRow, result: PlanResult) -> list[str]:
 
 
 def _on_card(row: PlanRow, card: str) -> str:
-    mark = ESTIMATED if row.basis == "estimated" else ""
-    fits = mark + row.fits[card]
+    fits = ESTIMATED * (row.basis == "estimated") + row.fits[card]
     largest = row.largest.get(card)
-    return fits if largest is None else f"{fits}, {_largest(largest)}"
-
-
-def _largest(largest: Largest) -> str:
+    if largest is None:
+        return fits
     if largest.batch is None:
-        return largest.why or "no batch fits"
-    mark = ESTIMATED if largest.basis == "estimated" else ""
-    return f"{mark}{largest.batch:,}{' or more' * largest.more}"
+        return f"{fits}, {largest.why or 'no batch fits'}"
+    mark = ESTIMATED * (largest.basis == "estimated")
+    return f"{fits}, {mark}{largest.batch:,}{' or more' * largest.more}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -132,13 +124,6 @@ def _changes(result: PlanResult) -> Iterator[str]:
 
 def _footnotes(result: PlanResult) -> Iterator[str]:
     yield ""
-    if result.checked:
-        worst = [max(abs(each.off[n]) for each in result.checked) for n in (0, 1)]
-        count = amounts.count(len(result.checked), "batch size", "batch sizes")
-        yield (
-            f"the linear model beside {count} rehearsed after it: allocated off by up to "
-            f"{amounts.percent(worst[0])}, reserved by up to {amounts.percent(worst[1])}"
-        )
     if result.world is not None:
         yield (
             f"ZeRO rows: parameters, gradients and optimizer state of the peak divided by "
@@ -151,28 +136,6 @@ def _footnotes(result: PlanResult) -> Iterator[str]:
 
 
 # -- command ---------------------------------------------------------------------------------------
-
-
-class _Status:
-    """What runs now, for the display: ``re-run 4 of about 12, batch x4, about 40 s left``."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._n = 0
-        self._of = 0
-        self._name = ""
-
-    def tell(self, name: str, of: int) -> None:
-        """The next re-run begins, of so many."""
-        self._n, self._of, self._name = self._n + 1, of, name
-
-    def __str__(self) -> str:
-        done = self._n - 1
-        said = f"re-run {self._n} of about {self._of}: {self._name}"
-        if done < 1:
-            return said
-        each = (time.monotonic() - self._began) / (done + 0.5)
-        return f"{said}, {progress_display.about(each * max(1, self._of - done))} left"
 
 
 def run(
@@ -194,31 +157,30 @@ def run(
     gpus = tuple(dict.fromkeys(found))
     if out is not None and Path(out).is_dir():
         raise AuditProblem(f"--out {out} is a folder; it must be a file")
-    played = _device(device)
-    status = _Status()
-    reruns = Reruns(target, args, played, gpus[0].key)
-    planning = Planning(reruns, gpus, budget, status.tell, world=world, batch=batch)
-    if not quiet:
-        planning.say = lambda words: console.say(f"audit: {words}", err=True)
+    lacking = null_device.lacking()
+    if device == "null" and lacking is not None:
+        raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
+    played: Device = "rehearse" if device == "rehearse" or lacking is not None else "null"
+    planning = Planning(
+        Reruns(target, args, played, gpus[0].key), gpus, budget, world=world, batch=batch
+    )
     try:
-        with progress_display.working("plan", lambda: str(status), quiet=quiet):
+        with progress_display.working(
+            "plan", lambda: f"re-run {planning.reruns.n}: {planning.now}", quiet=quiet
+        ):
             result = planning.make()
     except Failed as problem:
         if problem.ours:
             raise AuditProblem(f"nothing can be planned: {problem}") from None
         raise TargetFailed(f"nothing can be planned: {problem}") from None
     _deliver(result, form, out)
-    if played == "rehearse" and not quiet:
-        _advise()
+    if lacking is not None and not quiet:
+        console.say(
+            f"the null device, which runs torch's own CUDA code, is more exact: {lacking.message}"
+            f" ({lacking.hint})",
+            err=True,
+        )
     return EXIT_INTERRUPTED if result.interrupted else 0
-
-
-def _device(asked: str) -> Device:
-    """The device that plays the GPU."""
-    lacking = null_device.lacking()
-    if asked == "null" and lacking is not None:
-        raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
-    return "rehearse" if asked == "rehearse" or lacking is not None else "null"
 
 
 def _deliver(result: PlanResult, form: str, out: str | None) -> None:
@@ -241,14 +203,3 @@ def _deliver(result: PlanResult, form: str, out: str | None) -> None:
             console.hand_over(data, form="json")
         raise AuditProblem(f"{out} cannot be written: {error.strerror or error}") from None
     console.say(out)
-
-
-def _advise() -> None:
-    """How to have torch's own allocator in the place of the simulated one."""
-    lacking = null_device.lacking()
-    if lacking is not None:
-        console.say(
-            f"the null device, which runs torch's own CUDA code, is more exact: {lacking.message}"
-            f" ({lacking.hint})",
-            err=True,
-        )

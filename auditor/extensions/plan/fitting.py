@@ -42,14 +42,12 @@ class MemoryModel:
     def allocated(self, batch: int) -> float:
         """Bytes that tensors hold at the peak."""
         first, second = self._around(batch)
-        return max(
-            _on_line(
-                batch,
-                (first.batch, first.phases.get(phase, 0)),
-                (second.batch, second.phases.get(phase, 0)),
-            )
-            for phase in {**first.phases, **second.phases}
-        )
+        beyond = (batch - first.batch) / ((second.batch - first.batch) or 1)
+        peaks = []
+        for phase in {**first.phases, **second.phases}:
+            low, high = first.phases.get(phase, 0), second.phases.get(phase, 0)
+            peaks.append(low + (high - low) * beyond)
+        return max(peaks)
 
     def reserved(self, batch: int) -> float:
         """Bytes that the allocator holds from the device."""
@@ -81,11 +79,6 @@ class MemoryModel:
         above = next((n for n, each in enumerate(points) if each.batch >= batch), len(points) - 1)
         second = max(1, above)
         return points[second - 1], points[second]
-
-
-def _on_line(at: int, first: tuple[int, int], second: tuple[int, int]) -> float:
-    (x0, y0), (x1, y1) = first, second
-    return float(y0) if x0 == x1 else y0 + (y1 - y0) * (at - x0) / (x1 - x0)
 
 
 def rounded(batch: int) -> int:

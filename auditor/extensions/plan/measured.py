@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from auditor.evidence.snapshot.file import snapshot_of
@@ -49,7 +50,6 @@ class Measured:
 
     allocated: int
     reserved: int
-    retries: int
     steps: int
     phases: Mapping[str, int] = field(default_factory=dict)
     purposes: tuple[tuple[str, int], ...] = ()
@@ -70,8 +70,6 @@ class Measured:
     loaders: tuple[Loader, ...] = ()
     sized: tuple[str, ...] = ()
     """Lines of operators whose result has a size that depends on values (null device)."""
-    step_s: float = 0.0
-    """Of the longest step."""
     seconds: float = 0.0
 
     def purpose(self, name: str) -> int:
@@ -83,7 +81,9 @@ def measured(recording: Recording, seconds: float) -> Measured:
     """From the recording of a re-run that completed a step."""
     evidence = Evidence(recording)
     steps = recording.rows(StepRow)
-    course, owners = _course(evidence), Owners(evidence)
+    owners, course = Owners(evidence), None
+    with suppress(NotLooked, IndexError):
+        course = evidence.get(Allocations).devices[0]
     counted = [(known(row.peak_allocated) or 0, known(row.peak_reserved) or 0) for row in steps]
     allocated, reserved = (max(column, default=0) for column in zip(*counted, strict=True))
     if course is not None:
@@ -94,10 +94,10 @@ def measured(recording: Recording, seconds: float) -> Measured:
     blocks = max(recording.rows(PlannedBlocksRow), key=lambda row: row.n * row.bytes, default=None)
     optimizers = tuple(recording.rows(PlannedOptimizerRow))
     phases, varies = _phases(course, owners, allocated)
+    sized = {number for row in recording.rows(CourseRow) for number in row.sized}
     return Measured(
         allocated=allocated,
         reserved=reserved,
-        retries=max((known(row.retries) or 0 for row in steps), default=0),
         steps=len(steps),
         phases=phases,
         purposes=tuple((each.name, each.size) for each in purposes),
@@ -113,17 +113,9 @@ def measured(recording: Recording, seconds: float) -> Measured:
         optimizer_at=_site(recording, next((r.at for r in optimizers if r.at is not None), None)),
         changed=frozenset(row.name for row in recording.rows(PlannedChangeRow) if row.n),
         loaders=tuple(_loaders(recording)),
-        sized=tuple(_sized(recording)),
-        step_s=max((row.us for row in steps), default=0.0) / 1e6,
+        sized=tuple(str(recording.site(number)) for number in sorted(sized)),
         seconds=seconds,
     )
-
-
-def _course(evidence: Evidence) -> Course | None:
-    try:
-        return evidence.get(Allocations).devices[0]
-    except (NotLooked, IndexError):
-        return None
 
 
 def _at_peak(
@@ -173,11 +165,6 @@ def _shapes(inputs: Sequence[PlannedInputRow]) -> tuple[tuple[int, ...], ...]:
 
 def _site(recording: Recording, number: int | None) -> Site | None:
     return None if number is None else recording.site(number)
-
-
-def _sized(recording: Recording) -> Iterator[str]:
-    numbers = {number for row in recording.rows(CourseRow) for number in row.sized}
-    yield from (str(recording.site(number)) for number in sorted(numbers))
 
 
 def _loaders(recording: Recording) -> Iterator[Loader]:

@@ -7,18 +7,116 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import psutil
 
 from auditor.extensions.plan import batch_size, changes
 from auditor.extensions.plan.changes import Option
-from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes
+from auditor.extensions.plan.fitting import Fits, MemoryModel, Point, fits, rounded, usable_bytes
 from auditor.extensions.plan.measured import Measured
-from auditor.extensions.plan.reruns import ALLOCATOR, STEPS, WARMUP, Failed, Reruns, Wanted
-from auditor.extensions.plan.result import Card, Checked, Largest, PlanResult, PlanRow, rehearsed
+from auditor.extensions.plan.reruns import ALLOCATOR, Failed, Reruns, Wanted
 from auditor.model.gpus import GPUS, Gpu
+
+# -- what comes out: one row for each thing that can be changed, and what fits where ---------------
+
+SCHEMA = "audit-plan/1"
+
+Basis = Literal["rehearsed", "estimated"]
+"""``rehearsed``: a re-run of the program had this peak. ``estimated``: computed from others."""
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest batch that fits on a GPU, None where none does. ``why`` says why it was not
+    rehearsed, or no larger one; ``more``: a larger one may fit.
+    """
+
+    batch: int | None
+    basis: Basis
+    reserved: int | None = None
+    why: str = ""
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One way to run the program. Sizes in bytes; ``why`` says why there is no peak."""
+
+    name: str
+    change: str = ""
+    """The line to write, or the patch in words; empty for the program as it is."""
+    basis: Basis = "rehearsed"
+    batch: int | None = None
+    allocated: int | None = None
+    reserved: int | None = None
+    purposes: tuple[tuple[str, int], ...] = ()
+    holder: str = ""
+    holder_bytes: int = 0
+    fits: Mapping[str, Fits] = field(default_factory=dict)
+    smallest: str = ""
+    """The GPU with least memory on which it fits; empty where it fits on none."""
+    largest: Mapping[str, Largest] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU that was asked for; ``usable`` bytes are left to torch's allocator."""
+
+    name: str
+    memory: int
+    context: int
+
+    @property
+    def usable(self) -> int:
+        """Without what a process takes beside the allocator."""
+        return self.memory - self.context
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """The table and what it rests on."""
+
+    target: str
+    device: str
+    """``shadow`` or ``null device``."""
+    cards: tuple[Card, ...]
+    batch_of: str
+    """What sets the batch size, or why nobody knows."""
+    rows: tuple[PlanRow, ...]
+    world: int | None = None
+    runs: int = 0
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        data = asdict(self)
+        cards = [{**asdict(each), "usable": each.usable} for each in self.cards]
+        rows = [{**row, "purposes": dict(row["purposes"])} for row in data["rows"]]
+        return {"schema": SCHEMA, **data, "cards": cards, "rows": rows}
+
+
+def rehearsed(name: str, change: str, batch: int | None, found: Measured) -> PlanRow:
+    """A row that a re-run measured."""
+    return PlanRow(
+        name,
+        change,
+        "rehearsed",
+        batch,
+        found.allocated,
+        found.reserved,
+        found.purposes,
+        found.holder,
+        found.holder_bytes,
+    )
+
+
+# -- the re-runs -----------------------------------------------------------------------------------
 
 TIMES = (2, 4)
 """Batch sizes of the first rows, in multiples of the program's own."""
@@ -45,20 +143,17 @@ UNEVEN = 0.05
 
 @dataclass
 class Planning:
-    """Makes the table row by row, so that what is known can be told at any time. ``tell`` is told
-    what runs next, and how many re-runs there may be in all; ``say`` is told, once the first re-run
-    shows how long one takes, what will be left out.
+    """Makes the table row by row, so that what is known can be told at any time; ``now`` is the
+    row whose re-run is under way.
     """
 
     reruns: Reruns
     gpus: tuple[Gpu, ...]
     budget_s: float
-    tell: Callable[[str, int], None]
     world: int | None = None
     batch: str = ""
-    say: Callable[[str], None] = lambda words: None
+    now: str = AS_IT_IS
     rows: dict[str, PlanRow] = field(default_factory=dict)
-    checked: list[Checked] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     batch_of: str = ""
     interrupted: bool = False
@@ -66,9 +161,8 @@ class Planning:
     def __post_init__(self) -> None:
         self._began = time.monotonic()
         self._points: dict[str, list[Point]] = {}
-        self._runs: list[tuple[int, Measured]] = []
+        self._longest_s = 0.0
         self._base: Measured | None = None
-        self._expected = 10 + 4 * len(self.gpus)
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -85,9 +179,8 @@ class Planning:
         return self.result()
 
     def _make(self) -> None:
-        self.tell(AS_IT_IS, self._expected)
-        base = self.reruns.run(Wanted())
-        self._base = base
+        self._base = base = self.reruns.run(Wanted())
+        self._longest_s = base.seconds
         setting = batch_size.found(base, self.reruns.args, self.reruns.files, self.batch)
         self.batch_of = setting if isinstance(setting, str) else setting.said
         if not isinstance(setting, str):
@@ -95,18 +188,13 @@ class Planning:
         self._add(rehearsed(AS_IT_IS, "", self._size, base))
         if self._size is not None:
             self._note_point(AS_IT_IS, self._size, base)
-        self._runs.append((self._size or 1, base))
         if base.sized:
             self.notes.append(
                 f"sizes depend on values at {', '.join(base.sized[:3])}: on the null device these "
                 "are zeros; --device rehearse has them"
             )
         allocator = ",".join(os.environ.get(name, "") for name in ALLOCATOR)
-        options = list(changes.options(base, allocator))
-        applying = sum(not each.why for each in options)
-        self._expected = self.reruns.n + applying + (2 + 2 * applying) * len(self.gpus)
-        self._say_left_out(options, base)
-        options = [each for each in options if self._tried(each)]
+        options = [each for each in changes.options(base, allocator) if self._tried(each)]
         if base.varies > UNEVEN and self.rows[changes.EPOCH].allocated is None:
             self.notes.append(
                 f"the peaks of the {base.steps} steps differ by up to {base.varies:.0%}: steps with "
@@ -118,38 +206,11 @@ class Planning:
                 self._largest_of(option)
         self._largest(AS_IT_IS, Wanted())
         self._shard(base)
-        saving = [each for each in options if self._saves(each.name, base)]
-        if self._size is not None:
-            self._expected = self.reruns.n + len(saving) * (1 + 2 * len(self.gpus))
-            for option in saving:
+        for option in options:
+            row = self.rows[option.name]
+            sizes = (row.reserved, base.reserved), (row.allocated, base.allocated)
+            if any(new is not None and new <= (1 - SAVES) * old for new, old in sizes):
                 self._largest_of(option)
-
-    def _say_left_out(self, options: Sequence[Option], base: Measured) -> None:
-        """What there will be no row of, and why: it does not apply, or the time does not suffice."""
-        idle: dict[str, list[str]] = {}
-        for each in options:
-            if each.why:
-                idle.setdefault(each.why, []).append(each.name)
-        if idle:
-            said = (f"{', '.join(names)} ({why})" for why, names in idle.items())
-            self.say(f"left out: {'; '.join(said)}")
-        work = [each.name for each in options if not each.why]
-        if self._size is not None:
-            work += [f"{MULTIPLE}{times}" for times in TIMES]
-            work += [f"the largest batch on {gpu.key}" for gpu in self.gpus]
-            work.append("the largest batch with each change")
-        room = max(0, int(self.left_s / max(base.seconds, 1e-3)))
-        if room < len(work):
-            self.say(
-                f"--budget {self.budget_s:.0f} has time for about {room} more re-runs of "
-                f"{base.seconds:.0f} s; left out then: {', '.join(work[room:])}"
-            )
-
-    def _saves(self, name: str, base: Measured) -> bool:
-        """Whether a change lowers the peak by enough to ask for its largest batch."""
-        row = self.rows[name]
-        sizes = (row.reserved, base.reserved), (row.allocated, base.allocated)
-        return any(new is not None and new <= (1 - SAVES) * old for new, old in sizes)
 
     @property
     def _size(self) -> int | None:
@@ -157,18 +218,24 @@ class Planning:
 
     def result(self) -> PlanResult:
         """What is known by now."""
-        notes = [*self.notes, *self.reruns.warnings]
+        first = AS_IT_IS, changes.EPOCH
+
+        def place(row: PlanRow) -> int:
+            """Larger batches stand below the program as it is."""
+            if row.name in first:
+                return first.index(row.name)
+            return 2 + (not row.name.startswith(MULTIPLE))
+
         return PlanResult(
             self.reruns.target,
             "null device" if self.reruns.device == "null" else "shadow",
             tuple(Card(gpu.key, gpu.memory_bytes, gpu.context_mib << 20) for gpu in self.gpus),
             self.batch_of,
-            tuple(sorted(self.rows.values(), key=_place)),
-            tuple(self.checked),
+            tuple(sorted(self.rows.values(), key=place)),
             self.world,
             self.reruns.n,
             time.monotonic() - self._began,
-            tuple(notes),
+            (*self.notes, *self.reruns.warnings),
             self.interrupted,
         )
 
@@ -203,7 +270,6 @@ class Planning:
                     self.batch_of, self.reruns.setting = why, None
                     self._points.pop(AS_IT_IS, None)
                 return
-            self._check(AS_IT_IS, batch, found)
             self._note_point(AS_IT_IS, batch, found)
             self._add(rehearsed(name, change, batch, found))
 
@@ -226,14 +292,13 @@ class Planning:
     def _shard(self, base: Measured) -> None:
         if self.world is None:
             return
-        stages = changes.stages(base, self.world)
+        stages = list(changes.stages(base, self.world))
         if not stages:
             self.notes.append("no ZeRO row: what the peak is for is not known")
         share = base.reserved / base.allocated if base.allocated else 1.0
         for stage in stages:
-            peak = stage.peak(base, self.world)
-            name = f"{stage.name}, {self.world} ranks"
-            row = PlanRow(name, stage.change, "estimated", self._size, peak, round(peak * share))
+            name, reserved = f"{stage.name}, {self.world} ranks", round(stage.peak * share)
+            row = PlanRow(name, stage.change, "estimated", self._size, stage.peak, reserved)
             self._add(row)
 
     # -- the largest batch -------------------------------------------------------------------------
@@ -252,16 +317,14 @@ class Planning:
     def _largest(self, name: str, wanted: Wanted) -> None:
         """For each GPU, the one with most memory first: its points bound the others."""
         for gpu in sorted(self.gpus, key=usable_bytes, reverse=True):
-            found = self._largest_on(name, wanted, usable_bytes(gpu))
-            if found is not None:
-                row = self.rows[name]
-                self.rows[name] = replace(row, largest={**row.largest, gpu.key: found})
-
-    def _largest_on(self, name: str, wanted: Wanted, usable: int) -> Largest | None:
-        points = self._points.get(name, [])
-        if len(points) < 2:
-            return None
-        return largest_batch(points, usable, lambda batch: self._point(name, wanted, batch))
+            points = self._points.get(name, [])
+            if len(points) < 2:
+                return
+            found = largest_batch(
+                points, usable_bytes(gpu), lambda batch: self._point(name, wanted, batch)
+            )
+            row = self.rows[name]
+            self.rows[name] = replace(row, largest={**row.largest, gpu.key: found})
 
     def _point(self, name: str, wanted: Wanted, batch: int) -> Point | Refused:
         """One batch size, rehearsed."""
@@ -275,39 +338,23 @@ class Planning:
         why = setting.obeyed(base, found, batch) if setting is not None and base is not None else ""
         if why:
             return Refused(why)
-        self._check(name, batch, found)
         return self._note_point(name, batch, found)
 
     # -- re-runs -----------------------------------------------------------------------------------
 
     def _run(self, name: str, wanted: Wanted) -> Measured | Refused:
         """What it measured, or why there is nothing."""
-        if self.left_s < self._takes(wanted.batch or self._size or 1):
+        left_s = self.budget_s - (time.monotonic() - self._began)
+        if left_s < self._longest_s:
             return Refused(NO_TIME)
-        self.tell(name, max(self._expected, self.reruns.n + 1))
-        self.reruns.deadline = time.monotonic() + max(LEAST_S, SHARE * self.left_s)
+        self.now = name
+        self.reruns.deadline = time.monotonic() + max(LEAST_S, SHARE * left_s)
         try:
             found = self.reruns.run(wanted)
         except Failed as problem:
             return Refused(str(problem), failed=not problem.ours)
-        self._runs.append((wanted.batch or self._size or 1, found))
+        self._longest_s = max(self._longest_s, found.seconds)
         return found
-
-    @property
-    def left_s(self) -> float:
-        """Seconds of the budget that are left."""
-        return self.budget_s - (time.monotonic() - self._began)
-
-    def _takes(self, batch: int) -> float:
-        """Seconds that a re-run with this batch takes: the first run's, and the batch's excess."""
-        base = self._runs[0][1]
-        (low, small), (high, large) = (
-            pick(self._runs, key=lambda each: each[0]) for pick in (min, max)
-        )
-        if batch <= high or low == high:
-            return base.seconds
-        slope = max(0.0, (large.step_s - small.step_s) / (high - low))
-        return base.seconds + (WARMUP + STEPS + 1) * slope * (batch - low)
 
     def _refused(self, batch: int) -> str:
         """Why a batch size cannot be rehearsed; empty if it can be tried."""
@@ -322,22 +369,6 @@ class Planning:
         point = Point(batch, found.phases, found.allocated, found.reserved)
         self._points.setdefault(name, []).append(point)
         return point
-
-    def _check(self, name: str, batch: int, found: Measured) -> None:
-        """Note by how much the model missed what was then rehearsed."""
-        points = self._points.get(name, [])
-        if len(points) > 1:
-            model = MemoryModel(points)
-            predicted = round(model.allocated(batch)), round(model.reserved(batch))
-            self.checked.append(
-                Checked(name, batch, predicted[0], found.allocated, predicted[1], found.reserved)
-            )
-
-
-def _place(row: PlanRow) -> int:
-    """Of a row in the table: larger batches stand below the program as it is."""
-    first = AS_IT_IS, changes.EPOCH
-    return first.index(row.name) if row.name in first else 2 + (not row.name.startswith(MULTIPLE))
 
 
 # -- largest ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.finalize import raised
 from auditor.runs.plan import Change, Device, Plan
-from auditor.runs.progress import Progress, silent
+from auditor.runs.progress import silent
 from auditor.runs.project_copy import sheltered
 
 PARTS = ("planned", "loaders", "batches")
@@ -78,7 +78,6 @@ class Reruns:
     device: Device
     gpu: str
     deadline: float | None = None
-    progress: Progress = silent
     setting: BatchSetting | None = None
     n: int = 0
     files: tuple[str, ...] = ()
@@ -109,7 +108,7 @@ class Reruns:
         with sheltered(plan, files) as (apart, reached):
             try:
                 recording = child_process.record_once(
-                    apart, self.deadline, self.progress, lambda text: None
+                    apart, self.deadline, silent, lambda text: None
                 )
             except TargetProblem as problem:
                 if self.n == 1:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from auditor.cli import console, progress_display
+from auditor.cli.usage import EXIT_FOUND
 from auditor.extensions.reproduce.comparing import (
     SEEDS,
     Difference,
@@ -15,8 +19,9 @@ from auditor.extensions.reproduce.comparing import (
     ulps,
     unseeded,
 )
-from auditor.extensions.reproduce.runs import Order, Outcome
+from auditor.extensions.reproduce.runs import Order, Outcome, Runs
 from auditor.model import Site
+from auditor.runs.plan import Device
 from auditor.runs.repeat import VALUES
 
 SCHEMA = "audit-reproduce/1"
@@ -62,20 +67,19 @@ def lines(outcome: Outcome) -> list[str]:
     """The verdict first."""
     found = outcome.found
     if found is None:
-        return [_alike(outcome), *_notes(outcome)]
+        many = f"{len(outcome.one.operators):,} operators"
+        steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
+        runs = f"as in {outcome.against}" if outcome.against else "in both runs"
+        return [
+            f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}",
+            *_notes(outcome),
+        ]
     why = _why_versions_differ if outcome.against else _why
     return [
         _where(outcome, found),
         *(f"  {each}" for each in why(outcome, found)),
         *_notes(outcome),
     ]
-
-
-def _alike(outcome: Outcome) -> str:
-    many = f"{len(outcome.one.operators):,} operators"
-    steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
-    runs = f"as in {outcome.against}" if outcome.against else "in both runs"
-    return f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}"
 
 
 def _placed(site: Site | None) -> str:
@@ -250,3 +254,32 @@ def _as_json(site: Site | None) -> dict[str, Any]:
     return {
         name: None if site is None else getattr(site, name) for name in ("file", "line", "text")
     }
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def reproduce(
+    *,
+    target: str,
+    steps: int,
+    device: Device,
+    timeout: float | None,
+    against: str,
+    form: str,
+    quiet: bool,
+    args: tuple[str, ...],
+) -> int:
+    """Compare two runs of a target; returns the exit code."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    order = Order(target, args, steps, device, deadline, against)
+    say = (lambda text: None) if quiet else (lambda text: console.say(f"{text} ...", err=True))
+    counted = progress_display.Steps()
+    with progress_display.working("reproduce", lambda: str(counted), quiet=quiet):
+        outcome = Runs(order, say, counted).outcome()
+    if form == "json":
+        console.hand_over(json.dumps(content(order, outcome), indent=2), form="json")
+    else:
+        for line in lines(outcome)[: 1 if quiet else None]:
+            console.say(line)
+    return 0 if outcome.found is None else EXIT_FOUND

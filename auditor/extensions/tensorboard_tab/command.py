@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import logging
+import multiprocessing.util
 import os
 import signal
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NoReturn
 
 from auditor.cli import console, open_input, tensorboard_files
 from auditor.cli.usage import STOPPING
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.extensions.tensorboard_tab import board, local
+from auditor.extensions.tensorboard_tab.pages import Pages, StartResponse, refused
 from auditor.extensions.tensorboard_tab.runs import EXPORTED, Run, runs_in
 from auditor.recordings.folder import MANIFEST, Recording
+
+HOST = "127.0.0.1"
 
 MADE = 16
 """Runs whose files are made at most when a folder of runs is opened: each takes about a second for
@@ -29,14 +36,17 @@ def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool
     root = _folder(Path(path))
     if not trace:
         complete(root)
-    url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
+    url = serve(root, port) if trace else start_board(root, port, talkative=debug)
     console.say(url)
     console.say("Ctrl-C ends it.", err=True)
-    if browser and _has_screen():
+    if browser and (
+        sys.platform in ("darwin", "win32")
+        or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    ):
         webbrowser.open(url)
     _wait()
     if not trace:
-        board.leave()
+        leave_board()
     return 0
 
 
@@ -107,13 +117,6 @@ def _recording_inside(run: Run) -> Recording | None:
     return None
 
 
-def _has_screen() -> bool:
-    """False if only a text browser could answer, which would take the terminal away."""
-    return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-
-
 def _wait() -> None:
     """Until Ctrl-C or a request to end; under ``nohup`` a terminal that is closed is none. The
     server's threads end with the process.
@@ -125,3 +128,160 @@ def _wait() -> None:
             signal.signal(each, lambda *_: over.set())
     while not over.wait(3600):
         pass
+
+
+# -- TensorBoard with our tab, in this process, for this machine alone -----------------------------
+
+
+def start_board(root: Path, port: int | None, *, talkative: bool = False) -> str:
+    """Start TensorBoard on ``root`` in a thread of its own and return the address of the Audit tab.
+
+    ``port`` None looks for a free one from 6006 upwards, 0 takes any. Unless ``talkative``, plugins
+    lose their stderr: torch-tb-profiler writes hundreds of lines about an ordinary trace, from
+    processes of its own. Raises :class:`AuditProblem` where the port is taken.
+    """
+    try:
+        from tensorboard import default, program
+    except ImportError as error:
+        raise AuditProblem(
+            f"TensorBoard cannot be loaded: {error}",
+            "pip install 'torch-step-audit[all]', or add --trace to do without it",
+        ) from None
+    from auditor.extensions.tensorboard_tab.plugin import AuditPlugin
+
+    if not talkative:
+        logging.getLogger("tensorboard").setLevel(logging.ERROR)
+        _keep_stderr_to_ourselves()
+    # Processes of plugins inherit this folder for their sockets, and it goes when we leave. A process
+    # that is ended leaves one of its own behind.
+    multiprocessing.util.get_temp_dir()
+    # Our own class instead of the one that the entry point may name: this also works from a
+    # checkout.
+    others = [
+        plugin
+        for plugin in default.get_plugins()
+        if getattr(plugin, "plugin_name", "") != AuditPlugin.plugin_name
+    ]
+    board = program.TensorBoard(plugins=[AuditPlugin, *others], server_class=_server)
+    # Without the data server there is no second process that could outlive this one.
+    board.configure(argv=["tensorboard"], logdir=str(root), host=HOST, port=port, load_fast="false")
+    try:
+        url: str = board.launch()
+    except program.TensorBoardServerException as problem:
+        raise AuditProblem(
+            f"port {port} cannot be used: {str(problem).splitlines()[0]}", "choose another --port"
+        ) from None
+    return f"{url.rstrip('/')}/#audit"
+
+
+def _server(application: Any, flags: Any) -> Any:
+    """TensorBoard's server, refusing a stranger's name that leads to this machine."""
+    from tensorboard import program
+
+    def for_this_machine(environ: dict[str, Any], start_response: StartResponse) -> Any:
+        name = str(environ.get("HTTP_HOST", "")).rpartition(":")[0] or environ.get("HTTP_HOST")
+        if name not in (HOST, "localhost"):
+            return refused("403 Forbidden", "this address is not served", start_response)
+        return application(environ, start_response)
+
+    return program.create_port_scanning_werkzeug_server(for_this_machine, flags)
+
+
+def _keep_stderr_to_ourselves() -> None:
+    """``sys.stderr`` goes on; writes to descriptor 2, as of child processes, are not shown."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    sys.stderr = os.fdopen(ours, "w", buffering=1, errors="backslashreplace")
+
+
+def leave_board() -> NoReturn:
+    """End this process at once, and every process that a plugin started.
+
+    torch-tb-profiler reads traces in processes that Ctrl-C ends too, and in threads that then wait
+    for them for ever: a plain exit would hang there.
+    """
+    for child in multiprocessing.active_children():
+        child.terminate()
+        child.join(5)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+# -- the same pages without TensorBoard: a small server for this machine alone ---------------------
+
+FIRST_PORT = 6006
+PORTS = 20
+"""Ports that are tried where none was asked for."""
+
+THREADS = 8
+"""Requests that are answered at a time; others wait in waitress's queue, none is reset."""
+
+CONNECTIONS, SILENT_S = 1000, 10
+"""Connections that are open at a time, and seconds after which one that sends nothing is closed: at
+waitress's own 100 and 120 s a hundred half-open ones keep everybody else out.
+"""
+
+
+def serve(root: Path, port: int | None) -> str:
+    """Serve the pages of ``root`` in a thread of its own and return the address.
+
+    ``port`` None looks for a free one from 6006 upwards, 0 takes any. Raises :class:`AuditProblem`
+    where the port cannot be used.
+    """
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a busy machine is no news
+    application = _OurHostsOnly(Pages(root))
+    server = _bound(application, port)
+    port = application.serve_at(int(server.effective_port))
+    threading.Thread(target=server.run, name="audit view", daemon=True).start()
+    return f"http://{HOST}:{port}/page.html"
+
+
+def _bound(application: _OurHostsOnly, port: int | None) -> Any:
+    try:
+        from waitress import create_server
+    except ImportError as error:
+        raise AuditProblem(
+            f"the pages cannot be served: {error}", "pip install 'torch-step-audit[all]'"
+        ) from None
+    candidates = (port,) if port is not None else (*range(FIRST_PORT, FIRST_PORT + PORTS), 0)
+    problem: OSError | None = None
+    for candidate in candidates:
+        try:
+            return create_server(
+                application,
+                host=HOST,
+                port=candidate,
+                threads=THREADS,
+                ident=None,
+                connection_limit=CONNECTIONS,
+                channel_timeout=SILENT_S,
+                cleanup_interval=SILENT_S // 2,
+                asyncore_use_poll=True,  # select() ends at descriptor 1,023
+            )
+        except OSError as error:
+            problem = error
+    reason = problem.strerror if problem else ""
+    raise AuditProblem(f"port {port} cannot be used: {reason}", "choose another --port")
+
+
+class _OurHostsOnly:
+    """The WSGI application; a stranger's host name that leads to this machine must not read it."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._hosts: frozenset[str] = frozenset()
+
+    def serve_at(self, port: int) -> int:
+        """Answer requests for this port's addresses, and return it. Not before."""
+        self._hosts = frozenset((f"{HOST}:{port}", f"localhost:{port}"))
+        return port
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        if environ.get("HTTP_HOST") not in self._hosts:
+            return refused("403 Forbidden", "this address is not served", start_response)
+        route = environ.get("PATH_INFO", "/").lstrip("/") or "page.html"
+        return self._pages.answer(route, environ, start_response)

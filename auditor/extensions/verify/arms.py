@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from auditor import amounts, patch, redaction
+from auditor import patch, redaction
 from auditor.errors import AuditProblem
 from auditor.extensions.verify.intervals import MOST_PAIRS, Interval, of_pairs
-from auditor.extensions.verify.results import Agreement, agree, tolerance_for
-from auditor.extensions.verify.trials import Measured
-from auditor.model import Edit, Finding, Report
+from auditor.extensions.verify.trials import Agreement, Measured, agree, tolerance_for
+from auditor.model import Edit, Report
 from auditor.model.sections import Status, Verified
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
@@ -60,16 +59,7 @@ class Arm:
         assert self.agreement is not None
         self.broken = (
             f"with the patch the target computes something else: {self.agreement.note}{doubt}"
-            f"{self._took()}"
         )
-
-    def _took(self) -> str:
-        """The time that was seen all the same, in a clause; empty where none was."""
-        if not self.timed:
-            return ""
-        before = _typical(one.step_us for one, _ in self.pairs) or 0.0
-        after = _typical(other.step_us for _, other in self.pairs) or 0.0
-        return f"; its step took {amounts.duration(after)} instead of {amounts.duration(before)}"
 
     @property
     def timed(self) -> bool:
@@ -99,7 +89,7 @@ class Arm:
             return None
         interval = self.interval()
         before, after = [one for one, _ in self.pairs], [other for _, other in self.pairs]
-        old, new = peak_of(before), peak_of(after)
+        compared = repeatable and before[0].results.any
         return Verified(
             status=self._status(interval, noise),
             step_us_before=_typical(run.step_us for run in before),
@@ -107,9 +97,9 @@ class Arm:
             ratio=interval.ratio if interval is not None else None,
             ratio_low=interval.low if interval is not None else None,
             ratio_high=interval.high if interval is not None else None,
-            peak_bytes_before=old,
-            peak_bytes_after=new,
-            same_result=self._same(repeatable=repeatable),
+            peak_bytes_before=peak_of(before),
+            peak_bytes_after=peak_of(after),
+            same_result=self.agreement.same if compared and self.agreement is not None else None,
             pairs=len(self.pairs),
             syncs_before=_typical(run.syncs for run in before),
             syncs_after=_typical(run.syncs for run in after),
@@ -129,18 +119,11 @@ class Arm:
             or (interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN)
         ):
             return "inconclusive"
-        return "better" if self._saves_device_memory() else "same"
-
-    def _saves_device_memory(self) -> bool:
         pairs = [(one.peak_device, other.peak_device) for one, other in self.pairs]
-        return self.timed and all(
+        saves = all(
             one and other is not None and other <= LESS_MEMORY * one for one, other in pairs
         )
-
-    def _same(self, *, repeatable: bool) -> bool | None:
-        if not repeatable or self.agreement is None or not self.pairs[0][0].results.any:
-            return None
-        return self.agreement.same
+        return "better" if saves else "same"
 
     def _note(self, interval: Interval | None, *, repeatable: bool) -> str:
         if self.broken:
@@ -213,7 +196,8 @@ def candidates(
     """
     found: dict[tuple[bytes, ...], Candidate] = {}
     for number, finding in enumerate(report.findings):
-        edits = _edits(finding, unsafe=unsafe)
+        own = finding.remedy.edits if finding.remedy is not None else ()
+        edits = tuple(edit for edit in own if edit.safe or unsafe)
         if not edits or not finding.is_selected(select):
             continue
         files = patch.plan(edits, recording.original_bytes).files
@@ -246,12 +230,6 @@ def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | Non
     return Candidate(
         findings, codes, "all together", edits, files, all(part.rehearsed for part in parts)
     )
-
-
-def _edits(finding: Finding, *, unsafe: bool) -> tuple[Edit, ...]:
-    if finding.remedy is None:
-        return ()
-    return tuple(edit for edit in finding.remedy.edits if edit.safe or unsafe)
 
 
 def require_unchanged(recording: Recording) -> None:

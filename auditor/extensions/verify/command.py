@@ -147,10 +147,10 @@ def verified(
         for note in notes:
             say(note)
         return None
-    fewest = LEAST_PAIRS * (len(asked) + 2)
+    fewest, of = LEAST_PAIRS * (len(asked) + 2), f", of a budget of {budget:.0f} s" * (budget > 0)
     with (
         Laboratory(evidence, budget / fewest or SLOW_SECONDS) as laboratory,
-        progress_display.working("verify", lambda: _counted(laboratory, budget), quiet=quiet),
+        progress_display.working("verify", lambda: f"run {laboratory.runs}{of}", quiet=quiet),
     ):
         found, verification = Experiment(laboratory, recording, Budget(budget), say).run(asked)
     if laboratory.changed:
@@ -178,10 +178,6 @@ def _asked(
         if not each.paths <= read
     )
     return tuple(each for each in found if each.paths <= read), tuple(notes)
-
-
-def _counted(laboratory: Laboratory, budget: float) -> str:
-    return f"run {laboratory.runs}" + (f", of a budget of {budget:.0f} s" if budget else "")
 
 
 def _say(text: str) -> None:

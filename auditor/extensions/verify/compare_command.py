@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -24,7 +24,7 @@ from auditor.extensions.verify.comparison import (
 )
 from auditor.extensions.verify.intervals import quiet_run
 from auditor.judging import catalogue, config
-from auditor.model import Finding, Report
+from auditor.model import Finding
 from auditor.recordings.folder import MANIFEST
 
 Shown = Callable[[float], str]
@@ -58,7 +58,15 @@ def run(*, before: str, after: str, max_regression: float | None, as_json: bool)
     else:
         for line in _lines(compared):
             console.say(line)
-    return EXIT_FOUND if max_regression is not None and _judged(compared, max_regression) else 0
+    if max_regression is None or compared.step is None:
+        return 0
+    if regressed := compared.regressed(max_regression):
+        said = f"a step takes at least {compared.step.low - 1:.1%} longer"
+        console.say(f"audit: {said}; {max_regression:.1%} is allowed", err=True)
+    elif compared.step.ratio > 1.0 + max_regression:
+        said = f"a step may take more than {max_regression:.1%} longer"
+        console.say(f"audit: {said}, but these runs do not prove it", err=True)
+    return EXIT_FOUND if regressed else 0
 
 
 def _require_interval(compared: Comparison, before: str, after: str) -> None:
@@ -84,23 +92,6 @@ def _shown(sentence: str) -> str:
     return str(catalogue.reports("text").one_line(sentence, 500))
 
 
-def _judged(compared: Comparison, bound: float) -> bool:
-    assert compared.step is not None
-    regressed = compared.regressed(bound)
-    if regressed:
-        console.say(
-            f"audit: a step takes at least {compared.step.low - 1:.1%} longer; {bound:.1%} is "
-            "allowed",
-            err=True,
-        )
-    elif compared.step.ratio > 1.0 + bound:
-        console.say(
-            f"audit: a step may take more than {bound:.1%} longer, but these runs do not prove it",
-            err=True,
-        )
-    return regressed
-
-
 GIVE = "give report.json, the folder of a run, or its recording"
 
 
@@ -110,13 +101,9 @@ GIVE = "give report.json, the folder of a run, or its recording"
 def _side(path: Path) -> Side:
     """What lies at a path: one audit, or a folder of audits of one thing (with their spread)."""
     open_input.require_exists(path, GIVE)
-    found = (
-        [path]
-        if _is_audit(path)
-        else sorted(inner for inner in path.iterdir() if _is_audit(inner))
-        if path.is_dir()
-        else []
-    )
+    found = [path] if _is_audit(path) else []
+    if not found and path.is_dir():
+        found = sorted(filter(_is_audit, path.iterdir()))
     if not found:
         raise AuditProblem(f"{path} holds no report and no recording", GIVE)
     sides = [_audit(each) for each in found]
@@ -145,29 +132,21 @@ def _is_audit(path: Path) -> bool:
 
 def _audit(path: Path) -> Side:
     recording = open_input.recording_of(path)
+    evidence = Evidence(recording) if recording is not None else None
     if path.is_file() or (path / open_input.REPORT).is_file():
         report = open_input.report_of(path)
-        mine = (
-            recording is not None
-            and recording.manifest.get("recorded_at") == report.run.recorded_at
-        )
-        return _side_of(report, Evidence(recording) if mine and recording is not None else None)
-    assert recording is not None
-    evidence = Evidence(recording)
-    settings = config.load(Path.cwd(), catalogue.rules())
-    return _side_of(
-        write_results.judge(evidence, catalogue.choose(settings.select, settings.ignore), settings),
-        evidence,
-    )
-
-
-def _side_of(report: Report, evidence: Evidence | None) -> Side:
+        made = recording.manifest.get("recorded_at") if recording is not None else None
+        evidence = evidence if made == report.run.recorded_at else None
+    else:
+        assert evidence is not None
+        settings = config.load(Path.cwd(), catalogue.rules())
+        rules = catalogue.choose(settings.select, settings.ignore)
+        report = write_results.judge(evidence, rules, settings)
     if evidence is None:
         return Side(report)
     run = quiet_run(evidence)
-    return Side(
-        report, (run,) if run.us else (), tuple(evidence.recording.manifest.get("argv", ()))
-    )
+    args = tuple(evidence.recording.manifest.get("argv", ()))
+    return Side(report, (run,) if run.us else (), args)
 
 
 # -- what is shown ---------------------------------------------------------------------------------
@@ -184,19 +163,19 @@ def _facts(compared: Comparison) -> dict[str, Any]:
         "peak_bytes": {name: asdict(side.report.run.peak_bytes) for name, side in _sides(compared)},
         "syncs_per_step": {name: side.syncs for name, side in _sides(compared)},
         "findings": {
-            name: [_named(finding) for finding in found] for name, found in _changes(compared)
+            name: [
+                {
+                    "key": each.key,
+                    "code": each.code,
+                    "site": str(each.site or ""),
+                    "message": each.message,
+                }
+                for each in found
+            ]
+            for name, found in _changes(compared)
         },
         "not_compared": {_NAMES[row]: reason for row, reason in compared.barred.items()},
         "differs": list(compared.told),
-    }
-
-
-def _named(finding: Finding) -> dict[str, Any]:
-    return {
-        "key": finding.key,
-        "code": finding.code,
-        "site": str(finding.site or ""),
-        "message": finding.message,
     }
 
 
@@ -243,12 +222,16 @@ def _lines(compared: Comparison) -> Iterator[str]:
     for row, (title, one, other, shown) in _rows(compared).items():
         if row == "findings" and row not in compared.barred:
             continue  # they have lines of their own
-        said = (
-            f"not compared: {compared.barred[row]}"
-            if row in compared.barred
-            else _change(compared, row, one, other)
-        )
-        yield _shown(f"{title:14}{_cell(one, shown)}{_cell(other, shown)}  {said}".rstrip())
+        if row in compared.barred:
+            said = f"not compared: {compared.barred[row]}"
+        elif row == "step_us":
+            said = _ratio(compared)
+        elif row == "syncs":
+            said = "per step, as reported"
+        else:
+            said = "" if not one or other is None else f"{other / one - 1:+.1%}"
+        cells = (f"{'-' if value is None else shown(value):>12}" for value in (one, other))
+        yield _shown(f"{title:14}{''.join(cells)}  {said}".rstrip())
         if row == "step_us":
             yield from _about_times(compared)
     yield from (f"{'':14}{_shown(sentence)}" for sentence in compared.told)
@@ -257,20 +240,15 @@ def _lines(compared: Comparison) -> Iterator[str]:
     yield ""
     text, changes = catalogue.reports("text"), _changes(compared)
     yield "findings: " + ", ".join(f"{len(found)} {name}" for name, found in changes[:3])
-    yield from _named_lines(changes[:2], text)
+    for name, found in changes[:2]:
+        for each in found:
+            where = f" {text.path(str(each.site))}" if each.site else ""
+            said = text.one_line(each.message, 1000)
+            yield f"  {name:5}{text.path(each.code)}{where}: {said}"
     if compared.one_sided:
         codes = ", ".join(sorted({finding.code for finding in compared.one_sided}))
         number = amounts.count(len(compared.one_sided), "more finding")
         yield _shown(f"  not compared: {number} that could only be seen on one side ({codes})")
-
-
-def _change(compared: Comparison, row: Row, one: float | None, other: float | None) -> str:
-    """What follows the two values of a row that can be compared."""
-    if row == "step_us":
-        return _ratio(compared)
-    if row == "syncs":
-        return "per step, as reported"
-    return "" if not one or other is None else f"{other / one - 1:+.1%}"
 
 
 def _about_times(compared: Comparison) -> Iterator[str]:
@@ -280,30 +258,13 @@ def _about_times(compared: Comparison) -> Iterator[str]:
     if "step_us" not in compared.barred and any(
         run.busy >= TOLD for _, side in _sides(compared) for run in side.runs
     ):
-        shares = " and ".join(_waiting(side) for _, side in _sides(compared))
+        shares = " and ".join(
+            amounts.percent(median(run.busy for run in side.runs)) if side.runs else "unknown"
+            for _, side in _sides(compared)
+        )
         yield (
             f"{'':14}without the time that steps waited for the processor, which was {shares} of it"
         )
-
-
-def _named_lines(changes: Iterable[tuple[str, tuple[Finding, ...]]], text: Any) -> Iterator[str]:
-    for name, found in changes:
-        for finding in found:
-            where = f" {text.path(str(finding.site))}" if finding.site else ""
-            yield (
-                f"  {name:5}{text.path(finding.code)}{where}: "
-                f"{text.one_line(finding.message, 1000)}"
-            )
-
-
-def _waiting(side: Side) -> str:
-    return (
-        amounts.percent(median(run.busy for run in side.runs)) if side.runs else "an unknown part"
-    )
-
-
-def _cell(value: float | None, shown: Shown) -> str:
-    return f"{'-' if value is None else shown(value):>12}"
 
 
 def _ratio(compared: Comparison) -> str:

@@ -43,7 +43,14 @@ class Side:
             v.code.startswith("SYNC") and v.status in ("found", "clean")
             for v in self.report.verdicts
         )
-        return sum(map(_waits, self.report.findings)) if looked else None
+        if not looked:
+            return None
+        return sum(
+            place.per_step
+            for finding in self.report.findings
+            for place in finding.places or (finding,)
+            if place.code in WAITS
+        )
 
     @property
     def looked(self) -> frozenset[str]:
@@ -94,13 +101,14 @@ class Comparison:
 
 def compare(before: Side, after: Side) -> Comparison:
     """Set two sides beside each other that are not refused (:func:`refusal`)."""
-    told = (*_told(before.report, after.report), *_other_arguments(before, after))
+    told = tuple(_told(before, after))
     barred, span = barred_rows(before.report, after.report), None
     if "step_us" not in barred:
         before, after, span = _timed_alike(before, after, barred)
     both, alike_made = before.looked & after.looked, kind_of(before.report) == kind_of(after.report)
     old, new = before.report.findings, after.report.findings
-    known, still = _keys(old), _keys(new)
+    # of all parts: a report may join what an older one, or one of less code, held apart
+    known, still = ({key for each in found for key in each.keys} for found in (old, new))
     appeared = [finding for finding in new if known.isdisjoint(finding.keys)]
     vanished = [finding for finding in old if still.isdisjoint(finding.keys)]
 
@@ -138,26 +146,6 @@ def _timed_alike(
             f"{one.steps} and {other.steps} steps, and the times of single steps are not there"
         )
     return before, after, None
-
-
-def _other_arguments(before: Side, after: Side) -> tuple[str, ...]:
-    if before.args is None or after.args is None or before.args == after.args:
-        return ()
-    one, other = (" ".join(side.args or ()) or "none" for side in (before, after))
-    return (
-        f"the target's own arguments differ, {one} and {other}: what changed may be their doing",
-    )
-
-
-def _keys(findings: Sequence[Finding]) -> set[str]:
-    """Those of all parts: a report may join what an older one, or one of less code, held apart."""
-    return {key for finding in findings for key in finding.keys}
-
-
-def _waits(finding: Finding) -> float:
-    if finding.code in WAITS and not finding.places:
-        return finding.per_step
-    return sum(place.per_step for place in finding.places if place.code in WAITS)
 
 
 # -- in what two audits can be compared ------------------------------------------------------------
@@ -207,15 +195,10 @@ def program_of(target: str) -> str:
     Of an absolute path only the file's name counts: two checkouts have the same program at two
     places.
     """
-    name = target.removeprefix("-m ").strip()
-    file, _, attribute = name.rpartition(":") if ":" in name else (name, "", "")
-    file = (
-        file[: -len(".py")]
-        if file.endswith(".py")
-        else file.replace(".", "/")
-        if os.sep not in file
-        else file
-    )
+    file, _, attribute = target.removeprefix("-m ").strip().partition(":")
+    if not file.endswith(".py") and os.sep not in file:
+        file = file.replace(".", "/")
+    file = file.removesuffix(".py")
     file = os.path.basename(file) if os.path.isabs(file) else os.path.normpath(file)
     return f"{file}:{attribute}"
 
@@ -261,12 +244,16 @@ _MACHINE: tuple[tuple[tuple[Row, ...], str, str], ...] = (
 """Facts of the environment, the rows that lean on them, and how a difference is said."""
 
 
-def _told(before: Report, after: Report) -> Iterator[str]:
+def _told(before: Side, after: Side) -> Iterator[str]:
     """What else differs, a sentence each."""
-    one, other = before.run, after.run
-    versions = (("torch", one.torch, other.torch), ("python", one.python, other.python))
-    auditors = ("torch-step-audit", before.tool.get("version", ""), after.tool.get("version", ""))
-    for name, old, new in (*versions, auditors):
+    one, other = before.report.run, after.report.run
+    auditors = (side.report.tool.get("version", "") for side in (before, after))
+    versions = (
+        ("torch", one.torch, other.torch),
+        ("python", one.python, other.python),
+        ("torch-step-audit", *auditors),
+    )
+    for name, old, new in versions:
         if old != new and old and new:
             yield f"the two differ in their {name}, {old} and {new}: what changed may be its doing"
     if (one.steps, one.warmup) != (other.steps, other.warmup):
@@ -280,6 +267,9 @@ def _told(before: Report, after: Report) -> Iterator[str]:
                 f"the {side} ended early ({run.outcome}): what it did not reach could not be found "
                 "there"
             )
+    if None not in (before.args, after.args) and before.args != after.args:
+        own, others = (" ".join(side.args or ()) or "none" for side in (before, after))
+        yield f"the target's own arguments differ, {own} and {others}: what changed may be their doing"
 
 
 def common(

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from auditor.errors import AuditProblem
 from auditor.extensions.verify.arms import Arm, Candidate, joined
 from auditor.extensions.verify.intervals import LEAST_PAIRS, Interval, of_pairs
-from auditor.extensions.verify.results import agree
-from auditor.extensions.verify.trials import Budget, Laboratory, Measured
+from auditor.extensions.verify.trials import Budget, Laboratory, Measured, agree
 from auditor.model.sections import Verification, Verified
-from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
 
 Say = Callable[[str], None]
@@ -70,7 +68,12 @@ class Experiment:
     def _measure(self, timed: Sequence[Arm]) -> None:
         if timed:
             self._round(timed)
-        self._rehearse([arm for arm in self._arms if arm not in timed])
+        others = [arm for arm in self._arms if arm not in timed]
+        before = self._round(others, rehearsed=True) if others else None
+        together = self._joined() if before is not None else None
+        more = together not in (None, *self._arms) and self._fits(1)
+        if before is not None and together is not None and more and not self._can_time(together):
+            self._take(together, before, self._run(together, rehearsed=True), rehearsed=True)
         while (chosen := self._next(self._undecided(timed))) and self._round(chosen):
             pass
 
@@ -83,15 +86,15 @@ class Experiment:
     def _can_time(self, arm: Arm) -> bool:
         return not arm.candidate.rehearsed and not self._laboratory.rehearses
 
-    def _fits(self, runs: int, *, rehearsed: bool = False) -> bool:
+    def _fits(self, runs: int) -> bool:
         """True if so many more runs end in time. A budget of 0 asks only for each first look."""
-        return self._budget.seconds == 0 or self._budget.fits(runs, rehearsed=rehearsed)
+        return self._budget.seconds == 0 or self._budget.room() >= runs
 
     def _next(self, arms: Sequence[Arm]) -> list[Arm]:
         """The arms of one more round, in order of price: as many of those without an interval as can
         have it in time, else of the others, else one look at what was never run.
         """
-        room, chosen = self._budget.planned(), list[Arm]()
+        room, chosen = self._budget.room(), list[Arm]()
         for arm in [arm for arm in arms if _lacking(arm)] or arms:
             needed = [max(1, _lacking(each)) for each in (*chosen, arm)]
             if sum(needed) + max(needed) <= room:
@@ -101,98 +104,60 @@ class Experiment:
 
     # -- rounds ------------------------------------------------------------------------------------
 
-    def _round(self, arms: Sequence[Arm]) -> bool:
-        """One round, or as much of it as fits; False if no patch was run."""
-        self._rounds += 1
-        backwards, again = self._rounds % 2 == 0, self._rounds <= LEAST_PAIRS
+    def _round(self, arms: Sequence[Arm], *, rehearsed: bool = False) -> Measured | None:
+        """One round, or as much of it as fits: its unpatched run, None if no patch was run. On the
+        shadow device there is one, which shows result, syncs and peak, and no times.
+        """
+        self._rounds += not rehearsed
+        backwards = not rehearsed and self._rounds % 2 == 0
+        again = rehearsed or self._rounds <= LEAST_PAIRS
         if not self._fits(2):
-            return False
-        first = self._unpatched_run() if again or not backwards else None
+            return None
+        first = self._run(None, rehearsed=rehearsed) if again or not backwards else None
         done = [
-            (arm, self._patched_run(arm))
+            (arm, self._run(arm, rehearsed=rehearsed))
             for arm in (arms[::-1] if backwards else arms)
             if self._fits(1 + backwards)
         ]
-        last = self._unpatched_run() if done and (backwards or (again and self._fits(1))) else None
+        last = None
+        if done and (backwards or (again and self._fits(1))):
+            last = self._run(None, rehearsed=rehearsed)
         if first is not None and last is not None:
-            self._compare_unpatched(first, last)
+            self._compared = True
+            self.repeatable = self.repeatable and agree(first.results, last.results).same
         before = last if backwards else first
         for arm, after in done[::-1] if backwards else done:
             assert before is not None
-            self._take(arm, before, after)
-        return bool(done)
+            self._take(arm, before, after, rehearsed=rehearsed)
+        return before if done else None
 
-    def _take(
-        self, arm: Arm, before: Measured, after: Measured, *, rehearsed: bool = False
-    ) -> None:
+    def _take(self, arm: Arm, before: Measured, after: Measured, *, rehearsed: bool) -> None:
         """Add a pair. A different result must recur: an unstable target accuses no patch."""
         arm.add(before, after)
-        if arm.differs and self.repeatable:
-            self._confirm(arm, before, rehearsed=rehearsed)
-        self._tell(arm)
-
-    def _confirm(self, arm: Arm, before: Measured, *, rehearsed: bool) -> None:
-        if not self._fits(1, rehearsed=rehearsed):
-            arm.break_by_result("; the budget left no time to see it a second time")
+        if not (arm.differs and self.repeatable):
             return
-        self._say(f"{arm.candidate.name}: another result; once more to be sure")
-        again = self._run(arm.candidate.files, rehearsed=rehearsed)
-        if agree(before.results, again.results).same:
+        if not self._fits(1):
+            arm.break_by_result("; the budget left no time to see it a second time")
+        elif agree(before.results, self._run(arm, rehearsed=rehearsed).results).same:
             self.repeatable = False
         else:
             arm.break_by_result()
 
-    def _run(self, files: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
-        return self._budget.measured(
-            lambda: self._laboratory.run(files, rehearsed=rehearsed), rehearsed=rehearsed
-        )
-
-    def _patched_run(self, arm: Arm, *, rehearsed: bool = False) -> Measured:
-        self._say(f"{self._round_name(rehearsed=rehearsed)}: {arm.candidate.name}")
-        return self._run(arm.candidate.files, rehearsed=rehearsed)
-
-    def _unpatched_run(self, *, rehearsed: bool = False) -> Measured:
-        self._say(f"{self._round_name(rehearsed=rehearsed)}: unpatched")
-        measured = self._run(rehearsed=rehearsed)
+    def _run(self, arm: Arm | None, *, rehearsed: bool) -> Measured:
+        """One run with the patch, or without any; the target must not fail by itself."""
+        name, files = (arm.candidate.name, arm.candidate.files) if arm else ("unpatched", ())
+        self._say(f"{'rehearsal' if rehearsed else f'round {self._rounds}'}: {name}")
+        measured = self._budget.measured(lambda: self._laboratory.run(files, rehearsed=rehearsed))
+        if arm is not None:
+            return measured
         if measured.failed:
             raise AuditProblem(
                 f"the unpatched target does not run to its end any more: {measured.failed}",
-                "run audit again: its report shows where, and how long that takes is what these "
-                "runs are given",
+                "run audit again: its report shows where",
             )
         if not rehearsed and measured.step_us:
             self._unpatched.append(measured.step_us)
         return measured
-
-    def _round_name(self, *, rehearsed: bool) -> str:
-        return "rehearsal" if rehearsed else f"round {self._rounds}"
-
-    def _compare_unpatched(self, one: Measured, other: Measured) -> None:
-        self._compared = True
-        if self.repeatable and not agree(one.results, other.results).same:
-            self.repeatable = False
-            self._say(
-                "two unpatched runs with the same seeds computed different losses: results cannot "
-                "be compared"
-            )
-
-    def _rehearse(self, arms: Sequence[Arm]) -> None:
-        """Check on the shadow device what only a GPU would run: result, syncs, peak; no times."""
-        if not arms or not self._fits(2, rehearsed=True):
-            return
-        before = self._unpatched_run(rehearsed=True)
-        done = self._rehearsed(arms)
-        if self._fits(1, rehearsed=True):
-            self._compare_unpatched(before, self._unpatched_run(rehearsed=True))
-        for arm, after in done:
-            self._take(arm, before, after, rehearsed=True)
-        together = self._joined()
-        if together is not None and together not in self._arms and not self._can_time(together):
-            for arm, after in self._rehearsed([together]):
-                self._take(arm, before, after, rehearsed=True)
-
-    def _rehearsed(self, arms: Sequence[Arm]) -> list[tuple[Arm, Measured]]:
-        return [(arm, self._patched_run(arm, rehearsed=True)) for arm in arms if self._fits(1)]
 
     # -- all together ------------------------------------------------------------------------------
 
@@ -225,18 +190,15 @@ class Experiment:
 
     def _summary(self) -> Verification:
         noise, together = self.noise(), self._joined()
-        tried = together is not None and bool(together.pairs)
+        tried = together if together is not None and together.pairs else None
+        timed, laboratory = any(map(self._can_time, self._arms)), self._laboratory
         return Verification(
-            together=self._verified(together) if together is not None and tried else None,
-            codes=tuple(dict.fromkeys(together.candidate.codes))
-            if together is not None and tried
-            else (),
+            together=self._verified(tried) if tried is not None else None,
+            codes=tuple(dict.fromkeys(tried.candidate.codes)) if tried is not None else (),
             noise=(noise.low, noise.high) if noise is not None else None,
             repeatable=self.repeatable,
-            runs=self._laboratory.runs,
-            steps=self._laboratory.steps
-            if any(map(self._can_time, self._arms))
-            else self._laboratory.rehearsed_steps,
+            runs=laboratory.runs,
+            steps=laboratory.steps if timed else laboratory.rehearsed_steps,
             seconds=round(self._budget.spent, 1),
             notes=tuple(self._notes()),
         )
@@ -249,52 +211,26 @@ class Experiment:
                 yield f"{arm.candidate.name}: the patch is left out, {arm.broken}"
             if arm.unloaded:
                 paths = ", ".join(arm.candidate.paths)
-                yield (
-                    f"{arm.candidate.name}: not verified, since the target reads no {paths} of the "
-                    "copy that it runs in"
-                )
+                yield f"{arm.candidate.name}: not verified, the target reads no {paths} of its copy"
         if not self.repeatable:
             yield (
                 "two unpatched runs with the same seeds computed different losses: no patch's "
                 "result could be compared"
             )
         if not self._compared and any(arm.pairs for arm in self._arms):
-            yield (
-                "the budget left no time for a second unpatched run: whether the target repeats "
-                "its own results was not seen"
-            )
-        if self._together is not None and self._together not in self._arms:
-            yield from self._told_together(self._together)
-        yield from self._untried()
-
-    def _told_together(self, together: Arm) -> Iterator[str]:
-        if together.broken:
+            yield "the budget left no time to see whether the target repeats its own results"
+        together = self._together if self._together not in self._arms else None
+        if together is not None and together.broken:
             yield f"the patches that are good one by one are not so together: {together.broken}"
-        elif together.pairs and together.candidate.rehearsed:
-            said = (
-                together.agreement.note
-                if together.agreement is not None and self.repeatable
-                else "results not compared"
-            )
+        elif together is not None and together.pairs and together.candidate.rehearsed:
+            note = together.agreement.note if together.agreement is not None else "failed"
+            said = note if self.repeatable else "results not compared"
             yield f"all {len(together.candidate.codes)} patches together, in the rehearsal: {said}"
-
-    def _untried(self) -> Iterator[str]:
-        arms = (
-            self._arms if self._together in (None, *self._arms) else [*self._arms, self._together]
-        )
-        names = [arm.candidate.name for arm in arms if arm is not None and not arm.pairs]
-        length = self._budget.length()
-        if names:
+        arms = [*self._arms, *([together] if together is not None else ())]
+        if names := [arm.candidate.name for arm in arms if not arm.pairs]:
+            length = self._budget.length()
             takes = "" if length is None else f" (a run takes {length:.0f} s)"
             yield f"not tried, the budget was spent before{takes}: {', '.join(names)}"
-
-    def _tell(self, arm: Arm) -> None:
-        interval = arm.interval()
-        if arm.broken:
-            self._say(f"{arm.candidate.name}: {arm.broken}")
-        elif interval is not None:
-            said = f"ratio {interval.ratio:.3f} [{interval.low:.3f} - {interval.high:.3f}]"
-            self._say(f"{arm.candidate.name}: {said} after {len(arm.pairs)} pairs")
 
 
 def _lacking(arm: Arm) -> int:

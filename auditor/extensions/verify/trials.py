@@ -4,7 +4,6 @@ with fixed seeds.
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, cast
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify.intervals import quiet_run
-from auditor.extensions.verify.results import Results
 from auditor.model.devices import SHADOW
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
@@ -34,6 +32,117 @@ from auditor.syntax.config_files import suffix_of
 
 if TYPE_CHECKING:
     from typing import Self
+import math
+from collections.abc import Iterable
+from dataclasses import field
+
+from auditor.model import Edit
+from auditor.recordings.schema.compare import LossRow, ParameterRow
+
+# -- what a run computed ---------------------------------------------------------------------------
+
+REORDERING = {
+    "fused": "a fused optimizer rounds in another order",
+    "foreach": "a multi-tensor optimizer rounds in another order",
+    "memory_format": "another layout chooses kernels that add in another order",
+}
+"""Keywords whose change may round differently without being wrong, and why. All other patches must
+keep every bit.
+"""
+
+TOLERANCE = 1e-3
+"""Largest relative difference of a loss, or of a parameter's norm, that is put down to rounding
+where rounding may differ. float32 rounds at 6e-8; a few ten steps of training amplify a difference
+of one rounding by some thousands at most."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one run computed: losses, and for each parameter its norm and the sum of its bit
+    patterns (None: not known).
+    """
+
+    losses: tuple[float, ...]
+    parameters: tuple[tuple[str, float, int | None], ...]
+    names: dict[str, str] = field(default_factory=dict, compare=False)
+    """What a module calls them, by their places in the optimizers."""
+
+    @classmethod
+    def read(cls, recording: Recording) -> Results:
+        """From the ``results`` part."""
+        losses = (float.fromhex(row.value) for row in recording.rows(LossRow))
+        rows = list(recording.rows(ParameterRow))
+        parameters = ((row.place, float.fromhex(row.value), row.bits) for row in rows)
+        return cls(tuple(losses), tuple(parameters), {row.place: row.name for row in rows})
+
+    @property
+    def any(self) -> bool:
+        """True if there is anything to compare."""
+        return bool(self.losses or self.parameters)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """``same`` says whether the results agree; ``note`` how closely, or where they part."""
+
+    same: bool
+    note: str
+
+
+def tolerance_for(edits: Iterable[Edit]) -> tuple[float, str]:
+    """What difference is allowed after these edits, and why; (0, "") where every bit must stay."""
+    reasons = dict.fromkeys(
+        REORDERING[edit.keyword] for edit in edits if edit.keyword in REORDERING
+    )
+    return (TOLERANCE, "; ".join(reasons)) if reasons else (0.0, "")
+
+
+def agree(before: Results, after: Results, tolerance: float = 0.0, reason: str = "") -> Agreement:
+    """Compare what two runs computed, from the same seeds."""
+    if before == after:
+        return Agreement(same=True, note=f"{_counted(before)} bit-identical")
+    parted = _parted(before, after, tolerance)
+    if parted:
+        return Agreement(same=False, note=parted)
+    return Agreement(
+        same=True, note=f"{_counted(before)} within {tolerance:g} of each other ({reason})"
+    )
+
+
+def _counted(results: Results) -> str:
+    steps, parameters = len(results.losses), len(results.parameters)
+    return f"{steps} loss{'es' * (steps != 1)} and {parameters} parameter{'s' * (parameters != 1)}"
+
+
+def _parted(before: Results, after: Results, tolerance: float) -> str:
+    """Where the two differ by more than the tolerance, in a sentence; empty if nowhere."""
+    for number, (one, other) in enumerate(zip(before.losses, after.losses, strict=False), 1):
+        if not _near(one, other, tolerance):
+            return f"loss {number} is {other:.9g} instead of {one:.9g}"
+    if len(before.losses) != len(after.losses):
+        return f"backward was called on {len(after.losses)} losses instead of {len(before.losses)}"
+    if [place for place, _, _ in before.parameters] != [place for place, _, _ in after.parameters]:
+        return "the optimizers hold other parameters"
+    for (place, one, bits), (_, other, others) in zip(
+        before.parameters, after.parameters, strict=True
+    ):
+        said = before.names.get(place) or place
+        if not _near(one, other, tolerance):
+            return (
+                f"{said} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
+            )
+        if bits != others and not tolerance:
+            return f"{said} ends with other bits, though all losses agree"
+    return ""
+
+
+def _near(one: float, other: float, tolerance: float) -> bool:
+    if one == other or (math.isnan(one) and math.isnan(other)):
+        return True
+    return abs(one - other) <= tolerance * max(abs(one), abs(other))
+
+
+# -- one run ---------------------------------------------------------------------------------------
 
 SEED = 1337
 SECONDS = 1.0
@@ -57,9 +166,6 @@ LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
 """A run may take this long, or so many times as long as the longest of those before it, the audit's
 own first, before it counts as hanging. The audit did more steps under more instruments, and the
 load of a shared machine rarely makes up for five times that."""
-
-FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-"""A line of a stack as faulthandler writes it."""
 
 
 @dataclass(frozen=True)
@@ -141,37 +247,23 @@ class Laboratory:
                 plan, time.monotonic() + self.patience, silent, lambda text: None
             )
         except AuditProblem as problem:
+            took = time.monotonic() - began
             return Measured(
-                Results((), ()),
-                None,
-                None,
-                None,
-                None,
-                frozenset(),
-                time.monotonic() - began,
-                problem.message,
+                Results((), ()), None, None, None, None, frozenset(), took, problem.message
             )
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
         evidence = Evidence(recording)
         times = quiet_run(evidence).us
         rows = evidence.rows(StepRow)
-        quiet = [row for row in rows if row.pass_name in ("quiet", "loud")]
+        counted = [row for row in rows if row.pass_name in ("quiet", "loud")]
+        device = (known(row.peak_allocated) for row in counted)
+        host = (known(row.rss) for row in counted if row.pass_name == "quiet")
         return Measured(
             Results.read(recording),
             median(times) if times else None,
-            max(
-                (peak for row in quiet if (peak := known(row.peak_allocated)) is not None),
-                default=None,
-            ),
-            max(
-                (
-                    rss
-                    for row in quiet
-                    if row.pass_name == "quiet" and (rss := known(row.rss)) is not None
-                ),
-                default=None,
-            ),
+            max((size for size in device if size is not None), default=None),
+            max((size for size in host if size is not None), default=None),
             _syncs(recording, rows),
             files_read(recording),
             time.monotonic() - began,
@@ -243,7 +335,7 @@ def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
 def _failure(recording: Recording, patience: float) -> str:
     manifest = recording.manifest
     if manifest["outcome"] == "timeout":
-        return f"it was still running after {patience:.0f} s and was ended{_hung_at(recording)}"
+        return f"it was still running after {patience:.0f} s and was ended"
     if manifest["outcome"] == "completed":
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
     error = manifest.get("error") or {}
@@ -251,17 +343,6 @@ def _failure(recording: Recording, patience: float) -> str:
     return (
         f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
     )
-
-
-def _hung_at(recording: Recording) -> str:
-    """Where its stacks say it was, innermost own line first; empty where there are none."""
-    trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
-    own = (
-        f"{recording.relative(file)}:{line}"
-        for file, line in FRAME.findall(trace)
-        if recording.relative(file) != file
-    )
-    return next((f" (at {place})" for place in own), "")
 
 
 # -- the time that all of them may take ------------------------------------------------------------
@@ -282,46 +363,29 @@ class Budget:
         self.seconds = seconds
         self._now = now
         self._began = now()
-        self._lengths: dict[bool, deque[float]] = {
-            kind: deque(maxlen=RECENT) for kind in (False, True)
-        }
+        self._lengths: deque[float] = deque(maxlen=RECENT)
 
     @property
     def spent(self) -> float:
         """Seconds since the beginning."""
         return self._now() - self._began
 
-    def measured(self, run: Callable[[], Measured], *, rehearsed: bool = False) -> Measured:
-        """Make a run, and remember how long it took with all that belongs to it. In the rehearsal
-        runs are longer or shorter.
-        """
+    def measured(self, run: Callable[[], Measured]) -> Measured:
+        """Make a run, and remember how long it took with all that belongs to it."""
         began = self._now()
         measured = run()
-        self._lengths[rehearsed].append(self._now() - began)
+        self._lengths.append(self._now() - began)
         return measured
 
-    def length(self, *, rehearsed: bool = False) -> float | None:
-        """Seconds that a run typically takes by now; None before the first."""
-        recent = self._recent(rehearsed=rehearsed)
-        return median(recent) if recent else None
+    def length(self) -> float | None:
+        """Seconds of the longest run of late; None before the first."""
+        return max(self._lengths, default=None)
 
-    def planned(self) -> int:
-        """How many more runs (not of the rehearsal) will likely end in time."""
-        return self._room(self.length())
-
-    def fits(self, runs: int, *, rehearsed: bool = False) -> bool:
-        """True if so many more end in time, even if each takes as long as the longest of late: then
-        they may begin.
-
-        Before anything is known of their length, any number may, if there is time at all.
+    def room(self) -> int:
+        """How many more runs of that length end in time; before the first any number, if there is
+        time at all.
         """
-        return self._room(max(self._recent(rehearsed=rehearsed), default=None)) >= runs
-
-    def _recent(self, *, rehearsed: bool) -> deque[float]:
-        return self._lengths[rehearsed] or self._lengths[not rehearsed]
-
-    def _room(self, length: float | None) -> int:
-        left = self.seconds - self.spent
+        left, length = self.seconds - self.spent, self.length()
         if left <= 0.0:
             return 0
         return sys.maxsize if length is None else int(left / max(length, 1e-3))

@@ -13,7 +13,7 @@ from auditor.reports import as_json
 import auditor
 from auditor.capture import here
 from auditor.errors import AuditProblem
-from auditor.extensions.longrun import judging, look, run
+from auditor.extensions.longrun import judging, run
 from auditor.extensions.longrun.run import NextBackward
 from tests.api.test_python import hooks, training
 
@@ -42,7 +42,7 @@ class Judged:
 
 @pytest.fixture
 def unjudged(monkeypatch):
-    monkeypatch.setattr("auditor.extensions.longrun.look.Judge", Judged)
+    monkeypatch.setattr("auditor.extensions.longrun.judging.Judge", Judged)
 
 
 # -- the whole -------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_a_finding_is_told_once_and_again_when_its_price_has_doubled(tmp_path, c
 def test_looks_add_no_more_than_their_budget(tmp_path, unjudged, monkeypatch):
     """The clock is the test's own: a look that added a second is followed by 50 s without one."""
     now = [0.0]
-    monkeypatch.setattr(look.Look, "added", lambda self, at: 1.0)
+    monkeypatch.setattr(judging.Look, "added", lambda self, at: 1.0)
     _, step = training()
     seen = watched(tmp_path, every=10, budget=0.02)
     seen._clock = lambda: now[0]
@@ -133,7 +133,7 @@ def test_a_fault_of_ours_reaches_no_program(tmp_path, unjudged, caplog, monkeypa
     if where == "begin":
         monkeypatch.setattr(here.Here, "watch_told", broken)
     if where == "leave":
-        monkeypatch.setattr("auditor.extensions.longrun.look.Look.judged", broken)
+        monkeypatch.setattr("auditor.extensions.longrun.judging.Look.judged", broken)
     with watched(tmp_path, every=10):
         for _ in range(30):
             step()

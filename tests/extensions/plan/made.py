@@ -21,7 +21,6 @@ def measured(
     known: dict[str, object] = {
         "allocated": peak,
         "reserved": round(peak * slack),
-        "retries": 0,
         "steps": 4,
         "phases": {BEFORE: 0, STEP: step, UPDATE: update},
         "purposes": (
@@ -34,7 +33,6 @@ def measured(
         "blocks": BLOCKS,
         "optimizers": (ADAM,),
         "loaders": (Loader("train.py", 30, batch, 10_000, batch * 100.0),),
-        "step_s": 0.01,
         "seconds": 1.0,
     }
     return Measured(**{**known, **more})  # type: ignore[arg-type]

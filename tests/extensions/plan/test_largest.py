@@ -3,8 +3,7 @@
 import pytest
 
 from auditor.extensions.plan.fitting import Point
-from auditor.extensions.plan.planning import JUMP, TRIES, Refused, largest_batch
-from auditor.extensions.plan.result import Largest
+from auditor.extensions.plan.planning import JUMP, TRIES, Largest, Refused, largest_batch
 
 
 def at(peak, batch):

@@ -1,7 +1,6 @@
 """Which re-runs are made, what becomes of their answers, and what is told of them."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +8,8 @@ import pytest
 from auditor.extensions.plan import changes
 from auditor.extensions.plan.command import lines
 from auditor.extensions.plan.fitting import usable_bytes
-from auditor.extensions.plan.planning import AS_IT_IS, Planning
+from auditor.extensions.plan.planning import AS_IT_IS, Largest, Planning
 from auditor.extensions.plan.reruns import Wanted
-from auditor.extensions.plan.result import Largest
 from auditor.model.gpus import gpu_named
 from tests.extensions.plan.made import ADAM, MIB, formula, measured
 
@@ -24,7 +22,7 @@ def linear(batch, wanted):
 
 
 def planned(reruns, gpus=(T4,), budget=1e6, **more):
-    planning = Planning(reruns, gpus, budget, lambda name, of: None, **more)
+    planning = Planning(reruns, gpus, budget, **more)
     return planning.make()
 
 
@@ -44,7 +42,6 @@ def test_the_largest_batch_is_rehearsed():
     assert row.largest["T4"] == Largest(144, "rehearsed", 14_900 * MIB)  # of 15004 MiB
     assert row.fits == {"T4": "yes"} and row.smallest == "T4"
     assert [wanted.batch for wanted in reruns.asked if wanted.batch][:2] == [16, 32]
-    assert all(max(map(abs, each.off)) < 1e-6 for each in result.checked)
 
 
 def test_each_change_is_a_row_with_a_larger_batch_where_it_saves():
@@ -87,7 +84,6 @@ def test_a_curve_is_followed_to_the_limit():
     assert largest.basis == "rehearsed"
     assert largest.reserved <= usable_bytes(T4)
     assert 96 <= largest.batch <= 120  # 120 * 120 + 200 = 14600 of 15004 MiB
-    assert any(abs(each.off[0]) > 0.2 for each in result.checked)
 
 
 def test_memory_that_does_not_fit_at_all():
@@ -114,13 +110,14 @@ def test_a_batch_that_does_not_obey_is_said_and_not_shown():
 
 def test_without_time_what_was_not_run_is_estimated():
     reruns = formula(linear)
-    planning = Planning(reruns, (T4,), 1e6, lambda name, of: None)
+    planning, run = Planning(reruns, (T4,), 1e6), reruns.run
 
-    def tell(name, of):
-        if name == "batch x4":
+    def last(wanted):
+        if planning.now == "batch x4":
             planning.budget_s = 0.0
+        return run(wanted)
 
-    planning.tell = tell
+    reruns.run = last
     result = planning.make()
     largest = rows(result)[AS_IT_IS].largest["T4"]
     assert (largest.basis, largest.batch) == ("estimated", 144)
@@ -128,23 +125,6 @@ def test_without_time_what_was_not_run_is_estimated():
     told = rows(result)
     assert not told[changes.CHECKPOINTED].why and not told[changes.AUTOCAST].why
     assert not told[changes.CHECKPOINTED].largest, "changes come before the search for batches"
-
-
-@pytest.mark.parametrize(("room", "left"), [(3, True), (30, False)])
-def test_what_the_time_does_not_suffice_for_is_said_before_it_is_used_up(room, left):
-    """Nine re-runs are wanted: three changes, two batches, and the largest of them."""
-    said = []
-    reruns = formula(linear)
-    run = reruns.run
-    reruns.run = lambda wanted: replace(run(wanted), seconds=10.0)
-    planned(reruns, budget=10.0 * room + 5, say=said.append)
-    assert "fused=True" in said[0] and "optimizer's step" in said[0]
-    assert len(said) == 1 + left
-    if left:
-        assert f"about {room} more re-runs of 10 s" in said[1]
-        assert said[1].endswith(
-            "batch x2, batch x4, the largest batch on T4, the largest batch with each change"
-        )
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "raised"])
@@ -211,7 +191,7 @@ def test_sharding_is_arithmetic_and_marked():
 def test_without_blocks_there_is_no_third_stage():
     stages = changes.stages(measured(8, 500 * MIB, blocks=None), 8)
     assert [stage.name for stage in stages] == ["ZeRO-1", "ZeRO-2"]
-    assert changes.stages(measured(8, 500 * MIB, purposes=()), 8) == ()
+    assert not list(changes.stages(measured(8, 500 * MIB, purposes=()), 8))
 
 
 def test_what_does_not_apply_says_why():

@@ -15,8 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.extensions.verify.arms import Arm, Candidate
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import MOST_PAIRS, Interval
-from auditor.extensions.verify.results import Results
-from auditor.extensions.verify.trials import Budget, Measured
+from auditor.extensions.verify.trials import Budget, Measured, Results
 from auditor.model import Edit, Site
 from auditor.patch import PatchedFile
 
@@ -232,10 +231,7 @@ def test_a_difference_that_nobody_had_time_to_see_twice_breaks_the_patch_and_is_
 def test_without_a_second_unpatched_run_nobody_knows_whether_results_repeat() -> None:
     done = verify(lambda applied, run: {}, candidate(0), budget=2.5)
     assert done.found[0].same_result is True
-    assert any(
-        "whether the target repeats its own results was not seen" in note
-        for note in done.summary.notes
-    )
+    assert any("no time to see whether the target repeats" in note for note in done.summary.notes)
 
 
 def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
@@ -247,7 +243,6 @@ def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
         candidate(1),
     )
     broken = done.found[1]
-    assert "; its step took 500 us instead of 1 ms" in broken.note.replace("1.0 ms", "1 ms")
     assert broken.status == "broken"
     assert broken.same_result is False
     assert "loss 2 is 0.6 instead of 0.5" in broken.note

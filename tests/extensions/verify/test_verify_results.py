@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.extensions.verify.results import TOLERANCE, Results, agree, tolerance_for
+from auditor.extensions.verify.trials import TOLERANCE, Results, agree, tolerance_for
 from auditor.model import Edit, Site
 
 BASE = Results((0.5, 0.25), (("parameter 0", 3.0, 17), ("parameter 1", 4.0, 18)))
