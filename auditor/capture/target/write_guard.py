@@ -136,9 +136,7 @@ class WriteGuard:
         elif event in _STARTED:
             self._starts(args[_STARTED[event]], args[2] if event == "subprocess.Popen" else None)
         elif event == "sqlite3.connect":
-            name = args[0]
-            text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
-            self._changes(unquote(urlsplit(text).path) if text.startswith("file:") else name)
+            self._changes(_database(args[0]))
         else:
             # removes by open folders, whose names nobody can tell afterwards
             if event == "shutil.rmtree":
@@ -279,6 +277,11 @@ def _words(command: Any) -> Iterator[str]:
                 line = shlex.shlex(os.fsdecode(word), posix=True, punctuation_chars=True)
                 line.whitespace_split = True
                 yield from line
+
+
+def _database(name: Any) -> Any:
+    text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
+    return unquote(urlsplit(text).path) if text.startswith("file:") else name
 
 
 def _folder(path: str) -> str:
