@@ -14,7 +14,7 @@ from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Rows
-from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.rule import Rule, knob
