@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
 
+from auditor.model import Site
 from auditor.recordings.folder import Recording, Row
 from auditor.recordings.row import Row as TypedRow
 from auditor.recordings.schema.run import LapseRow
@@ -303,3 +305,28 @@ def _lapses(evidence: Evidence) -> list[tuple[str, str, list[str]]]:
     rows = evidence.rows(LapseRow) if evidence.has(LapseRow.part) else []
     known = [(name, each.get("error", ""), each.get("parts", [])) for name, each in probes]
     return known + [(row.probe, row.error, row.parts) for row in rows]
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+class AtLine(Protocol):
+    """What stands at a line."""
+
+    @property
+    def site(self) -> Site:
+        """That line."""
+
+
+L = TypeVar("L", bound=AtLine)
+
+
+def together(each: Iterable[V], key: Callable[[V], Any]) -> Iterator[list[V]]:
+    """Those of one key, by key; as they came within it."""
+    for _, same in groupby(sorted(each, key=key), key=key):
+        yield list(same)
+
+
+def by_line(each: Iterable[L]) -> Iterator[list[L]]:
+    """Those of one line, by file and line."""
+    return together(each, lambda one: (one.site.file, one.site.line))
