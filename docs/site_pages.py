@@ -153,8 +153,7 @@ def linked(markdown: str, source: str, path: str) -> str:
 
 
 def _rules() -> Iterator[tuple[str, str]]:
-    from auditor.judging.catalogue import own_rules
-    from auditor.judging.manual import page
+    from auditor.judging.catalogue import own_rules, page
 
     rules = own_rules()
     rows = "\n".join(

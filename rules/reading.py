@@ -14,10 +14,9 @@ from typing import Any
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source, Span, name_of, span_of, unparsed
 from auditor.evidence.source.statements import shorten
-from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.model import Edit, Remedy, Severity, Site
 from auditor.rule import knob
-from auditor.syntax.index import LOOPS, Index, called_in, nodes_in
+from auditor.syntax.index import LOOPS, Index, called_in, is_path, nodes_in
 from auditor.syntax.reaching import shared_names
 
 from .lines import LineReport
@@ -382,4 +381,70 @@ def _is_math(callee: ast.expr) -> bool:
         isinstance(callee, ast.Attribute)
         and isinstance(callee.value, ast.Name)
         and callee.value.id == "math"
+    )
+
+
+# -- values read -----------------------------------------------------------------------------------
+
+MODULES = frozenset({"torch", "math", "np", "numpy", "F"})
+
+SAME = frozenset(("detach", "clone", "contiguous", "data", "cpu", "cuda", "to"))
+"""Methods of a tensor whose result has all of its values."""
+
+
+def unchanged(value: ast.expr) -> str:
+    """The name of which an expression has all values: ``z`` of ``z.detach()``; empty for others."""
+    value = whole(value)
+    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+
+
+def whole(value: ast.expr) -> ast.expr:
+    """What an expression has all values of: ``f(x)`` of ``f(x).detach().cpu()``."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in SAME
+    ):
+        value = value.func.value
+    return value
+
+
+def values_at(index: Index, span: Span | None) -> frozenset[str]:
+    """Names of what an expression reads: ``loss`` of ``loss.detach().item()``, of
+    ``math.isnan(loss)`` and of ``shown.item()`` where ``shown = loss.detach()`` is all it is given.
+    """
+    node = index.expressions.get(span) if span is not None else None
+    return (
+        frozenset() if node is None else frozenset(_own(index, each) for each in _each_value(node))
+    )
+
+
+def _own(index: Index, name: str) -> str:
+    given = index.assigned.get(name, ())
+    return (unchanged(given[0].value) or name) if len(given) == 1 else name
+
+
+def _each_value(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name | ast.Attribute):
+        if is_path(node):
+            yield unparsed(node)
+        else:
+            yield from _each_value(node.value)  # type: ignore[union-attr]
+    elif isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and name_of(node.func.value) not in MODULES:
+            yield from _each_value(node.func.value)
+        for each in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from _each_value(each)
+    elif isinstance(node, ast.Subscript):
+        yield from _each_value(node.value)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _each_value(child)
+
+
+def keeps_its_value(index: Index, name: str, above: int, below: int) -> bool:
+    """Whether nothing gives the name another value from one line to another one below it."""
+    return not any(
+        above <= node.lineno < below and isinstance(node.ctx, ast.Store) and unparsed(node) == name
+        for node in index.named.get(name.rpartition(".")[2], ())
     )

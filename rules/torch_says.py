@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding
 from auditor.recordings.schema.run import TorchWarningRow
 from auditor.rule import Rule

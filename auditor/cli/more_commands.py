@@ -316,7 +316,7 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 
     known = catalogue.choose(codes.split(","), ()) if codes else catalogue.rules()
     if form == "markdown":
-        from auditor.judging.manual import manual
+        from auditor.judging.catalogue import manual
 
         console.hand_over(manual(known))
         return
@@ -346,21 +346,21 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 def explain(code: str, as_json: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
     from auditor.cli import console
-    from auditor.judging import catalogue, left, manual
+    from auditor.judging import catalogue, left
 
     family, gone = catalogue.own_families(code), left.among([code.strip().upper()])
     if as_json:
         import json
 
-        facts: Any = [manual.facts(each) for each in family] or (
+        facts: Any = [catalogue.facts(each) for each in family] or (
             {"code": gone[0], "instead": left.LEFT[gone[0]]}
             if gone
-            else manual.facts(catalogue.rule(code))
+            else catalogue.facts(catalogue.rule(code))
         )
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     if not family:
-        page = left.sentence(gone[0]) if gone else manual.page(catalogue.rule(code))
+        page = left.sentence(gone[0]) if gone else catalogue.page(catalogue.rule(code))
         console.show(page.rstrip("\n"))
         return
     _list(family)

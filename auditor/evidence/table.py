@@ -5,18 +5,21 @@ typed; without torch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
 
-from auditor.evidence.absent import ZEROS, why_broken, why_missing
+from auditor.model import Site
 from auditor.recordings.folder import Recording, Row
 from auditor.recordings.row import Row as TypedRow
+from auditor.recordings.schema.run import LapseRow
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from typing import Self
+
 
 T = TypeVar("T", bound="Table")
 V = TypeVar("V")
@@ -257,3 +260,73 @@ def rows_of(evidence: Evidence, kind: type[R]) -> list[R]:
     if not evidence.has(kind.part):
         raise NotLooked(f"the recording holds no {kind.part}: that probe was not switched on")
     return evidence.rows(kind)
+
+
+# -- what is absent --------------------------------------------------------------------------------
+
+BROKEN_PROBE = "the probe "
+"""How the reason begins of a rule that was skipped because a probe broke."""
+
+ZEROS = "a null device computes nothing: values are zeros there and say nothing"
+"""Why nothing is said of values that were read on one."""
+
+
+def why_missing(evidence: Evidence, table: type[Table], parts: Sequence[str]) -> str:
+    """Why the recording holds none of these parts of a table."""
+    manifest = evidence.recording.manifest
+    if evidence.bare:
+        return f"a {evidence.bare} does not show it: audit run records it"
+    outcome, shadow = manifest.get("outcome"), evidence.recording.device.shadow
+    if outcome != "completed":
+        return (
+            f"the {'rehearsal' if shadow else 'run'} ended early ({outcome}), before this could be "
+            "recorded"
+        )
+    if shadow and not table.of_rehearsals:
+        return "only a run on the CPU or on a GPU records what this needs"
+    known = (table.absent[part] for part in parts if part in table.absent)
+    return next(known, f"the recording holds no {' and no '.join(parts)}")
+
+
+def why_broken(evidence: Evidence, tables: Iterable[type[Table]]) -> str:
+    """Why *nothing found* in these tables says nothing: a probe that writes for one of them failed.
+    Empty if none did.
+    """
+    needed = {part for table in tables for part in table.parts}
+    for name, error, parts in evidence.once(_lapses):
+        if needed.intersection(parts):
+            return f"{BROKEN_PROBE}{name!r} failed and did not see all of it ({error})"
+    return ""
+
+
+def _lapses(evidence: Evidence) -> list[tuple[str, str, list[str]]]:
+    """Probes that failed and their parts. A killed process's manifest does not know of them."""
+    probes = evidence.recording.manifest.get("probes", {}).items()
+    rows = evidence.rows(LapseRow) if evidence.has(LapseRow.part) else []
+    known = [(name, each.get("error", ""), each.get("parts", [])) for name, each in probes]
+    return known + [(row.probe, row.error, row.parts) for row in rows]
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+class AtLine(Protocol):
+    """What stands at a line."""
+
+    @property
+    def site(self) -> Site:
+        """That line."""
+
+
+L = TypeVar("L", bound=AtLine)
+
+
+def together(each: Iterable[V], key: Callable[[V], Any]) -> Iterator[list[V]]:
+    """Those of one key, by key; as they came within it."""
+    for _, same in groupby(sorted(each, key=key), key=key):
+        yield list(same)
+
+
+def by_line(each: Iterable[L]) -> Iterator[list[L]]:
+    """Those of one line, by file and line."""
+    return together(each, lambda one: (one.site.file, one.site.line))

@@ -21,11 +21,11 @@ from auditor.evidence.recorded.steps import (
     CpuContention,
     Step,
     Steps,
+    Trained,
     compiled_caution,
     own_times,
     queued_share,
 )
-from auditor.evidence.recorded.training import Trained
 from auditor.evidence.snapshot.by_line import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
 from auditor.evidence.snapshot.out_of_memory import ran_out
@@ -35,8 +35,8 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.judging import null_beside
+from auditor.judging.catalogue import page
 from auditor.judging.engine import Judgement
-from auditor.judging.manual import page
 from auditor.judging.method import caveats, method_of
 from auditor.judging.replayed import repriced
 from auditor.model import (

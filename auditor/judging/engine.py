@@ -15,11 +15,10 @@ from types import NoneType
 from typing import Any
 
 from auditor import amounts
-from auditor.evidence.absent import BROKEN_PROBE
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.recorded.steps import CpuContention, Steps
 from auditor.evidence.source.statements import Statements
-from auditor.evidence.table import Evidence, Others, Table
+from auditor.evidence.table import BROKEN_PROBE, Evidence, Others, Table
 from auditor.judging import merging
 from auditor.judging.null_beside import confirmed
 from auditor.model import Finding, SeenOn, Severity, Site, Verdict, finding_key, prices

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from auditor import amounts
-from auditor.evidence.absent import BROKEN_PROBE
-from auditor.evidence.recorded.training import Trained
+from auditor.evidence.recorded.steps import Trained
+from auditor.evidence.table import BROKEN_PROBE
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.recordings.folder import Row
 from auditor.recordings.schema.run import StepRow

@@ -15,8 +15,7 @@ from msgspec import Struct, field
 
 from auditor import amounts
 from auditor.errors import AuditProblem
-from auditor.timeline.columns import Builder
-from auditor.timeline.events import EVENTS, Event
+from auditor.timeline.columns import EVENTS, Builder, Event
 from auditor.timeline.trace import TABLES, Device, Info, Trace
 
 DEVICES = 256

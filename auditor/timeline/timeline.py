@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from auditor.timeline import copies as copying
-from auditor.timeline import device, frames, patterns, phases, totals
+from auditor.timeline import device, patterns, phases, totals, tree
 from auditor.timeline import idle as idling
 from auditor.timeline import waits as waiting
-from auditor.timeline.frames import Place
 from auditor.timeline.idle import profilers_own
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import STREAM_ORDERED, is_launch, is_step, mask, plain
@@ -21,7 +20,7 @@ from auditor.timeline.reading import read
 from auditor.timeline.replay import what_if
 from auditor.timeline.steps import Steps, steps_of
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
-from auditor.timeline.tree import CallTree, call_tree
+from auditor.timeline.tree import CallTree, Place, call_tree
 
 STRETCH_NS = 1_000_000
 """Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of
@@ -217,12 +216,12 @@ class Timeline:
     def wait_places(self) -> list[Place | None]:
         """The user's function around each wait, None where the trace has no frames."""
         found = self.waits
-        return frames.places(self.trace, self.trace.calls.thread[found.call], found.start)
+        return tree.places(self.trace, self.trace.calls.thread[found.call], found.start)
 
     def places_of(self, rows: Ints) -> list[Place | None]:
         """The user's functions around operators (rows of the tree)."""
         operators = self.trace.operators
-        return frames.places(self.trace, operators.thread[rows], operators.start[rows])
+        return tree.places(self.trace, operators.thread[rows], operators.start[rows])
 
     @cached_property
     def driver_calls(self) -> Ints:
@@ -260,7 +259,7 @@ class Timeline:
 
     def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
         """The user's innermost function at moments of a host thread, if the trace has frames."""
-        return frames.places(self.trace, threads, times)
+        return tree.places(self.trace, threads, times)
 
     @cached_property
     def longest_unknown(self) -> tuple[Place | None, str]:
@@ -272,7 +271,7 @@ class Timeline:
             np.array([(start + end) // 2], np.int64),
             np.array([self.main_thread], np.int32),
         )
-        return self.functions_at(times, thread)[0], frames.around(
+        return self.functions_at(times, thread)[0], tree.around(
             self.trace, self.main_thread, start, end
         )
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.source.evaluations import evaluates, is_decorated_off, turns_off
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
+from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, Severity, Site

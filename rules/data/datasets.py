@@ -22,8 +22,7 @@ from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import called_in, nodes_in, targets_of
 
-from ..copying import CopyRule
-from ..transfers import TransferRule
+from ..copying import CopyRule, TransferRule
 
 # -- batches ---------------------------------------------------------------------------------------
 # DATA004, 8 and 9: how batches reach the device.

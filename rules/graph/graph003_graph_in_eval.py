@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.source.evaluations import evaluating
 from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob

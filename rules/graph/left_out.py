@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.grouping import together
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, together
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import FedRow
 from auditor.rule import Rule, knob

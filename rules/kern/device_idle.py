@@ -17,8 +17,7 @@ from auditor.evidence.trace.idle import (
     DeviceIdle,
     Gap,
 )
-from auditor.evidence.trace.optimizer import OptimizerCalls
-from auditor.evidence.trace.patterns import Structure
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.rule import Rule, knob, see

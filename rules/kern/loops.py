@@ -10,12 +10,11 @@ from statistics import median
 from typing import ClassVar, NamedTuple
 
 from auditor import amounts
-from auditor.evidence.grouping import together
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around, trains
 from auditor.evidence.source.statements import shorten
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table, rows_of, together
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import LoopTimeRow

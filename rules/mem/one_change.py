@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, together
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import NotLooked, Rule, knob

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditor.evidence.grouping import together
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Function, Source, name_of
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob

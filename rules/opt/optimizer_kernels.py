@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from auditor import amounts
-from auditor.evidence.grouping import together
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence, Rows
-from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.evidence.table import Evidence, Rows, together
+from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.rule import Rule, knob

@@ -14,8 +14,8 @@ from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 
+from ..copying import TransferRule
 from ..reading import ReadingRule
-from ..transfers import TransferRule
 
 LEAST_SHARE = 0.5
 """Share of the trace's steps on which a wait must be seen: traces hold few steps, and one may be a

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.grouping import by_line
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from auditor.evidence import grouping
+from auditor.evidence import table
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
@@ -88,7 +88,7 @@ def _most(rows: Sequence[GradientsRow], says: Callable[[GradientsRow], bool]) ->
 
 def by_line(rows: Iterable[L]) -> Iterator[tuple[Site, list[L]]]:
     """Rows by their line."""
-    return ((here[0].site, here) for here in grouping.by_line(rows))
+    return ((here[0].site, here) for here in table.by_line(rows))
 
 
 def with_defect(rows: Iterable[RepairRow], defect: str) -> Iterator[tuple[Site, list[RepairRow]]]:

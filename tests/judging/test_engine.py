@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import pytest
 from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
 
-from auditor.evidence.absent import BROKEN_PROBE
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import BROKEN_PROBE, Evidence, Table
 from auditor.judging import engine
 from auditor.model import Finding, Remedy, Severity, Site, Verdict
 from auditor.model.devices import CPU, SHADOW

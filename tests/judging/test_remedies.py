@@ -17,7 +17,7 @@ from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
-from auditor.evidence.trace.optimizer import OptimizerCalls
+from auditor.evidence.trace.patterns import OptimizerCalls
 from auditor.judging import catalogue
 from auditor.model import Finding, Site
 from auditor.patch import plan

@@ -38,8 +38,7 @@ from auditor.rules.opt.rows import SingleTensorStepRow
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
-from auditor.evidence.trace.optimizer import OptimizerCalls
-from auditor.evidence.trace.patterns import Loop, Structure, Tuning, Where
+from auditor.evidence.trace.patterns import Loop, OptimizerCalls, Structure, Tuning, Where
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked

@@ -1,9 +1,9 @@
 """Operators where their derivative is infinite: what is said, and the one edit."""
 
 import pytest
-from auditor.rules.num.poles import (
+from auditor.rules.num.num008_unstable_formula import (
     LOGARITHM,
-    REMEDIES,
+    POLES,
     UNASKED,
     epsilon_in_root,
     pole_said,
@@ -45,8 +45,8 @@ def test_where_it_stood(change, stood):
 def test_a_result_that_was_not_used():
     unasked = root(unasked=True)
     assert "was not used there, but 0 times infinity is NaN" in pole_said(unasked, 3)
-    assert remedy_of(unasked) == f"{UNASKED} {REMEDIES['sqrt']}"
-    assert (remedy_of(root()), remedy_of(root("log"))) == (REMEDIES["sqrt"], LOGARITHM)
+    assert remedy_of(unasked) == f"{UNASKED} {POLES['sqrt']}"
+    assert (remedy_of(root()), remedy_of(root("log"))) == (POLES["sqrt"], LOGARITHM)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from auditor.rules.torch_says import TorchSays
 from auditor import rules
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
-from auditor.judging.manual import SECTIONS, page
+from auditor.judging.catalogue import SECTIONS, page
 from auditor.model import Finding, Severity, Verdict
 from auditor.recordings.folder import TRACE, Recording
 from auditor.recordings.standalone import RankedTraces, TraceRecording

@@ -1,7 +1,7 @@
 """Steps bound by copies: the whole and the recurring part on both sides of each knob."""
 
 import pytest
-from auditor.rules.transfers import TransferRule
+from auditor.rules.copying import TransferRule
 
 from auditor.evidence.trace.steps import OPTIMIZER, PROFILER, TraceStep, TraceSteps
 from auditor.model import Severity

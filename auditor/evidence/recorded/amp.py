@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.lines import Line, Lines
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import Evidence, Table, by_line
 from auditor.model import Site
 from auditor.recordings.schema.numerics import AmpRow
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from auditor import amounts
-from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.lines import Line, Lines
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.source.files import Source, Span, name_of, span_at, span_of
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import Evidence, Table, by_line
 from auditor.model import Site
 from auditor.model.devices import device_named
 from auditor.recordings.schema.run import SiteRow

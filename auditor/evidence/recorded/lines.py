@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
-from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around
-from auditor.evidence.table import Evidence, Rows, Table
+from auditor.evidence.table import Evidence, Rows, Table, by_line
 from auditor.model import Site
 from auditor.recordings.row import CalledRow, LineRow
 

@@ -17,7 +17,7 @@ from auditor.model import Site
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.frames import Place
+    from auditor.timeline.tree import Place
 
 Cause = Literal[
     "scalar", "branch", "shape", "copy to host", "copy to device", "copy", "explicit", "other"

@@ -17,7 +17,7 @@ PROFILER, OPTIMIZER = "ProfilerStep", "optimizer"
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.frames import Place
+    from auditor.timeline.tree import Place
 
 
 @dataclass(frozen=True)

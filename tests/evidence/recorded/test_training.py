@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.recorded.training import Trained
+from auditor.evidence.recorded.steps import Trained
 from tests.evidence.recorded.rows import loud, steps
 
 

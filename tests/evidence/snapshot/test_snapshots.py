@@ -8,13 +8,13 @@ import pickle
 
 import pytest
 from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines, PeakHolders
-from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.segments import (
     AllocatorSettingWouldHelp,
     BlockPinsSegment,
     ReservedMemoryNeverNeeded,
 )
+from auditor.rules.mem.varying_sizes import VaryingSizesReallocate
 from auditor.rules.sync.explicit import AllocatorCallEveryStep
 from click.testing import CliRunner
 

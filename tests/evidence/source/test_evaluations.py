@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from auditor.evidence.source.evaluations import evaluates
 from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import evaluates
 from auditor.model import Site
 
 DECORATED = """

@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from auditor.rules.mem.size_origin import size_made_at
+from auditor.rules.mem.varying_sizes import size_made_at
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

@@ -3,9 +3,9 @@
 import ast
 
 import pytest
+from auditor.rules.reading import keeps_its_value, values_at
 
 from auditor.evidence.source.files import span_of
-from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.syntax.index import index_of
 
 

@@ -11,8 +11,7 @@ from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.facts import facts_of, timeline_of
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.idle import DeviceIdle
-from auditor.evidence.trace.optimizer import OptimizerCalls
-from auditor.evidence.trace.patterns import Structure, _loops
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure, _loops
 from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import text, training
 

@@ -4,8 +4,14 @@ import pytest
 from auditor.rules.dist.communication import Job
 from auditor.rules.mem.memory import DevicePeak
 
-from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
-from auditor.evidence.trace.patterns import NOWHERE, Structure, Tuning, Where
+from auditor.evidence.trace.patterns import (
+    MANY_LAUNCHES,
+    NOWHERE,
+    OptimizerCalls,
+    Structure,
+    Tuning,
+    Where,
+)
 from auditor.model import Site
 
 

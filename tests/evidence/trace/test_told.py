@@ -23,8 +23,7 @@ from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.facts import read
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.idle import DeviceIdle
-from auditor.evidence.trace.optimizer import OptimizerCalls
-from auditor.evidence.trace.patterns import Structure
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Site
 from auditor.recordings.standalone import TraceRecording

@@ -10,7 +10,7 @@ import torch
 from torch.func import functional_call, grad
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS
-from auditor.evidence.recorded.training import Trained
+from auditor.evidence.recorded.steps import Trained
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from tests.inprocess import record
