@@ -118,7 +118,7 @@ class Pages:
                         "outermost": finding.code in OUTERMOST,
                     }
                     for finding in report.findings
-                ],
+                ]
             }
         )
 
