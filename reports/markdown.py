@@ -37,7 +37,8 @@ class Markdown:
     def render(self, report: Report) -> str:
         """The summary, at most :data:`LIMIT` bytes of UTF-8."""
         end = "".join(f"{line}\n" for line in _end(report))
-        return _fitted(_parts(report), LIMIT - len(end.encode()) - 200) + end
+        parts = (piece for part in sections.walk(report, _PARTS) for piece in part(report))
+        return _fitted(parts, LIMIT - len(end.encode()) - 200) + end
 
 
 def escape(words: str, limit: int = _TEXT) -> str:
@@ -72,11 +73,6 @@ def _fitted(parts: Iterator[str], limit: int) -> str:
     if left_out:
         kept.append(f"\n{left_out} more in report.html.\n")
     return "".join(kept)
-
-
-def _parts(report: Report) -> Iterator[str]:
-    for part in sections.walk(report, _PARTS):
-        yield from part(report)
 
 
 def _findings(report: Report) -> Iterator[str]:

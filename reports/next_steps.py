@@ -110,18 +110,14 @@ def _commands(report: Report) -> Iterator[Command]:
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         yield Command("fix", "--unsafe", f"also prints {others} that may change training results")
-    if patches and _can_be_verified(report):
+    run = report.run
+    tried = report.verification is not None or run.outcome != "completed"
+    if patches and not tried and run.world_size == 1 and not run.in_process:
         yield Command(
             "verify",
             "" if safe else "--unsafe",
             "runs the target again with each patch and measures it",
         )
-
-
-def _can_be_verified(report: Report) -> bool:
-    run = report.run
-    tried = report.verification is not None or run.outcome != "completed"
-    return not tried and run.world_size == 1 and not run.in_process
 
 
 def unmeasured(report: Report) -> str:

@@ -257,10 +257,7 @@ def _basis(finding: Finding) -> str:
         return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
-    return {
-        "measured": f"measured in {source or 'this run'}",
-        "none": "not priced",
-    }[finding.basis]
+    return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
 
 
 def _parts(finding: Finding, report: Report) -> Iterator[Part]:

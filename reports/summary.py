@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from auditor import amounts
 from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import (
-    costs_nothing,
-    priced,
-)
+from auditor.model.prices import costs_nothing, priced
 
 from . import communication, text
 from .families import STATUSES

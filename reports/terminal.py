@@ -93,14 +93,10 @@ class Terminal:
             legacy_windows=False,
             _environ={},  # the stream was judged in for_stream; rich must not judge again
         )
-        for line in _lines(report, self.width):
-            console.print(line, soft_wrap=True)
+        for part in sections.walk(report, _PARTS):
+            for line in part(report, self.width):
+                console.print(line, soft_wrap=True)
         return out.getvalue().encode(self.encoding, "backslashreplace").decode(self.encoding)
-
-
-def _lines(report: Report, width: int) -> Iterator[Text]:
-    for part in sections.walk(report, _PARTS):
-        yield from part(report, width)
 
 
 def _subject(report: Report, width: int) -> Iterator[Text]:

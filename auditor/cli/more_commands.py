@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from auditor.cli import parameter_types
 from auditor.cli.usage import PlainCommand, TargetCommand
+from auditor.errors import AuditProblem
 
 if TYPE_CHECKING:
     from auditor.rule import Rule
@@ -393,9 +395,16 @@ def mcp() -> None:
 
     Exit code: 0 the client went away, 2 the package mcp is not installed.
     """
-    from auditor.extensions.mcp import command
-
-    sys.exit(command.serve())
+    try:
+        from auditor.extensions.mcp.server import serving
+    except ModuleNotFoundError as lacking:
+        if (lacking.name or "").partition(".")[0] == "auditor":
+            raise
+        raise AuditProblem(
+            f"audit mcp needs the package mcp, version 2 or newer: {lacking}",
+            "pip install 'torch-step-audit[mcp]'",
+        ) from None
+    serving(Path.cwd())
 
 
 def _list(rules: Iterable[type[Rule]]) -> None:

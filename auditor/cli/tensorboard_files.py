@@ -21,7 +21,6 @@ from auditor.errors import fault
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue
 from auditor.model import Report
-from auditor.model.charts import Series
 from auditor.recordings.schema.sync import ReadRow
 
 LAST = 2.0**62
@@ -98,24 +97,16 @@ def write_scalars(
 
 def _lines(report: Report, reads: Iterable[tuple[int, int]], loud_from: int) -> Iterator[Line]:
     for series in report.series:
-        points = [(x, y) for x, y in _scaled(series) if math.isfinite(y) and abs(x) <= LAST]
+        unit, scale = _UNITS.get(series.unit, (series.unit, 1.0))
+        scaled = ((x, y / scale) for x, y in zip(series.x, series.y, strict=False))
+        points = [(x, y) for x, y in scaled if math.isfinite(y) and abs(x) <= LAST]
         if points:
             kind = "memory" if series.unit == "bytes" else "step time"
-            yield f"{kind}/{_label(series)}", points
+            name = catalogue.reports("text").one_line(series.name, 200)
+            yield f"{kind}/{name.replace('/', ' per ')} ({unit})", points
     syncs = [(loud_from + step, reads) for step, reads in _syncs(reads)]
     if syncs:
         yield "host syncs/reads of tensors each step, diagnostic pass", syncs
-
-
-def _label(series: Series) -> str:
-    unit = _UNITS[series.unit][0] if series.unit in _UNITS else series.unit
-    name = catalogue.reports("text").one_line(series.name, 200)
-    return f"{name.replace('/', ' per ')} ({unit})"
-
-
-def _scaled(series: Series) -> Iterator[Point]:
-    scale = _UNITS[series.unit][1] if series.unit in _UNITS else 1.0
-    return ((x, y / scale) for x, y in zip(series.x, series.y, strict=False))
 
 
 def _syncs(reads: Iterable[tuple[int, int]]) -> Iterator[Point]:

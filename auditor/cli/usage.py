@@ -66,11 +66,6 @@ def handled(
             signal.signal(each, earlier if earlier is not None else signal.SIG_DFL)
 
 
-def _is_heard(handler: Any) -> bool:
-    """Signals that are ignored (``nohup``) stay so."""
-    return handler is not signal.SIG_IGN
-
-
 class AuditGroup(click.Group):
     """Turns :class:`AuditProblem`, and what the disk refuses, into one sentence and exit code 2.
 
@@ -97,7 +92,10 @@ class AuditGroup(click.Group):
         """Run a command."""
         try:
             # what would end us leaves a report on what was recorded, as Ctrl-C does
-            with handled(STOPPING, signal.default_int_handler, _is_heard):
+            # (a signal that is ignored, as under nohup, stays so)
+            with handled(
+                STOPPING, signal.default_int_handler, lambda before: before is not signal.SIG_IGN
+            ):
                 result = super().invoke(ctx)
                 _need_stdout()
                 return result

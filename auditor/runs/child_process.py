@@ -185,12 +185,7 @@ class Child:
     """The child process and the threads that read its output and its progress."""
 
     def __init__(
-        self,
-        plan: Plan,
-        progress: Progress,
-        echo: Callable[[str], None],
-        *,
-        cold: bool = False,
+        self, plan: Plan, progress: Progress, echo: Callable[[str], None], *, cold: bool = False
     ) -> None:
         folder = Path(plan.folder)
         folder.mkdir(parents=True, exist_ok=True)

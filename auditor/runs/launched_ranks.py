@@ -48,11 +48,7 @@ class LaunchedRanks:
         raise NoCopy("a launcher started the ranks, and they share their files")
 
     def once(
-        self,
-        plan: Plan,
-        deadline: float | None,
-        progress: Progress,
-        echo: Callable[[str], None],
+        self, plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
     ) -> list[Recording]:
         """As rank 0: one run of all ranks; the recordings of those that could be read."""
         run = self.runs

@@ -13,13 +13,7 @@ from auditor.recordings.folder import Recording
 from auditor.runs.child_process import record_once
 from auditor.runs.launchers import told_by_torchrun
 from auditor.runs.null_run import DEFAULT_GPU
-from auditor.runs.plan import (
-    RANK_FOLDER,
-    REHEARSED_STEPS,
-    Audit,
-    Passes,
-    Plan,
-)
+from auditor.runs.plan import RANK_FOLDER, REHEARSED_STEPS, Audit, Passes, Plan
 from auditor.runs.progress import Progress, stage
 from auditor.runs.project_copy import sheltered
 from auditor.runs.ranks import prefixed
@@ -95,11 +89,7 @@ class PlayedRanks:
     shelter = staticmethod(sheltered)
 
     def once(
-        self,
-        plan: Plan,
-        deadline: float | None,
-        progress: Progress,
-        echo: Callable[[str], None],
+        self, plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
     ) -> list[Recording]:
         """Each of ``plan.played``, in a copy of the working directory: what it computes are zeros,
         which must not be written over results.

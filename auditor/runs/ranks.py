@@ -48,11 +48,7 @@ class Ranks(Protocol):
     """Who runs the ranks: we, or a launcher."""
 
     def once(
-        self,
-        plan: Plan,
-        deadline: float | None,
-        progress: Progress,
-        echo: Callable[[str], None],
+        self, plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
     ) -> list[Recording]:
         """One run; one recording for each rank."""
 
@@ -111,11 +107,7 @@ class LocalRanks:
     shelter = staticmethod(sheltered)
 
     def once(
-        self,
-        plan: Plan,
-        deadline: float | None,
-        progress: Progress,
-        echo: Callable[[str], None],
+        self, plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
     ) -> list[Recording]:
         """Start them, wait for all, and complete their recordings."""
         port = free_port()

@@ -25,16 +25,7 @@ from auditor.runs import child_process, null_run, ranks, rehearsal
 from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, interrupt, seconds_to
 from auditor.runs.finalize import keep_sources
-from auditor.runs.plan import (
-    AGAIN,
-    AGAIN_S,
-    NULL_RUN,
-    OOM_RUN,
-    REHEARSAL,
-    REPLAY,
-    Audit,
-    Plan,
-)
+from auditor.runs.plan import AGAIN, AGAIN_S, NULL_RUN, OOM_RUN, REHEARSAL, REPLAY, Audit, Plan
 from auditor.runs.progress import Progress, stage
 from auditor.runs.rehearsal import needs_cuda, rehearse, rehearse_alone
 

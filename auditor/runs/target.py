@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 from auditor.errors import AuditProblem, TargetProblem, fault, traceback_of, words_of
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
-from auditor.runs.target_forms import FORMS, is_dotted, not_a_target
 
 Kind = Literal["callable", "generator", "script"]
 
@@ -77,7 +76,7 @@ def parse(text: str) -> Address:
         )
     if not colon:
         if not text.endswith(".py"):
-            raise not_a_target(text)
+            raise _not_a_target(text)
         _require_file(text)
         return Address(text, path=text)
     if not head or not attribute or not all(part.isidentifier() for part in attribute.split(".")):
@@ -101,6 +100,39 @@ def parse(text: str) -> Address:
             "for example: mytrainer:step",
         )
     return Address(text, module=head, attribute=attribute)
+
+
+FORMS = (
+    "give package.module:callable, path/to/file.py:callable, path/to/script.py or -m package.module"
+)
+
+LAUNCHERS = ("python", "python3", "uv")
+"""Words before a program that people leave standing."""
+
+
+def is_dotted(name: str) -> bool:
+    """Whether this is the name of a module: ``package.module``."""
+    return bool(name) and all(part.isidentifier() for part in name.split("."))
+
+
+def _not_a_target(text: str) -> TargetProblem:
+    """Why words without a colon and without ``.py`` are no target, and what was likely meant."""
+    what, (module, _, last) = "", text.rpartition(".")
+    if text in LAUNCHERS:
+        hint = f"leave out {text}: audit run train.py -- its own arguments"
+    elif os.path.isdir(text):
+        what = f"{text} is a folder, not a target"
+        hint = f"name the program in it; audit run -m {text} runs a package, audit analyze {text} "
+        hint += "judges a recording"
+    elif os.path.isfile(text):
+        what = f"{text} is a file, but not Python source"
+        hint = "audit analyze judges a trace or a snapshot, audit view shows the folder of a report"
+    elif os.path.isfile(f"{text}.py"):
+        hint = f"did you mean {text}.py, or {text}:step?"
+    else:
+        likely = f"{module}:{last}" if module else f"{text}:step"
+        hint = f"for example: audit run {likely if is_dotted(text) else 'mytrainer:step'}"
+    return TargetProblem(f"{what or f'{text!r} is not a target'}: {FORMS}", hint)
 
 
 AS_MODULE = "-m "

@@ -17,7 +17,7 @@ pytest.importorskip("mcp")
 from auditor.reports import agent
 from mcp import Client, StdioServerParameters
 
-from auditor.extensions.mcp import arguments, server
+from auditor.extensions.mcp import server
 from auditor.extensions.mcp.children import Children
 
 ENOUGH_S = 300
@@ -258,9 +258,9 @@ def test_without_the_package_one_sentence_says_how_to_get_it(tmp_path):
 
 def test_paths_are_handed_on_relative_and_never_as_options(project):
     (project / "-x").mkdir()
-    assert arguments.inside(project, str(project / "-x")) == "./-x"
-    assert arguments.inside(project, "trainer.py") == "trainer.py"
-    assert arguments.target(project, "package.module:step") == "package.module:step"
+    assert server.inside(project, str(project / "-x")) == "./-x"
+    assert server.inside(project, "trainer.py") == "trainer.py"
+    assert server.own_target(project, "package.module:step") == "package.module:step"
 
 
 def test_long_answers_are_cut_at_a_line_and_say_so():

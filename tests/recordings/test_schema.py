@@ -11,8 +11,8 @@ from auditor.rules.cfg.rows import DoubleBirthRow, DoubleParametersRow
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.row import Item, PassRow, Row
 from auditor.recordings.schema import PARTS, ROWS
+from auditor.recordings.schema.__main__ import markdown
 from auditor.recordings.schema.data import BatchRow
-from auditor.recordings.schema.page import markdown
 from auditor.recordings.schema.run import SiteRow, StepRow, known
 from auditor.recordings.schema.sync import ReadRow
 from auditor.recordings.writer import encoded

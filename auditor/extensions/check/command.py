@@ -180,7 +180,8 @@ def doubled_activation(source: Source) -> Iterator[Proof]:
             continue
         for (function, module), (wrong, why) in LOSSES.items():
             name = _loss(source, call, function, module)
-            if name and _is_activation(source, given, wrong):
+            rooms = ("torch", "torch.nn.functional", "torch.special")
+            if name and source.path(given.func) in {f"{room}.{wrong}" for room in rooms}:
                 said = f"{name} {why}; it is given the result of {wrong}"
                 yield _at(call, "TRAIN002", Severity.ERROR, said)
 
@@ -191,11 +192,6 @@ def _loss(source: Source, call: ast.Call, function: str, module: str) -> str:
     made = call.func
     built = isinstance(made, ast.Call) and source.path(made.func) == f"torch.nn.{module}"
     return module if built else ""
-
-
-def _is_activation(source: Source, call: ast.Call, name: str) -> bool:
-    rooms = ("torch", "torch.nn.functional", "torch.special")
-    return source.path(call.func) in {f"{room}.{name}" for room in rooms}
 
 
 LOOKS: tuple[Callable[[Source], Iterator[Proof]], ...] = (
@@ -241,8 +237,8 @@ def check(
         found += (
             (str(path), each, lines[each.line - 1].strip())
             for each in proven
-            if _wanted(each.code, select, ignore)
-            and not names_of(each.code) & (silenced(lines[each.line - 1]) or set())
+            if (not select or names_of(each.code) & set(select))
+            and not names_of(each.code) & {*ignore, *(silenced(lines[each.line - 1]) or ())}
         )
     if form == "sarif":
         console.hand_over(_sarif(found), form=form)
@@ -286,11 +282,6 @@ def _read(path: Path) -> str:
     if len(raw) > LARGEST:
         raise AuditProblem(f"{path} is larger than {amounts.size(LARGEST)}", "leave it out")
     return decode_source(raw)
-
-
-def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    names = names_of(code)
-    return (not select or bool(names & set(select))) and not names & set(ignore)
 
 
 def _sarif(found: list[tuple[str, Proof, str]]) -> str:

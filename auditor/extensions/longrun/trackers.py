@@ -22,7 +22,7 @@ def sink(log_to: Any) -> Sink:
     Raises :class:`AuditProblem` for anything else.
     """
     if log_to is None:
-        return _nowhere
+        return lambda values, step: None
     if log_to == "wandb":
         return _wandb
     if log_to == "mlflow":
@@ -32,16 +32,12 @@ def sink(log_to: Any) -> Sink:
         raise AuditProblem(
             f"log_to takes a function (name, value, step), a SummaryWriter, {' or '.join(KNOWN)}"
         )
-    return lambda values, step: _each(one, values, step)
 
+    def each(values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            one(name, value, step)
 
-def _nowhere(values: Mapping[str, float], step: int) -> None:
-    """Nobody wants them."""
-
-
-def _each(one: Callable[[str, float, int], object], values: Mapping[str, float], step: int) -> None:
-    for name, value in values.items():
-        one(name, value, step)
+    return each
 
 
 def _wandb(values: Mapping[str, float], step: int) -> None:

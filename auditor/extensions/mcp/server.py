@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -20,10 +21,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from auditor.cli import agents, open_input
+from auditor.cli import agents, launch, open_input
 from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TARGET
 from auditor.errors import AuditProblem
-from auditor.extensions.mcp import arguments
 from auditor.extensions.mcp.children import Child, Children
 from auditor.judging import catalogue
 
@@ -122,7 +122,7 @@ class Tools:
         """The manual page of a rule: what it finds, when it does not apply, its remedy."""
         if not code:
             raise ToolError("say which rule, as in SYNC001")
-        return await self._run(ctx, ["explain", _allowed(arguments.codes, code)], 60)
+        return await self._run(ctx, ["explain", _allowed(own_codes, code)], 60)
 
     async def diff(
         self, ctx: Context, folder: Folder, codes: Codes = "", *, unsafe: bool = False
@@ -168,7 +168,7 @@ class Tools:
         wait_s: Wait = 45,
     ) -> Reply:
         """Which batch size and which setting fit on a GPU, without one. Takes minutes."""
-        named = _allowed(arguments.word, gpu, "name of a GPU")
+        named = _allowed(plain_word, gpu, "name of a GPU")
         words = ["plan", self._target(target), "--gpu", named, *_after(args)]
         return await self._alone(ctx, words, wait_s)
 
@@ -250,7 +250,7 @@ class Tools:
         if child.words[0] not in ("run", "analyze") or not last.endswith("report.html"):
             return ""
         try:
-            return arguments.inside(self.root, str(Path(last).parent))
+            return inside(self.root, str(Path(last).parent))
         except AuditProblem:  # the user's settings lead elsewhere: the table is shown instead
             return ""
 
@@ -265,10 +265,10 @@ class Tools:
             raise _refused(problem) from None
 
     def _inside(self, path: str) -> str:
-        return _allowed(lambda given: arguments.inside(self.root, given), path)
+        return _allowed(lambda given: inside(self.root, given), path)
 
     def _target(self, given: str) -> str:
-        return _allowed(lambda target: arguments.target(self.root, target), given)
+        return _allowed(lambda target: own_target(self.root, target), given)
 
 
 def _within(what: str, given: float, low: int, high: int) -> None:
@@ -288,7 +288,7 @@ def _refused(problem: AuditProblem) -> ToolError:
 
 
 def _select(codes: str | list[str]) -> list[str]:
-    chosen = _allowed(arguments.codes, codes if isinstance(codes, str) else ",".join(codes))
+    chosen = _allowed(own_codes, codes if isinstance(codes, str) else ",".join(codes))
     return ["--select", chosen] if chosen else []
 
 
@@ -362,3 +362,61 @@ def serving(root: Path) -> None:
         os._exit(EXIT_INTERRUPTED)
     finally:
         tools.children.end()
+
+
+# -- what a client may ask for ---------------------------------------------------------------------
+# Paths inside the working directory, and nothing that the command line would take for an option.
+
+_CODES = re.compile(r"[A-Za-z]{2,12}[0-9]{0,3}(,[A-Za-z]{2,12}[0-9]{0,3})*")
+_WORD = re.compile(r"[\w.+ ][\w.+ -]{0,80}")
+
+
+def inside(root: Path, given: str) -> str:
+    """A path that lies in ``root`` with links followed, as the command line takes it: relative to
+    ``root``. Raises :class:`AuditProblem` for others, and where there is nothing.
+    """
+    home = root.resolve()
+    try:
+        place = (home / given).resolve()
+        there = place.exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, a circle of links
+        raise AuditProblem(f"{given[:80]!r} is no path") from None
+    if not place.is_relative_to(home):
+        raise AuditProblem(f"{given[:200]} lies outside of the working directory {home}")
+    if not given or not there:
+        raise AuditProblem(f"{given[:200]!r} does not exist in {home}")
+    found = str(place.relative_to(home))
+    return f"./{found}" if found.startswith("-") else found
+
+
+def own_target(root: Path, given: str) -> str:
+    """A target: no option, no launcher, and its file inside ``root``. Raises :class:`AuditProblem`."""
+    if not given.strip() or given.startswith("-"):
+        raise AuditProblem(
+            f"{given[:200]!r} is no target",
+            "give package.module:callable, file.py:callable or file.py",
+        )
+    if launch.is_launcher(given):
+        raise AuditProblem(
+            f"{given[:80]} starts another program, which may lie anywhere",
+            f"give the program itself, or run audit run -- {given[:80]} ... in a shell",
+        )
+    file = given.partition(":")[0]
+    if "/" in file or "\\" in file or file.endswith(".py"):
+        inside(root, file)
+    return given
+
+
+def own_codes(given: str) -> str:
+    """Codes or families with commas; empty for all. Raises :class:`AuditProblem`."""
+    plain = given.replace(" ", "")
+    if plain and not _CODES.fullmatch(plain):
+        raise AuditProblem(f"{given[:80]!r} are no codes", "write them as SYNC,MEM005")
+    return plain.upper()
+
+
+def plain_word(given: str, what: str) -> str:
+    """A plain word, such as the name of a GPU. Raises :class:`AuditProblem`."""
+    if not _WORD.fullmatch(given):
+        raise AuditProblem(f"{given[:80]!r} is no {what}")
+    return given

@@ -90,7 +90,8 @@ def complete(root: Path) -> None:
     A report on a trace that stands alone has no recording: ``audit analyze --tensorboard`` copies
     that.
     """
-    missing = [run for run in runs_in(root) if not _is_taken(run.folder / EXPORTED)]
+    # nothing is written through a link, even a dangling one
+    missing = [run for run in runs_in(root) if not os.path.lexists(run.folder / EXPORTED)]
     for run in missing[:MADE]:
         recording = _recording_inside(run)
         if recording is not None:
@@ -98,11 +99,6 @@ def complete(root: Path) -> None:
             with contextlib.suppress(AuditProblem):
                 report = open_input.report_of(run.folder)
                 tensorboard_files.write(report, Evidence(recording), run.folder / EXPORTED)
-
-
-def _is_taken(path: Path) -> bool:
-    """True if anything has this name, even a dangling link: nothing is written through one."""
-    return path.exists() or path.is_symlink()
 
 
 def _recording_inside(run: Run) -> Recording | None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from auditor import amounts
@@ -59,7 +59,7 @@ class Pages:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.routes: dict[str, Callable[[str], Reply]] = {
-            "runs": self._runs,
+            "runs": lambda _: _json({"runs": [_described(run) for run in self.runs()]}),
             "findings": self._findings,
             "report": self._report,
             "trace": self._trace,
@@ -94,9 +94,6 @@ class Pages:
 
     # -- data --------------------------------------------------------------------------------------
 
-    def _runs(self, _: str) -> Reply:
-        return _json({"runs": [_described(run) for run in self.runs()]})
-
     def _findings(self, name: str) -> Reply:
         report = _loaded(self._run(name))
         costs, summary, text = (catalogue.reports(name) for name in ("costs", "summary", "text"))
@@ -118,7 +115,7 @@ class Pages:
                         "outermost": finding.code in OUTERMOST,
                     }
                     for finding in report.findings
-                ],
+                ]
             }
         )
 
@@ -233,12 +230,8 @@ def _is_gzip(path: Path) -> bool:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        yield from _read(file)
-
-
-def _read(file: IO[bytes]) -> Iterator[bytes]:
-    while block := file.read(BLOCK):
-        yield block
+        while block := file.read(BLOCK):
+            yield block
 
 
 # -- slices ----------------------------------------------------------------------------------------
@@ -365,8 +358,5 @@ def with_scripts(path: Path, before: str, after: str) -> str:
 
 def hashes(page: str) -> str:
     """The sources of a policy under which the inline scripts of a page may run."""
-    return " ".join(f"'sha256-{_sha256(script)}'" for script in _SCRIPT.findall(page))
-
-
-def _sha256(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    made = (hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(page))
+    return " ".join(f"'sha256-{base64.b64encode(each).decode('ascii')}'" for each in made)
