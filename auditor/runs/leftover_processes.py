@@ -69,8 +69,7 @@ class Orphans:
 
     def __init__(self) -> None:
         self._before = _children()
-        state = ctypes.c_int(0)
-        self._was = _prctl(_SET_CHILD_SUBREAPER + 1, ctypes.byref(state)) and bool(state.value)
+        self._was = _is_subreaper()
         _be_subreaper(True)
 
     def left(self, known: set[int], killed: int = 0) -> list[str]:
@@ -122,6 +121,11 @@ def _prctl(option: int, argument: object) -> bool:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
+
+
+def _is_subreaper() -> bool:
+    state = ctypes.c_int(0)
+    return _prctl(_SET_CHILD_SUBREAPER + 1, ctypes.byref(state)) and bool(state.value)
 
 
 def _be_subreaper(on: bool) -> None:
