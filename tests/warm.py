@@ -144,7 +144,7 @@ class Lent(fork_server.ForkServer):
     """One that was begun by a fork."""
 
     def __init__(self, asked: socket.socket, keeper: int) -> None:
-        self._asked = asked
+        self._asked, self.forks = asked, 0
         self.process = psutil.Process(keeper)  # type: ignore[assignment]  # has pid and wait
         atexit.register(self.close)
 

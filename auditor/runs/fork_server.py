@@ -47,7 +47,9 @@ DECIDES = (
 SETS = re.compile(rf"(?:environ|putenv|setenv)[^\n]{{0,80}}[\"'](?:{'|'.join(DECIDES)})")
 """Source that sets one of them."""
 
-SERVERS: dict[tuple[tuple[str, str], ...], ForkServer] = {}
+SERVERS: dict[tuple[tuple[str, str], ...], ForkServer | None] = {}
+"""By the variables that decide; None where one ended before it forked."""
+
 MOST_SERVERS = 2
 _LOCK = threading.Lock()
 
@@ -123,6 +125,7 @@ class ForkServer:
     """A process that imports torch, then forks once for each request until we end."""
 
     def __init__(self, surroundings: dict[str, str]) -> None:
+        self.forks = 0
         self._asked, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
@@ -150,6 +153,7 @@ class ForkServer:
         answer, _ = receive(self._asked)
         if not isinstance(answer, int):
             raise OSError(*answer)
+        self.forks += 1
         return answer
 
 
@@ -164,7 +168,8 @@ def forked(
     Numbers of processes of ours come to ``known``. None where it must be started.
     """
     key = tuple(sorted(decisive(surroundings).items()))
-    if not _possible(surroundings) or (key not in SERVERS and len(SERVERS) == MOST_SERVERS):
+    full = key not in SERVERS and len(SERVERS) == MOST_SERVERS
+    if not _possible(surroundings) or full or SERVERS.get(key, "to come") is None:
         return None
     request = {
         "words": list(words),
@@ -174,16 +179,20 @@ def forked(
     }
     out_read, out_write = os.pipe()
     orphans = Orphans()  # the child's own parent ends at once: then it is ours
+    with _LOCK:
+        server = SERVERS.get(key) or ForkServer(surroundings)
+        SERVERS[key] = server
+        known.add(server.process.pid)
     try:
         with _LOCK:
-            if key not in SERVERS:
-                SERVERS[key] = ForkServer(surroundings)
-                known.add(SERVERS[key].process.pid)
-            pid = SERVERS[key].fork(request, (out_write, writing))
+            pid = server.fork(request, (out_write, writing))
     except (OSError, EOFError) as error:
         os.close(out_read)
         if isinstance(error, EOFError | ConnectionError):  # it has ended
-            SERVERS.pop(key).close()
+            server.close()
+            SERVERS[key] = None
+            if server.forks:
+                del SERVERS[key]
         return None
     finally:
         orphans.close()

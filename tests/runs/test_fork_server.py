@@ -106,10 +106,25 @@ def test_a_server_that_has_ended_is_replaced(tmp_path: Path) -> None:
     words, there = (fork_server.ROOT, "{}"), dict(os.environ)
     reading, writing = os.pipe()
     assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
-    for server in fork_server.SERVERS.values():
+    for server in filter(None, fork_server.SERVERS.values()):
         server.process.kill()
         server.process.wait()
     assert fork_server.forked(words, there, str(tmp_path), writing, set()) is None
     assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_server_that_cannot_fork_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_A_VARIABLE", "of its own")
+    monkeypatch.setattr(fork_server, "SERVE", "import os; os._exit(1)")
+    monkeypatch.setattr(fork_server, "SERVERS", {})
+    known = set[int]()
+    reading, writing = os.pipe()
+    for _ in range(2):
+        assert fork_server.forked((), dict(os.environ), str(tmp_path), writing, known) is None
+    assert len(known) == 1
     os.close(reading)
     os.close(writing)
