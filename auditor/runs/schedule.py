@@ -166,8 +166,11 @@ def _rehearsed(plan: Plan) -> list[Pass]:
     """Of a rehearsal: no step has a time, so it is watched from the first one on."""
     purpose = plan.purpose_as(Passes) or Passes()
     causes, changes = purpose.loud or min(plan.steps, DIAGNOSED_STEPS), len(LEANER_STEPS)
+    now_and_then = DIAGNOSED_STEPS if purpose.loud or purpose.values else causes
     causes_seen = first(
-        lambda stats: COMPLETE * stats.unused, bursts_known(causes), long(LEAST_REHEARSED, 0.3)
+        lambda stats: COMPLETE * stats.unused,
+        bursts_known(causes, now_and_then),
+        long(LEAST_REHEARSED, 0.3),
     )
     return [
         Pass("loud", causes + MORE_STEPS, causes_seen, usual=causes),
@@ -271,15 +274,15 @@ def told(stats: Stats) -> str:
     return COMPLETE if stats.now.done >= 3 and not stats.asked_on() else ""
 
 
-def bursts_known(steps: int) -> Until:
+def bursts_known(steps: int, most: int) -> Until:
     """Each line that reads many values at once has done so in two steps, so that it is known how
-    far they are apart, after so many steps; more where they take no time, since much is done in
-    each 20th step.
+    far they are apart, after ``steps``; ``most`` where they take no time, since much is done in each
+    20th step.
     """
 
     def until(stats: Stats) -> str:
         at, again = stats.now, all(len(seen) > 1 for seen in stats.bursts.values())
-        wanted = max(steps, DIAGNOSED_STEPS) if at.seconds < CHEAP_S else steps
+        wanted = max(steps, most) if at.seconds < CHEAP_S else steps
         return COMPLETE if again and at.done >= wanted else ""
 
     return until
