@@ -81,8 +81,9 @@ class _Module:
         """Count a row for what is at a path below."""
         forward, backward = row.flops / row.steps, row.backward_flops / row.steps
         flops = forward + backward
-        if timed:
-            forward, backward = row.us, row.backward_us
+        if timed:  # the precision pass counts, and its times say nothing
+            measured = row.pass_name == "loud"
+            forward, backward = row.us * measured, row.backward_us * measured
         numbers = Counter[str](  # type: ignore[call-overload]
             forward=forward,
             backward=backward,

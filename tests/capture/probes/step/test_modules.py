@@ -7,11 +7,11 @@ import gc
 import pytest
 
 from auditor.capture.probes.step.modules import ModulesProbe
-from auditor.evidence.recorded.by_module import by_module
+from auditor.evidence.recorded.by_module import _Module, by_module
 from auditor.evidence.table import Evidence
 from auditor.model.devices import CPU, CUDA
 from auditor.recordings.folder import Recording, write_manifest
-from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.run import ModuleRow, StepRow
 from reports.modules import every
 from tests.capture.drive import Drive, line_of, load
 
@@ -120,3 +120,16 @@ def test_on_a_gpu_no_module_is_timed_and_shares_are_of_operations(tmp_path):
     big = next(each for each in every(made.modules) if each.path == "Net.big")
     assert not made.timed and big.saved_bytes == 4 * 4096 * 32
     assert big.own == big.forward + big.backward == pytest.approx(big.flops / made.flops)
+
+
+def test_times_of_the_precision_pass_are_in_no_share():
+    root = _Module()
+    root.add(
+        ["net"],
+        ModuleRow(name="net", pass_name="loud", steps=1, us=60.0, backward_us=30.0),
+        timed=True,
+    )
+    root.add(
+        [], ModuleRow(name="", pass_name="numbers", steps=1, us=1e6, backward_us=1e6), timed=True
+    )
+    assert (root.all["cost"], root.inside["net"].own) == (90.0, 90.0)
