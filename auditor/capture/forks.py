@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from auditor.capture import process
-from auditor.runs.fork_server import decisive, receive, send
+from auditor.runs.fork_server import CHANGED, decisive, receive, send
 
 MODULES = (
     "torch",
@@ -33,9 +33,6 @@ MODULES = (
 OURS = {"KINETO_LOG_LEVEL"}  # auditor/capture/process.py sets it as the server does
 IDLE_S = 120.0
 """Seconds without a request after which the server ends: a notebook may be open for days."""
-
-CHANGED = b"~\n"
-"""What a child tells its parent where the program sets a variable before it imports torch."""
 
 
 def serve(asked: socket.socket) -> None:
@@ -110,14 +107,13 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     if "numpy" in sys.modules:  # Python's own generator is seeded by itself
         sys.modules["numpy"].random.seed()
     process.FORKED = True
-    HiddenTorch(request["writing"]).hide()
+    HiddenTorch().hide()
 
 
 class HiddenTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Torch is not imported, for all that the program can see, until it imports it."""
 
-    def __init__(self, writing: int) -> None:
-        self._writing = writing
+    def __init__(self) -> None:
         self._process = os.getpid()
         self._modules: dict[str, ModuleType] = {}
         self._began = decisive(os.environ)
@@ -140,12 +136,15 @@ class HiddenTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """The one that there is. Ends this process if its import would have given another one."""
+        """The one that there is. Ends the recording's process if its import would have given another
+        one; a process that the program forked goes on, since nobody would start it again.
+        """
         now = decisive(os.environ)
-        if any(now.get(name) != self._began.get(name) for name in {*now, *self._began} - OURS):
-            if os.getpid() == self._process:
-                os.write(self._writing, CHANGED)
-            os._exit(0)
+        changed = any(
+            now.get(name) != self._began.get(name) for name in {*now, *self._began} - OURS
+        )
+        if changed and os.getpid() == self._process:
+            os._exit(CHANGED)
         return self._modules["torch"]
 
     def exec_module(self, module: ModuleType) -> None:

@@ -149,7 +149,7 @@ def record_once(
     """One child process, one recording, as the plan says."""
     child = Child(plan, progress, echo)
     ended = child.wait(deadline)
-    if child.changed:
+    if ended == fork_server.CHANGED and isinstance(child.process, fork_server.Forked):
         clear(Path(plan.folder))
         child = Child(plan, progress, echo, cold=True)
         ended = child.wait(deadline)
@@ -197,8 +197,6 @@ class Child:
         self._began = time.monotonic()
         self._asked = False
         self.unwritten = ""
-        self.changed = False
-        """It has ended at once: the program sets a variable that torch reads as it is imported."""
         self.left: list[str] = []
         self._orphans = Orphans()
         reading, writing = os.pipe()
@@ -348,8 +346,6 @@ class Child:
                     text = line.decode()
                     if text.startswith("! "):
                         self.unwritten = text[2:].strip()
-                    elif text.startswith("~"):
-                        self.changed = True
                     elif text.startswith("."):
                         self._written = time.monotonic()
                     else:

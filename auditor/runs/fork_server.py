@@ -35,7 +35,9 @@ SERVE = (
     "serve(socket.socket(fileno=int(sys.argv[2]))); from auditor.capture.child import main; main()"
 )
 COLD = "AUDITOR_COLD_START"
-SEED = "PYTHONHASHSEED"
+CHANGED = 250
+"""The exit code of a child that ended because the program sets a variable before it imports torch."""
+
 DECIDES = (
     *("OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ GOTO_ NUMEXPR_ DNNL_ ONEDNN_ ATEN_ KINETO_".split()),
     *("TORCH PYTORCH_ NULLDEVICE PYTHON LD_ MALLOC_".split()),

@@ -48,9 +48,10 @@ def printed(folder: Path, source: str, *, cold: bool = False) -> str:
     )
     child = Child(plan, silent, lambda text: None, cold=cold)
     assert isinstance(child.process, fork_server.Forked) == (not cold)
-    assert child.wait(None) == 0
-    if child.changed:
+    ended = child.wait(None)
+    if ended == fork_server.CHANGED:
         return "changed"
+    assert ended == 0
     return child.output.decode()
 
 
