@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity
@@ -44,150 +45,137 @@ SAME = {
 
 
 @dataclass(frozen=True)
-class SamplesMix(Rule):
+class DependenceSays(Rule):
+    """A subclass gives :attr:`kinds`, :meth:`said`, and ``advice`` or :meth:`instead`."""
+
+    severity = Severity.WARNING
+    since = "0.3"
+
+    kinds: ClassVar[tuple[str, ...]]
+    """Those of its rows."""
+    proof: ClassVar[str] = ""
+
+    def said(self, row: DependenceRow) -> str:
+        """What is wrong at the line, and what follows from it."""
+        raise NotImplementedError
+
+    def instead(self, row: DependenceRow) -> str:
+        """What to do at this line, where ``advice`` does not say it."""
+        return ""
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        """One finding a line."""
+        for kind in self.kinds:
+            for rows in by_line(row for row in dependence if row.kind == kind):
+                instead = self.instead(rows[0])
+                yield Finding(
+                    rows[0].site,
+                    self.said(rows[0]),
+                    steps=len({row.step for row in rows}),
+                    per_step=1.0,
+                    facts=(("proof", self.proof),) if self.proof else (),
+                    remedy=Remedy(instead) if instead else None,
+                )
+
+
+class SamplesMix(DependenceSays):
     """A sample's output depends on other samples of its batch."""
 
     code = "TRAIN011"
-    severity = Severity.WARNING
-    since = "0.3"
+    kinds = ("samples",)
+    proof = "the gradient of one sample's row is not zero at other samples"
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for rows in by_line(row for row in dependence if row.kind == "samples"):
-            row = rows[0]
-            name = SAME.get(row.function, row.function)
-            advice = ORDER.get(name, "Do not mix over the batch dimension.")
-            yield Finding(
-                row.site,
-                f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
-                f"depends on {row.n} of the {row.of - 1} others in its batch",
-                steps=len(rows),
-                per_step=1.0,
-                facts=(("proof", "the gradient of one sample's row is not zero at other samples"),),
-                remedy=Remedy(advice),
-            )
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
+            f"depends on {row.n} of the {row.of - 1} others in its batch"
+        )
+
+    def instead(self, row: DependenceRow) -> str:
+        name = SAME.get(row.function, row.function)
+        return ORDER.get(name, "Do not mix over the batch dimension.")
 
 
-@dataclass(frozen=True)
-class SeesTheNextToken(Rule):
+class SeesTheNextToken(DependenceSays):
     """A language model sees the token that it has to predict."""
 
     code = "TRAIN012"
-    severity = Severity.WARNING
-    since = "0.3"
+    kinds = ("future",)
+    proof = "the gradient of one position is not zero at later embeddings"
     advice = (
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
         "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
     )
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for rows in by_line(row for row in dependence if row.kind == "future"):
-            row = rows[0]
-            yield Finding(
-                row.site,
-                f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
-                "tokens after it, and the next of them is its target",
-                steps=len(rows),
-                per_step=1.0,
-                facts=(("proof", "the gradient of one position is not zero at later embeddings"),),
-            )
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
+            "tokens after it, and the next of them is its target"
+        )
 
 
-@dataclass(frozen=True)
-class ReshapedForTransposed(Rule):
+class ReshapedForTransposed(DependenceSays):
     """A reshape stands where a transpose is meant: numbers end up in other rows."""
 
     code = "TRAIN021"
-    severity = Severity.WARNING
-    since = "0.3"
+    kinds = ("order",)
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for rows in by_line(row for row in dependence if row.kind == "order"):
-            row = rows[0]
-            yield Finding(
-                row.site,
-                f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
-                "the numbers in their order in memory: each row mixes the values of several",
-                steps=len({each.step for each in rows}),
-                per_step=1.0,
-                remedy=Remedy(f"Use transpose({row.n}, {row.of})."),
-            )
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
+            "the numbers in their order in memory: each row mixes the values of several"
+        )
+
+    def instead(self, row: DependenceRow) -> str:
+        return f"Use transpose({row.n}, {row.of})."
 
 
-@dataclass(frozen=True)
-class TargetGetsGradients(Rule):
+class TargetGetsGradients(DependenceSays):
     """A target that is made of the network's own output gets gradients."""
 
     code = "TRAIN022"
-    severity = Severity.WARNING
-    since = "0.3"
+    kinds = ("target", "advantage")
+    proof = "it has a gradient, and the loss is computed from it"
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for kind, said in (
-            (
-                "target",
-                (
-                    "the target is the network's own output (data + factor * output) and gets "
-                    "gradients: the step also moves the target toward the prediction"
-                ),
-            ),
-            (
-                "advantage",
-                (
-                    "the advantage (data - value) gets gradients: the policy's loss also moves the "
-                    "values, away from their returns"
-                ),
-            ),
-        ):
-            for rows in by_line(row for row in dependence if row.kind == kind):
-                yield Finding(
-                    rows[0].site,
-                    said,
-                    steps=len({each.step for each in rows}),
-                    per_step=1.0,
-                    facts=(("proof", "both sides of the loss reach the same parameters"),),
-                )
+    def said(self, row: DependenceRow) -> str:
+        if row.kind == "advantage":
+            return (
+                "the advantage (data - value) gets gradients: the policy's loss also moves the "
+                "values, away from their returns"
+            )
+        return (
+            "the target is the network's own output (data + factor * output) and gets "
+            "gradients: the step also moves the target toward the prediction"
+        )
 
 
-@dataclass(frozen=True)
-class WeightsAfterTheMean(Rule):
+class WeightsAfterTheMean(DependenceSays):
     """Weights of samples are applied after the mean over the samples."""
 
     code = "TRAIN023"
-    severity = Severity.WARNING
-    since = "0.3"
+    kinds = ("weights",)
     advice = "Create the loss with reduction='none', multiply by the weights, then take the mean."
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for rows in by_line(row for row in dependence if row.kind == "weights"):
-            yield Finding(
-                rows[0].site,
-                f"the loss is one number before it is multiplied by {rows[0].of} weights: they act "
-                "by their sum, and no sample counts more than another",
-                steps=len({each.step for each in rows}),
-                per_step=1.0,
-            )
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"the loss is one number before it is multiplied by {row.of} weights: they act "
+            "by their sum, and no sample counts more than another"
+        )
 
 
-@dataclass(frozen=True)
-class SoftmaxOverOneValue(Rule):
+class SoftmaxOverOneValue(DependenceSays):
     """A softmax over one value is 1, whatever the value is."""
 
     code = "TRAIN024"
-    severity = Severity.WARNING
-    since = "0.3"
+    kinds = ("single",)
     advice = (
         "Take the softmax over the dimension with the alternatives. For two classes with one "
         "score use sigmoid and binary_cross_entropy_with_logits."
     )
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
-        for rows in by_line(row for row in dependence if row.kind == "single"):
-            name = rows[0].function
-            yield Finding(
-                rows[0].site,
-                f"{name} goes over a dimension of size 1: the result is the same for all inputs, "
-                "and what is in front of it is not trained",
-                steps=len({each.step for each in rows}),
-                per_step=1.0,
-            )
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.function} goes over a dimension of size 1: the result is the same for all "
+            "inputs, and what is in front of it is not trained"
+        )

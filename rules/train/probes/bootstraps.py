@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
+from auditor.capture.instruments.autograd_graph import walk
+
 from .function_tape import Call, FunctionTape
 from .second_gradient import Tail
 
@@ -93,7 +95,11 @@ def _bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
             if made is None or not _is_bootstrap(tape, made):
                 continue
             one, two = _outputs(tape, tail, call, target), _outputs(tape, tail, call, output)
-            if one.keys().isdisjoint(two) and _leaves(one) & _leaves(two):
+            leaves = [
+                {id(leaf.variable) for leaf in walk(each.grad_fn for each in side.values()).leaves}
+                for side in (one, two)
+            ]
+            if one.keys().isdisjoint(two) and leaves[0] & leaves[1]:
                 return made
     return None
 
@@ -142,23 +148,4 @@ def _outputs(
             found[id(each)] = each
         elif made is not None:
             waiting += [(made, parent) for parent, _ in made.parents if _learns(parent)]
-    return found
-
-
-MOST_NODES = 4000
-
-
-def _leaves(outputs: dict[int, torch.Tensor]) -> set[int]:
-    """``id`` of the leaves behind them."""
-    seen: set[object] = set()
-    waiting = [each.grad_fn for each in outputs.values()]
-    found: set[int] = set()
-    while waiting and len(seen) < MOST_NODES:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.add(id(node.variable))
-        waiting += [following for following, _ in node.next_functions]
     return found
