@@ -151,6 +151,7 @@ def test_which_passes_a_run_takes(
     [
         case("as a rule", REHEARSAL, alike(99)),
         case("quick", {**REHEARSAL, "loud": 20}, alike(99), step_s=0.15),
+        case("small", {"loud": 12, "numbers": 3}, shown(peak_counts=lambda: False)),
         case("not asked for", {"loud": 12}, watched=frozenset()),
         case("alone", {**REHEARSAL, "values": 9}, purpose=Passes(values=9), steps=12),
         case("unused", {"loud": 1}, shown(unused=True), purpose=Passes(values=38)),

@@ -39,3 +39,16 @@ def put_into_train_mode_by_the_last_of_three():
         trained_once(model, optimizer, torch.randn(8, 4) + 1)
 
     return step
+
+
+def called_without_gradients():
+    body, head = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Linear(4, 2)
+    body.requires_grad_(False)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+
+    def step():
+        with torch.no_grad():
+            features = body(torch.randn(8, 4) + 1)  # CFG012
+        trained_once(head, optimizer, features)
+
+    return step

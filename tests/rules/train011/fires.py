@@ -125,3 +125,29 @@ def queries_in_another_order_than_their_candidates():
         F.cross_entropy(scores, torch.randint(0, 4, (6,))).backward()
 
     return step
+
+
+def attention_of_layers_as_wide_as_the_batch():
+    torch.manual_seed(0)
+    layer, head = nn.MultiheadAttention(6, 2), nn.Linear(6, 1)
+
+    def step():
+        x = torch.randn(6, 5, 6)
+        out, _ = layer(x, x, x)  # TRAIN011
+        wanted = torch.randint(0, 2, (6,)).float()
+        F.binary_cross_entropy_with_logits(head(out[:, 0]).squeeze(-1), wanted).backward()
+
+    return step
+
+
+def experts_weighed_over_the_batch():
+    gates, experts, head = nn.Linear(8, 3), nn.Linear(8, 12), nn.Linear(4, 1)
+
+    def step():
+        x, wanted = torch.randn(7, 8), torch.rand(7)
+        weights = torch.stack([gates(x), gates(x)])
+        weights = weights.softmax(dim=1)  # TRAIN011
+        mixed = torch.einsum("tbe,bed->tbd", weights, experts(x).view(7, 3, 4))
+        F.mse_loss(head(mixed[0]).squeeze(-1), wanted).backward()
+
+    return step

@@ -91,3 +91,16 @@ def padded_apart_and_classes_before_positions():
         F.cross_entropy(head(x), tokens[:, 1:]).backward()
 
     return step
+
+
+def padding_cut_off_at_the_wrong_end():
+    torch.manual_seed(0)
+    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3, padding=2), nn.Linear(8, 19)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 13))
+        out = layer(tokens_of(tokens[:, :-1]).transpose(1, 2))
+        out = out[:, :, 2:]  # TRAIN012
+        F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
