@@ -636,3 +636,16 @@ def masked_loss_over_all_positions__note():
         return mask
 
     return step
+
+
+def mean_of_padded_inputs__note():
+    head = nn.Linear(5, 1)
+
+    def step():
+        lengths = torch.tensor(LENGTHS)
+        x = torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+        shift = x.mean(1, keepdim=True)  # TRAIN004
+        head(x - shift).square().sum().backward()
+        return lengths
+
+    return step

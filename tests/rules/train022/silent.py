@@ -51,3 +51,8 @@ def advantage_detached__no_note():
         (loss + error.square().mean()).backward()
 
     return step
+
+
+def one_number_is_added__no_note():
+    one = torch.ones(1)
+    return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), one + 0.9 * model(y)))
