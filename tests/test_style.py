@@ -7,7 +7,7 @@ from tests.gathered import for_each, tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(p for room in ("auditor", "rules", "reports") for p in (ROOT / room).rglob("*.py"))
-MAX_FUNCTION, MAX_FILE = 60, 480
+MAX_FUNCTION, MAX_FILE = 80, 800
 
 
 def body_lines(function: ast.FunctionDef) -> int:
