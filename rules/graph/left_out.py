@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor import amounts
+from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows, together
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import FedRow
@@ -135,7 +137,11 @@ class TrainableTensorLeftOut(Rule):
     )
 
     def detect(
-        self, strays: Rows[StrayRow], fed: Rows[FedRow], evaluations: Rows[EvalRow]
+        self,
+        strays: Rows[StrayRow],
+        fed: Rows[FedRow],
+        evaluations: Rows[EvalRow],
+        source: Source,
     ) -> Iterator[Finding]:
         if not len(fed):  # gradients are looked at for their own sake
             return
@@ -148,7 +154,8 @@ class TrainableTensorLeftOut(Rule):
         forgotten = [each for each in unchanged if each.registered and each.name not in taught]
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
-            yield _left_out(found, kind)
+            finding, put = _left_out(found, kind), _replaced(source, found[0].name)
+            yield finding if put is None else replace(finding, site=put)
         for each in unchanged:
             if not each.registered and not each.known:
                 yield _left_out([each], "tensor")
@@ -170,6 +177,19 @@ def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
             *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
         ),
         remedy=Remedy(LEFT_OUT[kind]),
+    )
+
+
+def _replaced(source: Source, name: str) -> Site | None:
+    """Where a layer is put into a model from outside: ``model.head = nn.Linear(64, 4)``."""
+    layer = name.split(".")[-2:][0]
+    return the_only(
+        source.site_of(file, node)
+        for file, node in source.every(ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+        and target.attr == layer
+        and unparsed(target.value) != "self"
     )
 
 

@@ -39,3 +39,20 @@ class LoadedStateIsLost(CensusSays):
             f"{row.site_of(row.other_at)} went to another {row.name} over the same parameters, "
             "which never steps"
         )
+
+
+class SchedulerOfAnother(CensusSays):
+    """A scheduler sets the rate of an optimizer that no longer steps."""
+
+    code = "OPT016"
+    kind = "stale"
+    advice = (
+        "Create the scheduler after the optimizer that it belongs to, each time that one is "
+        "created; or keep the optimizer and call add_param_group()."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"this {row.other} replaced the optimizer of the {row.name} that steps at "
+            f"{row.site_of(row.other_at)}: its learning rate never changes"
+        )

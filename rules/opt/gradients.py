@@ -16,7 +16,7 @@ from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob
-from auditor.syntax.index import LOOPS
+from auditor.syntax.index import LOOPS, nodes_in
 
 from ..lines import LineRule
 from .rows import MicroBatchRow, UnclearedRow
@@ -218,8 +218,9 @@ class WindowAcrossEpochs(Rule):
                     remedy=Remedy("Step after the last micro-batch of an epoch, too."),
                 )
             elif short:
+                divides = source.assigned_before(short[0].site, _divides)
                 yield Finding(
-                    short[0].site,
+                    divides or short[0].site,
                     f"the last window of an epoch has {short[0].n} micro-batches, and each loss is "
                     f"divided by {usual}: its step counts {short[0].n / usual:.0%} of the others",
                     steps=len(short),
@@ -238,6 +239,12 @@ def _window(rows: Sequence[MicroBatchRow]) -> int:
     inside = Counter(row.n for row in rows if not row.crosses)
     n, times = inside.most_common(1)[0] if inside else (0, 0)
     return n if times > inside.total() / 2 else 0
+
+
+def _divides(node: ast.stmt) -> bool:
+    """``loss = criterion(...) / steps``, ``loss /= steps``."""
+    ops = nodes_in(node, ast.BinOp, ast.AugAssign)
+    return any(isinstance(each.op, ast.Div) for each in ops)
 
 
 def _condition(source: Source, step: Site) -> Site:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows, by_line
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
 
+from ..lines import places_of
 from .rows import DependenceRow, UnreadRow
 
 ORDER = {
@@ -33,6 +35,11 @@ NAMED = {
 }
 """Words for a function; of a loss no call was seen where it begins."""
 
+MASKED = frozenset(
+    "masked_fill where softmax scaled_dot_product_attention multi_head_attention_forward".split()
+)
+"""Functions that a causal mask is given to."""
+
 SAME = {
     "reshape": "view",
     "unflatten": "view",
@@ -42,6 +49,10 @@ SAME = {
     "multi_head_attention_forward": "lstm",
     "rms_norm": "layer_norm",
 }
+
+
+MAY_BE_MEANT = frozenset({"statistics", "soft"})
+"""Kinds that some programs have on purpose: notes."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +74,22 @@ class DependenceSays(Rule):
         """What to do at this line, where ``advice`` does not say it."""
         return ""
 
-    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+    def place(self, row: DependenceRow, source: Source) -> Site:
+        """The line to change."""
+        return row.site
+
+    def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
         """One finding a line."""
         for kind in self.kinds:
             for rows in by_line(row for row in dependence if row.kind == kind):
-                instead = self.instead(rows[0])
+                instead, site = self.instead(rows[0]), self.place(rows[0], source)
                 yield Finding(
-                    rows[0].site,
+                    site,
                     self.said(rows[0]),
                     steps=len({row.step for row in rows}),
                     per_step=1.0,
+                    severity=Severity.NOTE if kind in MAY_BE_MEANT else None,
+                    places=places_of(site, rows[0].site),
                     facts=(("proof", self.proof),) if self.proof else (),
                     remedy=Remedy(instead) if instead else None,
                 )
@@ -82,16 +99,31 @@ class SamplesMix(DependenceSays):
     """A sample's output depends on other samples of its batch."""
 
     code = "TRAIN011"
-    kinds = ("samples",)
+    kinds = ("samples", "statistics", "documents")
     proof = "the gradient of one sample's row is not zero at other samples"
 
     def said(self, row: DependenceRow) -> str:
+        if row.kind == "documents":
+            return (
+                "attention mixes documents that are packed into one "
+                f"row: the first token of a document sees {row.n} of the {row.of} before it, "
+                "although positions begin anew there"
+            )
+        if row.kind == "statistics":
+            return (
+                f"the {row.function} of a whole batch scales or shifts each of its {row.of} samples: "
+                "a sample's output depends on the others, also in an evaluation"
+            )
         return (
             f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
             f"depends on {row.n} of the {row.of - 1} others in its batch"
         )
 
     def instead(self, row: DependenceRow) -> str:
+        if row.kind == "documents":
+            return "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :]."
+        if row.kind == "statistics":
+            return "Give it the dimensions of one sample, or use constants of the training set."
         name = SAME.get(row.function, row.function)
         return ORDER.get(name, "Do not mix over the batch dimension.")
 
@@ -106,6 +138,18 @@ class SeesTheNextToken(DependenceSays):
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
         "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
     )
+
+    def place(self, row: DependenceRow, source: Source) -> Site:
+        """A mask that is off by a diagonal or two is repaired where it is made."""
+        file = row.site.file
+        made = [
+            call
+            for name in ("tril", "triu")
+            for call in source.index(file).calls.get(name, ())
+            if len(call.args) > 1 or call.keywords
+        ]
+        off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
+        return source.site_of(file, made[0]) if off_by_few else row.site
 
     def said(self, row: DependenceRow) -> str:
         return (
@@ -126,6 +170,8 @@ class InputUnread(Rule):
         "parameter": "{function}() is given {name} and never reads it, nor does anything else in "
         "the step",
         "variable": "{name} is unpacked from the batch and nothing in the step reads it",
+        "constant": "floor division gives the same number for all values on each step: what is "
+        "computed from it does not depend on them",
         "copy": "indexing with a tensor or a list makes a copy: {function}() changes the copy of "
         "{name}, and nothing else",
     }
@@ -133,6 +179,7 @@ class InputUnread(Rule):
         "parameter": "Use it where it belongs (a mask before the softmax, weights before the mean), "
         "or do not pass it.",
         "variable": "Use it in the loss or the model, or name it _.",
+        "constant": "Use / for a share; // needs a divisor below the largest value.",
         "copy": "Assign to the indexed tensor: x[index] = value.",
     }
 
@@ -168,11 +215,16 @@ class TargetGetsGradients(DependenceSays):
     """A target that is made of the network's own output gets gradients."""
 
     code = "TRAIN022"
-    kinds = ("target", "advantage")
+    kinds = ("target", "advantage", "soft")
     proof = "it has a gradient, and the loss is computed from it"
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
 
     def said(self, row: DependenceRow) -> str:
+        if row.kind == "soft":
+            return (
+                "the target of kl_div gets gradients: the step also moves the teacher's output "
+                "toward the student's"
+            )
         if row.kind == "advantage":
             return (
                 "the advantage (data - value) gets gradients: the policy's loss also moves the "
@@ -213,3 +265,19 @@ class SoftmaxOverOneValue(DependenceSays):
             f"{row.function} goes over a dimension of size 1: the result is the same for all "
             "inputs, and what is in front of it is not trained"
         )
+
+
+class SoftmaxOverAnotherAxis(DependenceSays):
+    """A softmax goes over another dimension than its targets."""
+
+    code = "TRAIN025"
+    kinds = ("axis",)
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.function} goes over dimension {row.n}, but the targets sum to 1 over dimension "
+            f"{row.of}: the classes do not compete"
+        )
+
+    def instead(self, row: DependenceRow) -> str:
+        return f"Use dim={row.of}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,9 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+from auditor.syntax.index import nodes_in
 
+from ..lines import places_of
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
 from .rows import RECURRENT, LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
 
@@ -240,7 +243,13 @@ class MicroBatchesWeighedAlike(GradientRule):
             yield replace(found, severity=Severity.NOTE) if slight else found
 
 
+LARGEST = frozenset({"amax", "max"})
+"""Padding is seldom the largest of many values: a note."""
+
 MASKED = {
+    **dict.fromkeys(
+        LARGEST, "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf)."
+    ),
     "mean": "Average only real positions: (x * mask).sum(1) / mask.sum(1).",
     "sum": "Sum only real positions: (x * mask).sum(1).",
     "tokens": "Average only real positions: x[mask].mean().",
@@ -315,7 +324,13 @@ class PaddingTrained(GradientRule):
                 f"others are, as {said}"
             )
         else:
-            what = "what it sums" if worst in MASKED else "what the text attends to"
+            what = (
+                "what it picks"
+                if worst in LARGEST
+                else "what it sums"
+                if worst in MASKED
+                else "what the text attends to"
+            )
             message = (
                 f"no mask keeps padding out of {worst}: in one row of the batch {row.share:.0%} of "
                 f"{what} is padding, as {said}"
@@ -325,7 +340,7 @@ class PaddingTrained(GradientRule):
             message,
             steps=steps,
             per_step=per_step,
-            severity=Severity.NOTE if row.zero else None,
+            severity=Severity.NOTE if row.zero or worst in LARGEST else None,
             facts=(
                 ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
@@ -364,8 +379,12 @@ class TargetsNotShifted(GradientRule):
     severity = Severity.WARNING
     since = "0.2"
 
-    def detect(self, repairs: Rows[RepairRow]) -> Iterator[Finding]:
+    def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for _, row, finding in self.judged(with_defect(repairs, "shift")):
+            shift = source.assigned_before(row.site, _cuts_first) if row.distance else None
+            if shift is not None:
+                places = places_of(shift, row.site)
+                finding = replace(finding, site=shift, places=places)  # noqa: PLW2901
             asked = (
                 "shifted twice: each position is trained on the token after the next"
                 if row.distance
@@ -382,3 +401,9 @@ class TargetsNotShifted(GradientRule):
                     else "Compare the outputs at [:, :-1] with the tokens at [:, 1:]."
                 ),
             )
+
+
+def _cuts_first(node: ast.stmt) -> bool:
+    """``labels[:, 1:]``: the first position is left out."""
+    slices = nodes_in(getattr(node, "value", None) or node, ast.Slice)
+    return any(isinstance(each.lower, ast.Constant) and each.lower.value == 1 for each in slices)

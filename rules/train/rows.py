@@ -84,11 +84,15 @@ class DependenceRow(PassRow, kw_only=True):
     kind: Annotated[
         str,
         doc(
-            "`samples`: the last sample's row, on rows of other samples; `future`: a position of a "
+            "`samples`: the last sample's row, on rows of other samples; `statistics`: each row, on one "
+            "number that is made of the whole batch; `documents`: a token of a packed row, on the "
+            "document before its own; `future`: a position of a "
             "language model, on the tokens behind it, the next of which is its target; `order`: a "
             "call that exchanges the sizes of two dimensions and not their numbers; `target`: a "
             "target that is made of the network's own output, on its parameters; `advantage`: one "
-            "that weighs log-probabilities, on the values it is made of; `weights`: weights of "
+            "that weighs log-probabilities, on the values it is made of; `soft`: the target of a "
+            "divergence, on the network; `axis`: probabilities over one dimension, whose targets sum "
+            "to 1 over another; `weights`: weights of "
             "samples, after their mean; `single`: a softmax over one value"
         ),
     ]
@@ -109,7 +113,8 @@ class UnreadRow(PassRow, kw_only=True):
     kind: Annotated[
         str,
         doc(
-            "`parameter` of a function; `variable` that part of a batch is unpacked to; `copy`: an "
+            "`parameter` of a function; `variable` that part of a batch is unpacked to; `constant`: "
+            "a floor division that gives one number for different values; `copy`: an "
             "indexed tensor that is written in place"
         ),
     ]

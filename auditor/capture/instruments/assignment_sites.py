@@ -222,12 +222,12 @@ class _Reader:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 decorators = statement.decorator_list
                 first = min([statement.lineno, *(each.lineno for each in decorators)])
-                inner, inside = _join(function, statement.name), (*scopes, first)
+                qualified, own = _join(function, statement.name), (*scopes, first)
                 for each in decorators:
                     called = each.func if isinstance(each, ast.Call) else each
                     if name_of(called) in ("cache", "lru_cache"):  # it keeps what is returned
-                        yield Store(each.lineno, inner, inside, cls, (statement.name,), grows=True)
-                yield from self.read(statement.body, inner, inside, cls)
+                        yield Store(each.lineno, qualified, own, cls, (statement.name,), grows=True)
+                yield from self.read(statement.body, qualified, own, cls)
             elif isinstance(statement, ast.ClassDef):
                 yield from self.read(
                     statement.body, _join(function, statement.name), scopes, statement.name
@@ -285,6 +285,9 @@ def _stored(
             )
     elif isinstance(statement, ast.Expr):
         yield from _called(statement.value, harmless)
+        for each in ast.walk(statement.value):
+            if isinstance(each, ast.Lambda):  # a hook that keeps what it is given
+                yield from _called(each.body, harmless)
 
 
 def _flows(statement: ast.stmt) -> Iterator[tuple[_Chain, ast.expr]]:

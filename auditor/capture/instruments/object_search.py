@@ -21,7 +21,7 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import Node, node_of
 from auditor.capture.instruments.live_objects import instances_of_user
-from auditor.capture.instruments.torch_private.training import own_buffers, own_children
+from auditor.capture.instruments.torch_private.training import own_buffers, own_children, own_hooks
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.instruments.variable_paths import NO_FILE, Place, Trail, spelled
 
@@ -340,6 +340,8 @@ class ObjectSearch:
         for name in [name for name in attributes if name not in _MODULE_KEYS]:
             if type(attributes[name]) not in _ATOMS:
                 self._look(attributes[name], (trail, kind, name), depth + 1)
+        for hook in own_hooks(value):
+            self._look(hook, trail, depth)
         for name, buffer in list(own_buffers(value).items()):
             self._look(buffer, (trail, kind, name), depth + 1)
         # However deep a model is nested, its own attributes are as near as those of its root.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from auditor.syntax.index import (
     index_of,
     lines_of,
     name_of,
+    names_in,
     nodes_in,
     span_of,
     targets_of,
@@ -169,6 +170,23 @@ class Source(Table):
     def site_of(self, file: str, node: ast.expr | ast.stmt) -> Site:
         """The line that a node begins on."""
         return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
+
+    def assigned_before(self, site: Site, wanted: Callable[[ast.stmt], bool]) -> Site | None:
+        """The last wanted statement of the same function that gives a value to a name which the
+        site's line reads; None where there is none.
+        """
+        index = self.index(site.file)
+        scope = index.scope_at(site.line)
+        if scope is None:
+            return None
+        read = names_in(index.on(site.line, ast.Call), ast.Load)
+        found = [
+            node
+            for node in nodes_in(scope, ast.Assign, ast.AugAssign)
+            if node.lineno < site.line and names_in(targets_of(node), ast.Store) & read
+        ]
+        last = max(filter(wanted, found), key=lambda node: node.lineno, default=None)
+        return None if last is None else self.site_of(site.file, last)
 
     def makes_at(self, site: Site) -> str:
         """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``, or of

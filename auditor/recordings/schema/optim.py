@@ -42,15 +42,21 @@ class CensusRow(PassRow, kw_only=True):
             "`remade` (an optimizer over what an equal one had stepped), `unread` (a loaded state "
             "that no step reads), `untied` (two weights that were one), `norm` (a frozen batch norm "
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
-            "that is the trained one)"
+            "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
+            "sets, which no longer steps)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
-    other: Annotated[str, doc("`untied`: the other weight; `alias`: the trained name")] = older("")
+    other: Annotated[
+        str, doc("`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer")
+    ] = older("")
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)
     steps: Annotated[int, doc("on how many steps")] = older(0)
     other_at: Annotated[
         int | None,
-        doc("`untied`: where they were tied; `unread`: where it was loaded; `norm`: where it runs"),
+        doc(
+            "`untied`: where they were tied; `unread`: where it was loaded; `norm`: where it runs; "
+            "`stale`: where the scheduler steps"
+        ),
     ] = older(None)
     meant: Annotated[bool, doc("it may be on purpose")] = older(value=False)

@@ -26,10 +26,13 @@ def adds_data(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, Call]]:
-    """``target`` or ``advantage``, and the call that makes it."""
+    """``target``, ``soft`` or ``advantage``, and the call that makes it."""
     target = _bootstrapped(tape, tail)
     if target is not None:
         yield "target", target
+    soft = _soft(tape, tail)
+    if soft is not None:
+        yield "soft", soft
     advantage = _advantage(tape, tail)
     if advantage is not None:
         yield "advantage", advantage
@@ -58,6 +61,21 @@ def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
             ):
                 return made
     return None
+
+
+def _soft(tape: FunctionTape, tail: Tail) -> Call | None:
+    """The softmax that makes the target of the only ``kl_div`` with a gradient into its target: two
+    of them may pull two outputs toward one another on purpose.
+    """
+    pulled = [
+        (call, target)
+        for call in tail.calls
+        if call.name == "kl_div"
+        and isinstance(target := call.argument(1, "target"), torch.Tensor)
+        and target.requires_grad
+    ]
+    made = _formed(tape, *pulled[0]) if len(pulled) == 1 else None
+    return made if made is not None and made.name in ("softmax", "log_softmax") else None
 
 
 def _is_log(tape: FunctionTape, call: Call | None) -> bool:

@@ -8,8 +8,9 @@ no threshold is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.utils.data import DataLoader
@@ -80,7 +81,7 @@ class Dependence:
     """A call whose result depends on what it must not."""
 
     kind: str
-    """``samples`` or ``future``."""
+    """``samples``, ``statistics`` or ``future``, and others of :class:`DependenceRow`."""
     call: Call
     n: int
     """Samples, or positions, that it depends on."""
@@ -98,32 +99,99 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     position = shifted.asked_position
     if position is None or _is_summed_up(tape, shifted):
         return None
-    n = _behind(shifted, shifted.output, shifted.axis, position)
+    n = _behind(shifted, position, shifted.output, shifted.axis)
     if not n:
         return None
-    positions = shifted.output.shape[shifted.axis]
-    begins = next(
-        (
-            call
-            for call in tape.calls.values()
-            if shifted.embedding.number < call.number < shifted.call.number
-            and (
-                call.name in ATTENDING
-                or crops_convolution(tape, call.name, [each for each, _ in call.parents])
+    behind = partial(_behind, shifted, position)
+    first = next(_attending(tape, shifted, behind), shifted.call)
+    of = shifted.output.shape[shifted.axis] - 1 - position
+    return Dependence("future", _mask_of(tape, first), n, of)
+
+
+def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
+    """Where a token of a packed row begins to depend on the document before its own. Positions that
+    an embedding is given begin anew with each document. None where they do not, or it does not.
+    """
+    begins = _second_document(tape, shifted)
+    if begins is None:
+        return None
+    row, position = begins
+
+    def reached(result: torch.Tensor, axis: int) -> int:
+        one = result.select(axis, position).select(0, row) if result.requires_grad else None
+        if one is None or result.dim() < 2:
+            return 0
+        weights = torch.linspace(-1, 1, one.shape[-1]).to(one).expand_as(one)
+        with nothing_left_behind():
+            (gradient,) = torch.autograd.grad(
+                one, shifted.embedding.result, weights, retain_graph=True, allow_unused=True
             )
-            and call.at is not None
-            and call.result.is_floating_point()
-            and call.result.dim() > 2  # scores have two dimensions with a row for each position
-            and (axis := only_axis(call.result, positions)) is not None
-            and _behind(shifted, call.result, axis, position)
-        ),
-        shifted.call,
-    )
-    reader = attention_of(tape, begins)
+        if gradient is None or not bool(gradient.isfinite().all()):
+            return 0
+        return int(gradient[row, :position].flatten(1).ne(0).any(1).sum())
+
+    n = reached(shifted.output, shifted.axis) if shifted.axis == 1 else 0
+    if not n:
+        return None
+    first = next(_attending(tape, shifted, reached), shifted.call)
+    reader = _mask_of(tape, first)
+    return Dependence("documents", _combined(tape, reader) or reader, n, position)
+
+
+def _second_document(tape: FunctionTape, shifted: Shifted) -> tuple[int, int] | None:
+    """A row, and the position in it at which its second document begins."""
+    tokens = shifted.embedding.argument(0, "input")
+    for call in tape.embeddings:
+        places = call.argument(0, "input")
+        if places.shape != tokens.shape or places.dim() != 2 or not bool((places[:, 0] == 0).all()):
+            continue
+        steps = places.diff(dim=1)
+        restarts = (steps < 0) & (places[:, 1:] == 0)
+        if bool(((steps == 1) | (places[:, 1:] == 0)).all()) and bool(restarts.any()):
+            row = int(restarts.any(1).nonzero()[0])
+            return row, int(restarts[row].nonzero()[0]) + 1
+    return None
+
+
+def _attending(
+    tape: FunctionTape, shifted: Shifted, reached: Callable[[torch.Tensor, int], int]
+) -> Iterator[Call]:
+    """The calls with a row for each position by which something is reached, the first one first."""
+    positions = shifted.output.shape[shifted.axis]
+    for call in tape.calls.values():
+        between = shifted.embedding.number < call.number < shifted.call.number
+        given = [each for each, _ in call.parents]
+        if not between or call.at is None or not call.result.is_floating_point():
+            continue
+        if call.name not in ATTENDING and not crops_convolution(tape, call.name, given):
+            continue
+        axis = only_axis(call.result, positions)  # scores have two with a place for each position
+        if call.result.dim() > 2 and axis is not None and reached(call.result, axis):
+            yield call
+
+
+def _combined(tape: FunctionTape, reader: Call) -> Call | None:
+    """The call that put the mask together which attention is given."""
+    index, name = (3, "attn_mask") if reader.name == "scaled_dot_product_attention" else (1, "mask")
+    mask = reader.argument(index, name)
+    made = tape.maker_before(reader, mask) if isinstance(mask, torch.Tensor) else None
+    while made is not None and made.name in FORMING:
+        made = tape.maker_before(made, made.parents[0][0])
+    return made if made is not None and made.name in COMBINING and made.at is not None else None
+
+
+COMBINING = frozenset("and or bitwise_and bitwise_or logical_and logical_or".split())
+"""Functions that make one mask of several."""
+
+FORMING = frozenset("getitem unsqueeze invert logical_not bitwise_not to expand view".split())
+"""Functions that give a mask another form."""
+
+
+def _mask_of(tape: FunctionTape, call: Call) -> Call:
+    """The call that puts a mask on the scores of attention; else the one that attends."""
+    reader = attention_of(tape, call)
     mask = tape.maker_before(reader, reader.parents[0][0]) if reader.name == "softmax" else None
-    if mask is not None and mask.name in MASKING and mask.at is not None:
-        reader = mask
-    return Dependence("future", reader, n, positions - 1 - position)
+    return mask if mask is not None and mask.name in MASKING and mask.at is not None else reader
 
 
 def crops_convolution(tape: FunctionTape, name: str, given: Sequence[torch.Tensor]) -> bool:
@@ -152,7 +220,7 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
     return False
 
 
-def _behind(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:
+def _behind(shifted: Shifted, position: int, result: torch.Tensor, axis: int) -> int:
     reached = shifted.reached(result, axis, position) if result.requires_grad else None
     return 0 if reached is None else int(reached[position + 1 :].sum())
 
@@ -234,6 +302,28 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
                 if found is not None:
                     return Dependence("samples", *found, batch)
     return None
+
+
+def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
+    """The first number made of a whole batch that scales or shifts the rows of its samples."""
+    asked = next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
+    if asked is None:
+        return None
+    given, batch, _ = asked
+    leading = list(_leading_to(tape, given))
+    for call in leading:
+        of_batch = [each for each, _ in call.parents if each.dim() > 1 and each.shape[0] == batch]
+        if call.name not in STATISTICS or call.at is None or call.result.dim() or not of_batch:
+            continue
+        for user in tape.users(call):
+            rows = [each for each, _ in user.parents if each.dim() > 1 and each.shape[0] == batch]
+            if user.name in ("sub", "div", "mul") and rows and user in leading:
+                return Dependence("statistics", call, batch - 1, batch)
+    return None
+
+
+STATISTICS = frozenset("mean std var amax amin max min norm vector_norm std_mean sum".split())
+"""Functions that make one number of a batch."""
 
 
 def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool] | None:

@@ -185,6 +185,7 @@ class LossRepairsProbe(OptimizerProbe):
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
+            self._depends(dependence.batch_statistics(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
@@ -196,6 +197,7 @@ class LossRepairsProbe(OptimizerProbe):
             if self.context.step < THOROUGH and not self._seen["future", 0]:
                 with suppress(RuntimeError):  # a graph that may be walked once
                     self._depends(dependence.future_of(tape, shifted))
+                    self._depends(dependence.documents_of(tape, shifted))
 
     def _depends(self, found: dependence.Dependence | None) -> None:
         """Samples and the future are told once in a step: what comes behind depends on the same."""
@@ -301,7 +303,10 @@ PLACED = (
     | dependence.ATTENDING
     | dependence.FORMS
     | dependence.MASKING
-    | frozenset({"mean", "div", "embedding"})
+    | dependence.COMBINING
+    | dependence.STATISTICS
+    | dependence.COMPARED
+    | frozenset({"div", "embedding"})
 )
 
 

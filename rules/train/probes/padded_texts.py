@@ -17,7 +17,7 @@ SEGMENTS = 3
 INPUTS = 8
 """Sequences of numbers that are looked at."""
 
-POOLING = frozenset({"mean", "sum"})
+POOLING = frozenset({"mean", "sum", "amax", "max"})
 
 REPEATED = 4
 """Times that a row must end in the same token for it to be padding where no mask says so: a text
@@ -134,9 +134,10 @@ def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Toke
     inputs: dict[int, tuple[torch.Tensor, list[Call]]] = {}
     for call in tape.calls.values():
         compares = call.name in COMPARING | NAMES  # with a target
-        looked_at = (call.gives_gradient and not compares) or call.name in POOLING
-        for tensor, _ in call.parents if looked_at else ():
-            if tensor.dim() == 3 and tensor.is_floating_point() and not tensor.requires_grad:
+        reads = call.gives_gradient or call.name in POOLING
+        for tensor, made in () if compares else call.parents:
+            of_data = tensor.is_floating_point() and not tensor.requires_grad
+            if tensor.dim() == 3 and of_data and (reads or made is None):
                 inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
     for tensor, calls in islice(inputs.values(), INPUTS):
         padded = _padded_by(noted, tensor)
@@ -184,7 +185,8 @@ def _padded_by(noted: Iterable[Beside], tensor: torch.Tensor) -> Tokens | None:
     for form, each in product((tensor, tensor.transpose(0, 1)), noted):
         real = is_real(each, form[..., 0])
         apart = None if real is None else ~real.view(form.shape[:2])
-        if apart is not None and _is_padding(form, apart):
+        said = each.named and "pad" in each.name.lower()  # also where old values stand there
+        if apart is not None and (said or _is_padding(form, apart)):
             return Tokens(apart, each.name)
     return None
 

@@ -40,6 +40,9 @@ MOVES = frozenset("to cuda cpu pin_memory contiguous clone detach float long int
 COMPARES = frozenset("eq ne lt le gt ge logical_not bitwise_not invert arange".split())
 """Functions that make masks."""
 
+FLOORS = frozenset({"floordiv", "floor_divide"})
+"""Functions that give whole numbers: one and the same for all, where what divides is too large."""
+
 MASKS = 64
 """Masks of a step that are kept to be compared."""
 
@@ -131,6 +134,9 @@ class UnreadProbe(Probe):
         super().__init__(context)
         self._clear()
         self._profiles = False
+        self._varied: dict[int, bool] = {}
+        """Divisions by line: whether one gave different numbers."""
+        self._again: set[int] = set()
         self._seen: set[tuple[str, int, str]] = set()
 
     def _clear(self) -> None:
@@ -140,6 +146,7 @@ class UnreadProbe(Probe):
         self._masks: list[torch.Tensor] = []
         self._copies: dict[int, torch.Tensor] = {}
         self._given: list[_Given] = []
+        self._counted: set[int] = set()
 
     def start(self) -> None:
         """Enter the mode; the calls are watched from the step's begin on."""
@@ -168,8 +175,11 @@ class UnreadProbe(Probe):
         self._clear()
 
     def stop(self) -> None:
-        """Leave both."""
+        """Leave both. Divisions are told that gave one number on both steps."""
         self._leave()
+        for at in self._again:
+            if not self._varied.pop(at, True):
+                self._tell("constant", at, "", "//")
         super().stop()
         self._clear()
 
@@ -224,13 +234,18 @@ class UnreadProbe(Probe):
     def used_by(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
         """A function was given these, and gave this."""
         given = tensors((args, kwargs or {}))
-        if name in LOOKS or not given:
+        if name in LOOKS or not (given or name == "arange"):
             return
         if name in MOVES and isinstance(result, torch.Tensor):
             self._held += (given[0], result)
             self._source[id(result)] = self._origin(given[0])
             return
         self._used.update(map(self._origin, given))
+        if name == "arange":
+            self._counted.add(id(result))
+            self._held.append(result)
+        elif name in FLOORS and isinstance(result, torch.Tensor) and result.numel() > 1:
+            self._floors(given[0], result)
         if name in COMPARES and isinstance(result, torch.Tensor) and len(self._masks) < MASKS:
             self._masks.append(result)
         elif name == "getitem" and isinstance(result, torch.Tensor):
@@ -239,6 +254,17 @@ class UnreadProbe(Probe):
                 self._copies = {id(result): result}  # the newest: the write follows it
         elif name.endswith("_") and id(given[0]) in self._copies:
             self._writes(name)
+
+    def _floors(self, given: torch.Tensor, result: torch.Tensor) -> None:
+        """Positions that are counted may be fewer than what divides them."""
+        at = self.context.frames.here()
+        if at is None or self._origin(given) in self._counted or given.numel() != result.numel():
+            return
+        one = bool((given == given.flatten()[0]).all())
+        varied = not one and bool((result != result.flatten()[0]).any())
+        if at in self._varied and self.context.step > 0:
+            self._again.add(at)
+        self._varied[at] = self._varied.get(at, False) or varied or one
 
     def _origin(self, tensor: torch.Tensor) -> int:
         return self._source.get(id(tensor), id(tensor))

@@ -543,6 +543,13 @@ def hooks_on_every_module(t):
     handle.remove()
 
 
+@promise("torch.nn.Module._forward_hooks", without=lambda t: t.own_hooks(nn.ReLU()) == [])
+def hooks_of_a_module(t):
+    layer = nn.ReLU()
+    layer.register_forward_hook(print)
+    assert t.own_hooks(layer) == [print]
+
+
 @promise("torch.nn.Module._parameters", "torch.nn.Module._buffers", "torch.nn.Module._modules")
 def what_a_module_holds(t):
     norm = nn.BatchNorm1d(2)

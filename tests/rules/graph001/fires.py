@@ -255,3 +255,17 @@ def all_losses_in_one_backward_now_and_then():
             waiting.clear()
 
     return step
+
+
+def outputs_in_hooks_that_are_never_removed():
+    model = nn.Linear(8, 1)
+
+    def with_maps(x):
+        maps = []
+        model.register_forward_hook(lambda module, args, out: maps.append(out))  # GRAPH001
+        return model(x)
+
+    def step():
+        with_maps(torch.ones(4, 8)).mean().backward()
+
+    return step

@@ -649,3 +649,16 @@ def mean_of_padded_inputs__note():
         return lengths
 
     return step
+
+
+def largest_of_padded_points():
+    local, head = nn.Linear(3, 16), nn.Linear(16, 4)
+
+    def step():
+        lengths = torch.tensor([9, 4, 7, 9, 3, 6])
+        mask = torch.arange(9) < lengths[:, None]
+        points = torch.randn(6, 9, 3) * mask[..., None]
+        pooled = local(points - 0.5).relu().amax(1)  # TRAIN004
+        F.cross_entropy(head(pooled), torch.randint(0, 4, (6,))).backward()
+
+    return step

@@ -720,3 +720,16 @@ def positions_of_real_tokens__no_note():
         (embed(tokens) + positions(counted))[:, -1].square().mean().backward()
 
     return step
+
+
+def largest_of_points_that_are_masked():
+    local, head = nn.Linear(3, 16), nn.Linear(16, 4)
+
+    def step():
+        lengths = torch.tensor([9, 4, 7, 9, 3, 6])
+        mask = torch.arange(9) < lengths[:, None]
+        points = torch.randn(6, 9, 3) * mask[..., None]
+        pooled = local(points).masked_fill(~mask[..., None], -1e9).max(1).values
+        F.cross_entropy(head(pooled), torch.randint(0, 4, (6,))).backward()
+
+    return step

@@ -43,8 +43,8 @@ def shifted_by_the_batch_and_at_the_loss():
     model = _Decoder()
 
     def loss_of(logits, labels):
-        following = F.pad(labels, (0, 1), value=IGNORED)[:, 1:].contiguous()
-        return F.cross_entropy(logits.float().view(-1, 19), following.view(-1))  # TRAIN005
+        following = F.pad(labels, (0, 1), value=IGNORED)[:, 1:].contiguous()  # TRAIN005
+        return F.cross_entropy(logits.float().view(-1, 19), following.view(-1))
 
     def step():
         tokens = torch.randint(0, 19, (4, 13))
@@ -64,8 +64,8 @@ def shifted_twice_with_a_mask_of_floats():
         labels = tokens[:, 1:].clone()
         labels[:, :3] = IGNORED
         out = head(layer(tokens_of(tokens[:, :-1]), src_mask=mask, is_causal=True))
-        logits, labels = out[:, :-1].reshape(-1, 19), labels[:, 1:].reshape(-1)
-        F.nll_loss(F.log_softmax(logits, -1), labels).backward()  # TRAIN005
+        logits, labels = out[:, :-1].reshape(-1, 19), labels[:, 1:].reshape(-1)  # TRAIN005
+        F.nll_loss(F.log_softmax(logits, -1), labels).backward()
 
     return step
 

@@ -151,3 +151,46 @@ def experts_weighed_over_the_batch():
         F.mse_loss(head(mixed[0]).squeeze(-1), wanted).backward()
 
     return step
+
+
+def normalized_by_the_whole_batch__note():
+    head = nn.Linear(12, 3)
+
+    def step():
+        x = torch.randn(6, 5, 12).exp()
+        middle, spread = x.mean(), x.std()  # TRAIN011
+        out = head((x - middle) / spread)
+        F.cross_entropy(out.sum(1), torch.randint(0, 3, (6,))).backward()
+
+    return step
+
+
+class _Packed(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
+        self.mixed, self.head, self.attend = nn.Linear(8, 24), nn.Linear(8, 19), attend
+
+    def forward(self, tokens, places):
+        x = self.tokens(tokens) + self.places(places)
+        return self.head(x + self.attend(*self.mixed(x).chunk(3, -1)))
+
+
+def documents_packed_into_one_row():
+    past = torch.ones(11, 11).tril().bool()
+
+    def attend(query, key, value):
+        scores = query @ key.transpose(1, 2) / 8**0.5
+        scores = scores.masked_fill(~past, -1e9)  # TRAIN011
+        return torch.softmax(scores, -1) @ value
+
+    model = _Packed(attend)
+    places = torch.cat([torch.arange(5), torch.arange(6)]).expand(4, 11)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        logits = model(tokens[:, :-1], places)
+        F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step

@@ -182,3 +182,43 @@ def the_same_put_together_otherwise():
         F.cross_entropy(two(seen).flatten(0, 1), _labels(60)).backward()
 
     return step
+
+
+def a_scale_of_the_loss__no_note():
+    head = nn.Linear(12, 3)
+
+    def step():
+        x = torch.randn(6, 12)
+        loss = F.cross_entropy(head(x), torch.randint(0, 3, (6,)))
+        (loss * x.std()).backward()
+
+    return step
+
+
+def normalized_by_each_sample__no_note():
+    head = nn.Linear(12, 3)
+
+    def step():
+        x = torch.randn(6, 12)
+        x = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)
+        F.cross_entropy(head(x), torch.randint(0, 3, (6,))).backward()
+
+    return step
+
+
+def documents_kept_apart__no_note():
+    torch.manual_seed(0)
+    tokens_of, places_of, head = nn.Embedding(19, 8), nn.Embedding(12, 8), nn.Linear(8, 19)
+    mixed = nn.Linear(8, 24)
+    places = torch.cat([torch.arange(5), torch.arange(6)]).expand(4, 11)
+    document = torch.cat([torch.zeros(5), torch.ones(6)])
+    allowed = torch.ones(11, 11).tril().bool() & (document[:, None] == document)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        x = tokens_of(tokens[:, :-1]) + places_of(places)
+        query, key, value = mixed(x).chunk(3, -1)
+        x = x + F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
+        F.cross_entropy(head(x).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step

@@ -104,3 +104,17 @@ def padding_cut_off_at_the_wrong_end():
         F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     return step
+
+
+def mask_off_by_one():
+    class Causal(_Decoder):
+        def __init__(self):
+            super().__init__(self.attended)
+            mask = torch.ones(11, 11).bool()
+            self.register_buffer("hidden", ~torch.tril(mask, diagonal=1))  # TRAIN012
+
+        def attended(self, query, key, value):
+            scores = query @ key.transpose(1, 2) / 8**0.5
+            return torch.softmax(scores.masked_fill(self.hidden, -1e9), -1) @ value
+
+    return _step(Causal())

@@ -80,3 +80,14 @@ def a_write_into_a_copy():
         h.square().mean().backward()
 
     return step
+
+
+def times_divided_to_zero():
+    head = nn.Linear(1, 4)
+
+    def step():
+        t = torch.randint(0, 100, (6,))
+        share = t // 100  # TRAIN013
+        head(share[:, None].float()).square().mean().backward()
+
+    return step

@@ -183,3 +183,21 @@ def a_copy_that_is_kept():
         some.square().mean().backward()
 
     return step
+
+
+def positions_of_one_segment():
+    head = nn.Embedding(4, 4)
+
+    def step():
+        head(torch.arange(6) // 8).square().mean().backward()
+
+    return step
+
+
+def divided_into_several():
+    head = nn.Embedding(4, 4)
+
+    def step():
+        head(torch.randint(0, 100, (40,)) // 25).square().mean().backward()
+
+    return step

@@ -56,3 +56,28 @@ def advantage_detached__no_note():
 def one_number_is_added__no_note():
     one = torch.ones(1)
     return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), one + 0.9 * model(y)))
+
+
+def _distilled(loss):
+    stem, early, late = nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def step():
+        x = stem(torch.randn(6, 8))
+        loss(early(x), late(x.relu())).backward()
+
+    return step
+
+
+def a_detached_teacher__no_note():
+    def loss(one, two):
+        return F.kl_div(one.log_softmax(-1), two.softmax(-1).detach(), reduction="batchmean")
+
+    return _distilled(loss)
+
+
+def two_that_follow_one_another__no_note():
+    def loss(one, two):
+        first = F.kl_div(one.log_softmax(-1), two.softmax(-1), reduction="batchmean")
+        return first + F.kl_div(two.log_softmax(-1), one.softmax(-1), reduction="batchmean")
+
+    return _distilled(loss)

@@ -25,6 +25,7 @@ ANY_GLOBAL_HOOK: Final = "_has_any_global_hook"
 
 _parameters: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._parameters")
 _buffers: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._buffers")
+_forward_hooks: Callable[[Any], dict[int, Any] | None] = in_dict("torch.nn.Module._forward_hooks")
 _modules: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._modules")
 
 
@@ -45,6 +46,11 @@ def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
     """Buffers of the module itself. Without ``_buffers``: by ``named_buffers``."""
     held = _buffers(module)
     return held if held is not None else _named(module.named_buffers, recurse=False)
+
+
+def own_hooks(module: torch.nn.Module) -> list[Any]:
+    """Hooks on the forward of the module itself. Without ``_forward_hooks``: none."""
+    return list((_forward_hooks(module) or {}).values())
 
 
 def own_children(module: torch.nn.Module) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader
 
@@ -22,6 +23,9 @@ from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
 from auditor.recordings.schema.optim import CensusRow
+
+STALE = 3
+"""Steps of a scheduler between which its optimizer did not step, and another one did."""
 
 SOME = 4
 """Parameters of an optimizer by which it is known, those of its first that are plain."""
@@ -147,6 +151,10 @@ class CensusProbe(OptimizerProbe):
         self._put: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
         """Where a module was put into train mode last, with all below it."""
         self._written: set[tuple[str, int | None]] = set()
+        self._schedules: weakref.WeakKeyDictionary[LRScheduler, tuple[int, int]] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Steps of a scheduler's optimizer when it stepped last, and how often that had not moved."""
 
     def install(self) -> None:
         """Notice what is made, loaded and tied, and steps."""
@@ -156,6 +164,7 @@ class CensusProbe(OptimizerProbe):
         self._always.around(Optimizer, "load_state_dict", after=self._loaded)
         self._always.around(nn.Module, "register_parameter", after=self._registered)
         self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
+        self._always.around(LRScheduler, "step", before=self._scheduled)
         self._always.after_outermost(nn.Module, "train", lambda _, mode=True: mode, self._put_into)
 
     def start(self) -> None:
@@ -262,6 +271,21 @@ class CensusProbe(OptimizerProbe):
         life.leave(self._passes_of(life.loader))
         if life.at is not None:
             self._lines[life.at] = life
+
+    def _scheduled(self, scheduler: LRScheduler, *_: Any, **__: Any) -> None:
+        """The optimizer whose rate it sets may no longer step: another one has its parameters."""
+        life = self._lives.get(scheduler.optimizer)
+        if life is None or not life.steps:
+            return
+        steps, still = self._schedules.get(scheduler, (-1, 0))
+        still = still + 1 if steps == life.steps else 0
+        self._schedules[scheduler] = life.steps, still
+        others = (each for each in self._lives.values() if each is not life and each.ids & life.ids)
+        now = next((each for each in others if each.steps >= STALE), None)
+        if still >= STALE and now is not None:
+            name = type(scheduler).__name__
+            at = next((each for each in now.stack if each not in life.stack), now.at)
+            self._tell("stale", at, name, other=now.name, other_at=self.context.frames.here())
 
     # -- ties --------------------------------------------------------------------------------------
 
