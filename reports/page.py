@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from auditor import amounts
 from auditor.model import Finding, Report, editors
 from auditor.model.prices import share_of_step
 
-from . import costs, families, manual, shares, summary, text
+from . import costs, families, shares, summary, text
 from .code_lines import CodeLine, diff_lines, excerpt_lines
 from .verified import Proof, proof
 
@@ -30,6 +31,10 @@ _WHOLE = 32
 """Characters of a name that is never broken: ``train.py:35`` moves to the next line as one."""
 
 _MICRO = re.compile(r"(?<=\d) us\b")
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_MARKDOWN.disable(["link", "image", "autolink", "reference"])
+_MANUAL_LIMIT = 20_000
 
 _SOURCES = {"trace": "the trace", "snapshot": "the snapshot"}
 """What a price was estimated from, where it was not a run of ours."""
@@ -146,6 +151,17 @@ def prose(words: str) -> Markup:
     return Markup("").join(marked)
 
 
+def manual(markdown: str) -> Markup:
+    """A manual page as HTML; its own HTML, links and images are shown as text."""
+    tokens = _MARKDOWN.parse(text.shorten(text.visible(markdown), _MANUAL_LIMIT))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            # it stands in a finding, whose title is an h3
+            token.tag = f"h{min(6, int(token.tag[1:]) + 3)}"
+    html = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
+    return Markup(html.replace("<pre>", '<pre tabindex="0">'))  # noqa: S704 - of the renderer alone
+
+
 def environment(report: Report) -> Iterator[tuple[str, str]]:
     """Names and values of the environment as people read them: ``cpu_count`` without its
     underscore, memory with a unit.
@@ -196,7 +212,7 @@ def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
     left = explained(report)
     for number, finding in enumerate(report.findings, 1):
         pages = tuple(
-            Page(left.pop(code), code, manual.to_html(report.manual[code]))
+            Page(left.pop(code), code, manual(report.manual[code]))
             for code in finding.codes
             if code in left
         )

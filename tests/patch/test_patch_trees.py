@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from auditor.reports import as_json
-from auditor.reports.sarif import replacements
 from click.testing import CliRunner
 
 from auditor.cli import rejudged
@@ -75,9 +74,6 @@ def test_one_diff_for_both_trees_says_where_it_is_applied(trees):
     assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
     assert git("apply", "-R", "-", cwd=base, stdin=planned.diff).returncode == 0
     assert model.read_bytes() == MODEL
-    assert (
-        replacements(planned.diff.decode()) == ()
-    )  # SARIF's paths begin elsewhere: no fix is better than a wrong one
 
 
 def test_without_them_the_diff_is_as_before(trees):
