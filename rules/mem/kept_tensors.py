@@ -13,7 +13,7 @@ from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema.memory import KeptRow
+from auditor.recordings.schema.sync import KeptRow
 from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
 from ..reading import whole

@@ -41,8 +41,7 @@ from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
-from auditor.recordings.schema.graph import BackwardRow
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import BackwardRow, ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
 from tests.rules.asking import (

@@ -12,8 +12,7 @@ from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.model.sections import Compilation, CompiledPart, Gain
-from auditor.recordings.schema.compiled import RegionRow, RegionRunRow
-from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.run import RegionRow, RegionRunRow, StepRow
 from auditor.rule import NotLooked
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema.compiled import CompileRow, RegionRow
+from auditor.recordings.schema.run import CompileRow, RegionRow
 from auditor.rule import NotLooked
 
 UNDISTURBED = ("warmup", "quiet", "anomaly_off")

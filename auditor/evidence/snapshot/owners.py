@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from auditor.evidence.snapshot.file import Event
 from auditor.evidence.snapshot.state_at import LiveBlock
 from auditor.evidence.table import Evidence
-from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.schema.sync import OwnerRow
 
 STEP = "step"
 OF_STEP, KEPT = (

@@ -14,15 +14,15 @@ from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema.course import CourseRow
 from auditor.recordings.schema.data import BatchRow, LoaderRow
-from auditor.recordings.schema.planned import (
+from auditor.recordings.schema.other_runs import (
     PlannedBlocksRow,
     PlannedChangeRow,
     PlannedInputRow,
     PlannedOptimizerRow,
 )
 from auditor.recordings.schema.run import StepRow, known
+from auditor.recordings.schema.sync import CourseRow
 from auditor.rule import NotLooked
 
 BEFORE, STEP, UPDATE = "before the steps", "forward and backward", "optimizer's step"

@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from auditor.model import Edit
-from auditor.recordings.schema.compare import LossRow, ParameterRow
+from auditor.recordings.schema.other_runs import LossRow, ParameterRow
 
 # -- what a run computed ---------------------------------------------------------------------------
 

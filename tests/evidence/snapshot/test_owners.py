@@ -16,7 +16,7 @@ from auditor.evidence.snapshot.owners import (
     by_category,
 )
 from auditor.evidence.snapshot.state_at import LiveBlock
-from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.schema.sync import OwnerRow
 
 
 class Rows:

@@ -21,7 +21,7 @@ from auditor.capture.instruments.torch_private.training import BatchNorm, own_pa
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 
 SOME = 4
 """Parameters of an optimizer by which it is known, those of its first that are plain."""

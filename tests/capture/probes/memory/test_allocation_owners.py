@@ -20,7 +20,7 @@ from auditor.evidence.snapshot.owners import (
 )
 from auditor.evidence.snapshot.state_at import LiveBlock
 from auditor.evidence.table import Evidence
-from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.schema.sync import OwnerRow
 from tests.inprocess import record
 
 MIB = 2**20
