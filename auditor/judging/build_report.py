@@ -331,7 +331,7 @@ def _parts(evidence: Evidence) -> tuple[Parts, ...]:
         line = traces.timed_timeline(evidence)
     except NotLooked:
         return ()
-    from auditor.timeline.parts import step_parts
+    from auditor.timeline.phases import step_parts
 
     drawn = step_parts(line)
     return () if drawn is None else (drawn,)

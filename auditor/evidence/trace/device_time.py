@@ -113,7 +113,7 @@ def _copies(line: Timeline, steps: int) -> tuple[CopyUse, ...]:
 def _queue(line: Timeline) -> QueueUse | None:
     import numpy as np
 
-    from auditor.timeline.idle import queue_depth
+    from auditor.timeline.waits import queue_depth
 
     depth, delay = queue_depth(line), line.launch_delay_ns
     if not len(depth):

@@ -11,11 +11,11 @@ from auditor.evidence.trace.facts import need_a_device, timed_timeline
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.idle import Idle
+    from auditor.timeline.waits import Idle
 
 INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
-"""Words of :mod:`auditor.timeline.idle` for who could have filled the time."""
+"""Words of :mod:`auditor.timeline.waits` for who could have filled the time."""
 
 LONGEST = 5
 """Gaps that are told one by one."""

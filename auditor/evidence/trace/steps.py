@@ -13,7 +13,7 @@ from auditor.model import Site
 from auditor.rule import NotLooked
 
 PROFILER, OPTIMIZER = "ProfilerStep", "optimizer"
-"""Words of :mod:`auditor.timeline.steps`, which is not imported here: it needs numpy."""
+"""Words of :mod:`auditor.timeline.phases`, which is not imported here: it needs numpy."""
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
