@@ -24,23 +24,17 @@ from auditor.model import Finding, Report, Severity
 from auditor.model.charts import drawn
 
 from . import (
-    baselines,
     charts,
     communication,
     compilation,
     device,
-    families,
     headline,
     modules,
     next_steps,
     outcomes,
     page,
-    parts,
-    pictures,
     ranks,
     sections,
-    shares,
-    stacked,
     summary,
     text,
     verified,
@@ -89,7 +83,7 @@ def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
     heads: list[list[Row]] = []
     for card in cards:
         behind, head = _head(card, heads)
-        row = Row(card, behind, families.family_of(card.finding.code), _file(card.finding))
+        row = Row(card, behind, summary.family_of(card.finding.code), _file(card.finding))
         if head is None:
             heads.append([row])
         else:
@@ -120,7 +114,7 @@ def choices(rows: Iterable[tuple[Row, ...]]) -> Choices:
     return Choices(
         _several((level.value, level.value) for level in Severity if level.value in levels),
         _several(
-            (row.family, f"{row.family} {families.FAMILIES.get(row.family, '')}".strip())
+            (row.family, f"{row.family} {summary.FAMILIES.get(row.family, '')}".strip())
             for row in listed
         ),
         _several((row.file, row.file or "no single place") for row in listed),
@@ -196,7 +190,7 @@ def _context(report: Report) -> dict[str, Any]:
         "step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults
     )
     made_of = drawn("what the steps are made of", lambda: _with_data(_parts(report)), faults)
-    memory = drawn("memory over time", lambda: _with_data(stacked.pictures(report.layers)), faults)
+    memory = drawn("memory over time", lambda: _with_data(charts.pictures(report.layers)), faults)
     filled = (*made_of, *memory)
     shown = (
         *(_shown_by_step(chart) for chart, _ in by_step),
@@ -209,12 +203,12 @@ def _context(report: Report) -> dict[str, Any]:
         "sections": [each for each in sections.SECTIONS if each.there(report)],
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
         **_listed(report, shown),
-        "baseline": baselines.sentences(report),
+        "baseline": summary.baseline_sentences(report),
         "warnings": summary.limits(report),
         "anchors": _anchors(report),
         "explained": page.explained(report),
-        "families": families.families(report),
-        "statuses": [(status, summary.with_status(report, status)) for status in families.STATUSES],
+        "families": summary.families(report),
+        "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
         "verdicts_of": functools.partial(summary.with_status, report),
         "gains": tuple(headline.gains(report, "µs")),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
@@ -257,8 +251,8 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     listed = groups(cards)
     return {
         "cards": cards,
-        "training": tuple(card for card in cards if families.is_untrue(card.finding)),
-        "training_title": families.FAMILIES["TRAIN"],
+        "training": tuple(card for card in cards if summary.is_untrue(card.finding)),
+        "training_title": summary.FAMILIES["TRAIN"],
         "listed": _TRAINING_LISTED,
         "groups": listed,
         "choices": choices(listed),
@@ -315,12 +309,12 @@ def _shown_by_step(chart: charts.Chart) -> page.Shown:
     return page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
 
 
-def _shown(picture: pictures.Picture) -> page.Shown:
+def _shown(picture: charts.Picture) -> page.Shown:
     return page.Shown(picture.id, picture.title, frozenset(picture.codes), device=picture.of_memory)
 
 
-def _parts(report: Report) -> Iterator[pictures.Picture]:
-    drawn = None if report.parts is None else parts.picture(report.parts)
+def _parts(report: Report) -> Iterator[charts.Picture]:
+    drawn = None if report.parts is None else charts.picture(report.parts)
     if drawn is not None:
         yield drawn
 
@@ -387,7 +381,7 @@ def _environment() -> jinja2.Environment:
     }
     environment.globals |= {
         "count": amounts.count,
-        "baseline_word": baselines.word,
+        "baseline_word": summary.baseline_word,
         "outcome": summary.outcome,
         "asked": summary.asked,
         "place": summary.place,
@@ -395,8 +389,8 @@ def _environment() -> jinja2.Environment:
         "tells_p95": summary.TELLS_P95,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
-        "usual_step": shares.usual_step,
-        "step_axis": shares.step_axis,
+        "usual_step": summary.usual_step,
+        "step_axis": summary.step_axis,
         "looked": summary.looked,
         "reasons": summary.reasons,
         "chief_reasons": summary.chief_reasons,

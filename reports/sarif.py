@@ -10,7 +10,7 @@ from urllib.parse import quote
 from auditor.model import Finding, FoundAt, Report, Severity, Site, Verdict
 from auditor.model.prices import priced
 
-from . import costs, families, summary, text
+from . import summary, text
 
 SCHEMA_URI = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -94,7 +94,7 @@ def _rule(report: Report, verdict: Verdict) -> Object:
         "id": text.one_line(verdict.code, 200),
         "name": text.one_line(verdict.name, 200),
         "shortDescription": {"text": text.one_line(title, 1000)},
-        "properties": {"tags": [text.one_line(families.family_of(verdict.code), 200)]},
+        "properties": {"tags": [text.one_line(summary.family_of(verdict.code), 200)]},
     }
     severities = [
         summary.severity(finding) for finding in report.findings if verdict.code in finding.codes
@@ -201,7 +201,7 @@ def _properties(finding: Finding) -> Object:
         for label, value in finding.facts
     }
     return {
-        "cost": costs.short(finding),
+        "cost": summary.short_price(finding),
         "basis": finding.basis,
         "seenOn": summary.seen_on(finding),
         "lostMicrosecondsPerStep": priced(finding),

@@ -10,7 +10,7 @@ from typing import ClassVar
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
-from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.snapshot.by_line import held_at, told
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import HOST, timeline_of
 from auditor.model import Finding, Severity

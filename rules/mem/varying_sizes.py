@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.allocator import replay
-from auditor.allocator.history import Call
+from auditor.allocator.replay import Call
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of

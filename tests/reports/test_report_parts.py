@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from auditor.reports import charts, headline, page, shares, text
+from auditor.reports import charts, headline, page, summary, text
 from auditor.reports.html import Html
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,7 +190,7 @@ def test_shares_above_one_say_why(number: int, why: str) -> None:
     (said,) = headline.headline(report)
     assert said.startswith("measured: fixing ")
     assert shown in Html().render(report)
-    assert shares.share(dear, report) == "more than 100%"
+    assert summary.share(dear, report) == "more than 100%"
 
 
 def test_findings_without_a_price_are_counted_by_severity() -> None:
@@ -217,8 +217,8 @@ def test_importing_the_room_loads_no_renderer() -> None:
 
 
 def test_every_family_of_rules_has_a_name() -> None:
-    from auditor.reports import families
+    from auditor.reports import summary
 
     from auditor.rule import FAMILIES
 
-    assert set(families.FAMILIES) == set(FAMILIES)
+    assert set(summary.FAMILIES) == set(FAMILIES)

@@ -25,15 +25,14 @@ from auditor.rules.sync.waiting import (
 )
 from msgspec import structs
 
-from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.segments import Block, Segment, Snapshot
 from auditor.evidence.snapshot.state_at import NeverFreed, NeverFreedLine
 from auditor.evidence.source.config_values import Configs

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.owners import Category, Owners, by_category
 from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
+from auditor.evidence.snapshot.state_at import (
+    Category,
+    Holder,
+    Owners,
+    by_category,
+    by_line,
+    state_after,
+)
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import Recording
