@@ -559,15 +559,6 @@ class Builder:
         self.absurd = 0
         """Spans whose time cannot be: beyond 2096, or not a number."""
         self._parts: dict[str, list[Columns]] = {group: [] for group in TABLES}
-        self._makers: dict[str, Callable[[Sequence[Event]], Columns]] = {
-            "operators": self._operators,
-            "calls": self._calls,
-            "work": self._work,
-            "frames": self._frames,
-            "memory": self._memory,
-            "syncs": self._syncs,
-            "others": self._others,
-        }
 
     def add(self, events: Iterable[Event]) -> None:
         """Take the events of a piece."""
@@ -580,7 +571,12 @@ class Builder:
                 lists["memory"].append(event)
         for group, batch in lists.items():
             if batch:
-                self._parts[group].append(self._makers[group](batch))
+                self._parts[group].append(
+                    tuple(
+                        (COLUMNS.get(f"{group} {name}") or COLUMNS[name])(self, batch)
+                        for name, _ in schema(TABLES[group])
+                    )
+                )
 
     def table(self, group: str) -> Any:
         """The finished table of a group; its pieces go, and wrong times are counted."""
@@ -601,17 +597,12 @@ class Builder:
             columns[1] = start + nanoseconds(np.maximum(columns[1], 0))
         return TABLES[group](*columns)
 
-    def _base(self, batch: Sequence[Event]) -> Columns:
-        """Starts and durations in us, as they are written, and names."""
-        return (
-            np.fromiter([event.ts for event in batch], np.float64, len(batch)),
-            np.fromiter([event.dur for event in batch], np.float64, len(batch)),
-            np.fromiter(
-                map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)
-            ),
-        )
+    def coded(self, values: list[str]) -> NDArray[np.int32]:
+        """Names as codes."""
+        return np.fromiter(map(self.names.__getitem__, values), np.int32, len(values))
 
-    def _thread(self, batch: Sequence[Event]) -> NDArray[np.int32]:
+    def thread_of(self, batch: Sequence[Event]) -> NDArray[np.int32]:
+        """The thread of each event, as a code."""
         pids, tids = [event.pid for event in batch], [event.tid for event in batch]
         # nearly always: neighbours in a file are of one thread
         if pids.count(pids[0]) == tids.count(tids[0]) == len(batch):
@@ -620,7 +611,8 @@ class Builder:
             map(self.threads.__getitem__, zip(pids, tids, strict=True)), np.int32, len(batch)
         )
 
-    def _text(self, values: list[Any]) -> NDArray[np.int32]:
+    def text_of(self, values: list[Any]) -> NDArray[np.int32]:
+        """JSON texts as codes."""
         # none of them given, or all of them empty: the usual case, and cheap
         if values.count(values[0]) == len(values):
             return np.full(len(values), self.texts[bytes(values[0])], np.int32)
@@ -629,71 +621,6 @@ class Builder:
         if len(texts) != len(values):
             texts = list(map(bytes, values))
         return np.fromiter(map(self.texts.__getitem__, texts), np.int32, len(values))
-
-    def _operators(self, batch: Sequence[Event]) -> Columns:
-        args = [event.args for event in batch]
-        return (
-            *self._base(batch),
-            self._thread(batch),
-            np.fromiter([event.cat == ANNOTATION for event in batch], np.bool_, len(batch)),
-            _codes([arg.forward_thread for arg in args]),
-            self._text([arg.shapes if arg.old_shapes is EMPTY else arg.old_shapes for arg in args]),
-            self._text([arg.types for arg in args]),
-        )
-
-    def _calls(self, batch: Sequence[Event]) -> Columns:
-        return (
-            *self._base(batch),
-            self._thread(batch),
-            _ints([event.args.correlation for event in batch]),
-        )
-
-    def _work(self, batch: Sequence[Event]) -> Columns:
-        args = [event.args for event in batch]
-        kind = np.fromiter([WORK[event.cat] for event in batch], np.int8, len(batch))
-        bytes_ = _ints([arg.bytes for arg in args])
-        correlation = _ints([arg.correlation for arg in args])
-        return (
-            *self._base(batch),
-            kind,
-            _devices(batch),
-            _ints([_stream(event) for event in batch]),
-            correlation,
-            bytes_,
-        )
-
-    def _frames(self, batch: Sequence[Event]) -> Columns:
-        return (*self._base(batch), self._thread(batch))
-
-    def _memory(self, batch: Sequence[Event]) -> Columns:
-        args = [event.args for event in batch]
-        return (
-            np.fromiter([event.ts for event in batch], np.float64, len(batch)),
-            np.fromiter(
-                map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)
-            ),
-            self._thread(batch),
-            _ints([arg.memory_bytes for arg in args]),
-            _ints([arg.allocated for arg in args]),
-            _ints([arg.reserved for arg in args]),
-            np.fromiter([small(arg.device_type, 7) for arg in args], np.int8, len(args)),
-            _codes([arg.device_id for arg in args]),
-        )
-
-    def _syncs(self, batch: Sequence[Event]) -> Columns:
-        args = [event.args for event in batch]
-        return (
-            *self._base(batch),
-            _devices(batch),
-            _ints([arg.stream for arg in args]),
-            _ints([arg.correlation for arg in args]),
-        )
-
-    def _others(self, batch: Sequence[Event]) -> Columns:
-        categories = np.fromiter(
-            map(self.names.__getitem__, [event.cat for event in batch]), np.int32, len(batch)
-        )
-        return (*self._base(batch), categories, self._thread(batch))
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -733,3 +660,39 @@ def _devices(batch: Sequence[Event]) -> NDArray[np.int32]:
     if (given < 0).any():
         return np.where(given < 0, _codes([event.pid for event in batch]), given)
     return given
+
+
+COLUMNS: dict[str, Callable[[Builder, Sequence[Event]], NDArray[Any]]] = {
+    "start": lambda _, batch: np.fromiter([event.ts for event in batch], np.float64, len(batch)),
+    "end": lambda _, batch: np.fromiter([event.dur for event in batch], np.float64, len(batch)),
+    "name": lambda built, batch: built.coded([event.name for event in batch]),
+    "category": lambda built, batch: built.coded([event.cat for event in batch]),
+    "thread": lambda built, batch: built.thread_of(batch),
+    "annotation": lambda _, batch: np.fromiter(
+        [event.cat == ANNOTATION for event in batch], np.bool_, len(batch)
+    ),
+    "forward_thread": lambda _, batch: _codes([event.args.forward_thread for event in batch]),
+    "shapes": lambda built, batch: built.text_of(
+        [
+            arg.shapes if arg.old_shapes is EMPTY else arg.old_shapes
+            for arg in [event.args for event in batch]
+        ]
+    ),
+    "types": lambda built, batch: built.text_of([event.args.types for event in batch]),
+    "kind": lambda _, batch: np.fromiter([WORK[each.cat] for each in batch], np.int8, len(batch)),
+    "correlation": lambda _, batch: _ints([event.args.correlation for event in batch]),
+    "device": lambda _, batch: _devices(batch),
+    "stream": lambda _, batch: _ints([event.args.stream for event in batch]),
+    "work stream": lambda _, batch: _ints([_stream(event) for event in batch]),
+    "bytes": lambda _, batch: _ints([event.args.bytes for event in batch]),
+    "memory bytes": lambda _, batch: _ints([event.args.memory_bytes for event in batch]),
+    "allocated": lambda _, batch: _ints([event.args.allocated for event in batch]),
+    "reserved": lambda _, batch: _ints([event.args.reserved for event in batch]),
+    "device_type": lambda _, batch: np.fromiter(
+        [small(event.args.device_type, 7) for event in batch], np.int8, len(batch)
+    ),
+    "memory device": lambda _, batch: _codes([event.args.device_id for event in batch]),
+}
+"""How each column is made of a piece's events, by its name, or by its table and name. Times are in
+us, as they are written, and an end is a duration yet.
+"""
