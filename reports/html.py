@@ -165,8 +165,6 @@ _PACKING = 3
 highest.
 """
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
-_EXCHANGES_LISTED = 100
-_RANKS_LISTED = 512
 _TRAINING_LISTED = 8
 
 
@@ -184,7 +182,7 @@ class Html:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    """Every name that the templates use."""
+    """Names that the templates use beside the modules of :func:`_environment`."""
     faults: list[str] = []
     by_step = drawn(
         "step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults
@@ -203,24 +201,8 @@ def _context(report: Report) -> dict[str, Any]:
         "sections": [each for each in sections.SECTIONS if each.there(report)],
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
         **_listed(report, shown),
-        "baseline": summary.baseline_sentences(report),
-        "warnings": summary.limits(report),
         "anchors": _anchors(report),
         "explained": page.explained(report),
-        "families": summary.families(report),
-        "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
-        "verdicts_of": functools.partial(summary.with_status, report),
-        "gains": tuple(headline.gains(report, "µs")),
-        "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
-        "environment": tuple(page.environment(report)),
-        **_ranks(report),
-        "busy": device.opening(report),
-        "device": device,
-        "outcomes": outcomes,
-        "compiled": compilation.sentences(report, "µs"),
-        "compiled_parts": compilation.rows(report),
-        **_modules(report),
-        **_fixing(report),
         "charts": [chart for chart, _ in by_step],
         "pictures": [picture for picture, _ in filled],
         "marks_listed": _MARKS_LISTED,
@@ -252,52 +234,12 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     return {
         "cards": cards,
         "training": tuple(card for card in cards if summary.is_untrue(card.finding)),
-        "training_title": summary.FAMILIES["TRAIN"],
         "listed": _TRAINING_LISTED,
         "groups": listed,
         "choices": choices(listed),
         "finding_order": order(cards),
         "few": FEW,
         "linked": functools.partial(links, report),
-    }
-
-
-def _ranks(report: Report) -> dict[str, Any]:
-    headings, rows = ranks.table(report, _RANKS_LISTED, "µs")
-    return {
-        "ranks": rows,
-        "rank_headings": headings,
-        "straggler": ranks.straggler(report),
-        "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
-        "communication": communication.sentences(report),
-        "share_headings": communication.SHARES,
-        "shares": communication.shares(report, _RANKS_LISTED),
-        "exchange_headings": communication.EXCHANGES,
-        "exchanges": communication.exchanges(report, _EXCHANGES_LISTED),
-        "exchanges_left_out": communication.left_out(report, _EXCHANGES_LISTED),
-    }
-
-
-def _modules(report: Report) -> dict[str, Any]:
-    found = report.by_module
-    return {
-        "module_tree": found.modules if found else (),
-        "module_rates": modules.rates(report),
-        "module_basis": modules.basis(report),
-        "module_rest": 0.0 if found is None else modules.outside(found),
-    }
-
-
-def _fixing(report: Report) -> dict[str, Any]:
-    """What to do, and what each fix buys."""
-    return {
-        "next_steps": next_steps.steps(report),
-        "next_commands": next_steps.commands(report),
-        "next_unmeasured": next_steps.unmeasured(report),
-        "folder_word": next_steps.FOLDER,
-        "folder": report.folder,
-        "fixes": what_ifs.rows(report, "µs"),
-        "fixes_said": what_ifs.sentences(report, "µs"),
     }
 
 
@@ -381,19 +323,18 @@ def _environment() -> jinja2.Environment:
     }
     environment.globals |= {
         "count": amounts.count,
-        "baseline_word": summary.baseline_word,
-        "outcome": summary.outcome,
-        "asked": summary.asked,
-        "place": summary.place,
-        "processes": summary.processes,
-        "tells_p95": summary.TELLS_P95,
-        "rehearsed": summary.rehearsed,
-        "severities": summary.severities,
-        "usual_step": summary.usual_step,
-        "step_axis": summary.step_axis,
-        "looked": summary.looked,
-        "reasons": summary.reasons,
-        "chief_reasons": summary.chief_reasons,
+        "communication": communication,
+        "compilation": compilation,
+        "device": device,
+        "headline": headline,
+        "modules": modules,
+        "next_steps": next_steps,
+        "outcomes": outcomes,
+        "page": page,
+        "ranks": ranks,
+        "summary": summary,
+        "verified": verified,
+        "what_ifs": what_ifs,
     }
     return environment
 
