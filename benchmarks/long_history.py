@@ -26,7 +26,7 @@ from auditor.allocator import CachingAllocator  # noqa: E402
 from auditor.evidence.snapshot.by_line import layers, told  # noqa: E402
 from auditor.evidence.snapshot.file import no_collections, snapshot_of  # noqa: E402
 from auditor.evidence.snapshot.history import Allocations  # noqa: E402
-from auditor.evidence.snapshot.segments import origins_of  # noqa: E402
+from auditor.evidence.snapshot.state_at import origins_of  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
 from auditor.recordings.standalone import SnapshotRecording  # noqa: E402
 from benchmarks.snapshots import row  # noqa: E402

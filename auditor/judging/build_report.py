@@ -7,6 +7,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -34,7 +35,7 @@ from auditor.evidence.snapshot.what_if import ran_out
 from auditor.evidence.source.files import excerpt
 from auditor.evidence.table import BROKEN_PROBE, Evidence
 from auditor.evidence.trace import facts as traces
-from auditor.evidence.trace.device_time import device_time
+from auditor.evidence.trace.idle import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.judging import null_beside
 from auditor.judging.catalogue import page
@@ -61,6 +62,9 @@ from auditor.recordings.schema.run import DeviceTimeRow, StepRow, known
 from auditor.rule import NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
 from auditor.runs.schedule import STEADY_STEPS
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
 
 
 def step_rows(evidence: Evidence) -> list[StepRow]:
@@ -135,9 +139,9 @@ def report(
     """
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
-    steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
+    steps, line, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
     quiet = evidence.get(Steps).quiet if evidence.has("steps") else ()
-    run = _run(manifest, steps, evidence, facts, quiet)
+    run = _run(manifest, steps, evidence, line, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
     judged = repriced(evidence, judgement.findings, faults)
@@ -156,7 +160,7 @@ def report(
     unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
         "step times and memory by step",
-        lambda: step_series(evidence, steps) or traced_series(facts),
+        lambda: step_series(evidence, steps) or traced_series(line),
         faults,
     )
     used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
@@ -171,17 +175,17 @@ def report(
             *manifest.get("warnings", ()),
             *_said_in(evidence),
             *_masked(manifest, recording),
-            *(facts.warnings if facts else ()),
+            *(line.trace.warnings if line is not None else ()),
             *judgement.warnings,
             *faults,
         ),
         caveats=(*first, *unread),
-        cautions=_cautions(evidence, quiet, facts),
+        cautions=_cautions(evidence, quiet, line),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
         method=_method(evidence, steps, quiet),
         series=series,
-        operators=_operators(facts),
+        operators=_operators(line),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
@@ -195,24 +199,24 @@ def report(
     )
 
 
-def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
-    shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
-    return tuple((op.name, round(op.calls), op.self_us) for op in shown)
+def _operators(line: Timeline | None) -> tuple[tuple[str, int, float], ...]:
+    if line is None or line.trace.info.null_device:
+        return ()
+    n = line.steps.count
+    shown = line.operators[:TOP_OPERATORS]
+    return tuple((each.name, round(each.calls / n), each.ns / 1e3 / n) for each in shown)
 
 
 def _cautions(
-    evidence: Evidence, quiet: tuple[Step, ...], facts: traces.TraceFacts | None
+    evidence: Evidence, quiet: tuple[Step, ...], line: Timeline | None
 ) -> tuple[str, ...]:
     busy = CpuContention.of(quiet).caution
     if evidence.recording.device.null:
         null = NULL_RUN
     else:
-        null = NULL_DEVICE if facts is not None and facts.null_device else ""
-    bare = facts is not None and evidence.bare == "trace" and not facts.null_device
-    if bare and facts is not None and facts.device_missing:
-        null = NO_WORK
-    elif bare and facts is not None and not facts.devices:
-        null = NO_GPU
+        null = NULL_DEVICE if line is not None and line.trace.info.null_device else ""
+    if line is not None and evidence.bare == "trace" and not line.trace.info.null_device:
+        null = NO_WORK if line.device_missing else "" if traces.devices(line) else NO_GPU
     error = evidence.recording.manifest.get("error") or {}
     held = HELD_EAGER if error.get("pass_name") == "eager_held" else ""
     return tuple(filter(None, (held, busy, null, compiled_caution(quiet))))
@@ -254,21 +258,22 @@ def _run(
     manifest: Row,
     steps: list[StepRow],
     evidence: Evidence,
-    facts: traces.TraceFacts | None,
+    line: Timeline | None,
     quiet: tuple[Step, ...],
 ) -> Run:
-    bare = facts is not None and evidence.bare == "trace"
+    lone = line if evidence.bare == "trace" else None
+    traced = lone.steps.count if lone is not None and lone.steps.marked else 0
     return Run(
         target=manifest.get("target", ""),
-        steps=facts.steps if facts is not None and bare else manifest.get("steps", 0),
+        steps=manifest.get("steps", 0) if lone is None else traced,
         warmup=manifest.get("warmup", 0),
         world_size=manifest.get("world_size", 1),
-        device=", ".join(facts.devices) or "cpu"
-        if facts is not None and bare
-        else manifest.get("device", "cpu"),
+        device=manifest.get("device", "cpu")
+        if lone is None
+        else ", ".join(traces.devices(lone)) or "cpu",
         outcome=evidence.recording.outcome,
         error=_error(manifest.get("error"), evidence.recording),
-        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(quiet),
+        step_us=_quiet_times(quiet) if lone is None else _times(list(traces.step_us(lone))),
         peak_bytes=PeakBytes(
             device=device_peak(steps, peak_allocated(evidence)), host=host_peak(steps)
         ),

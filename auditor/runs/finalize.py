@@ -18,7 +18,7 @@ from auditor.recordings.schema.data import LoaderRow
 from auditor.recordings.schema.graph import GraphRow
 from auditor.recordings.schema.run import CompileRow, SiteRow, StepRow
 from auditor.recordings.schema.sync import KeptRow
-from auditor.recordings.sources import SOURCES, has_content, masked_lines, store_sources
+from auditor.recordings.writer import SOURCES, has_content, masked_lines, store_sources
 from auditor.runs.plan import Plan
 from auditor.syntax.config_files import worth_keeping
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auditor.timeline.intervals import Intervals, groups, union
-from auditor.timeline.naming import is_async_copy, mask
+from auditor.timeline.intervals import Intervals, groups, is_async_copy, mask, union
 from auditor.timeline.trace import KERNEL, MEMCPY, Flags, Ints, Trace
 
 if TYPE_CHECKING:

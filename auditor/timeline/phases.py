@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 
 from auditor import amounts
 from auditor.model.charts import Bar, Parts, Tone
-from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.naming import (
+from auditor.timeline.intervals import (
     ALLOCATOR,
     BACKWARD_MARK,
+    Intervals,
     is_communication,
     is_launch,
     is_loading,
     is_step,
     mask,
     plain,
+    union,
 )
 from auditor.timeline.trace import KERNEL, Codes, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree

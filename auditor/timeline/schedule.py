@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from auditor.timeline.device import Launches, join
-from auditor.timeline.intervals import groups
-from auditor.timeline.naming import DEVICE_WIDE, GRAPH_LAUNCHES, is_launch, mask, plain
+from auditor.timeline.intervals import DEVICE_WIDE, GRAPH_LAUNCHES, groups, is_launch, mask, plain
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
 from auditor.timeline.waits import Waits
 

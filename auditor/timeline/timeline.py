@@ -20,8 +20,15 @@ from auditor.errors import AuditProblem
 from auditor.model import Rank
 from auditor.timeline import device, phases, totals, tree, what_if
 from auditor.timeline import waits as waiting
-from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.naming import STREAM_ORDERED, is_launch, is_step, mask, plain
+from auditor.timeline.intervals import (
+    STREAM_ORDERED,
+    Intervals,
+    is_launch,
+    is_step,
+    mask,
+    plain,
+    union,
+)
 from auditor.timeline.phases import Steps, loading, steps_of, that_count
 from auditor.timeline.reading import read
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
@@ -41,7 +48,7 @@ class Composition:
     """
 
     us: Ints
-    """The whole step, as :class:`auditor.evidence.trace.steps.TraceStep` names it."""
+    """The whole step, as :class:`auditor.evidence.trace.facts.TraceStep` names it."""
     busy: Ints
     """Any device worked."""
     to_device: Ints

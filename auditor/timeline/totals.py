@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, ns_by_name
-from auditor.timeline.intervals import Intervals, groups, union, without
-from auditor.timeline.naming import is_communication, mask
+from auditor.timeline.intervals import Intervals, groups, is_communication, mask, union, without
 from auditor.timeline.trace import KERNEL, Codes, Ints, Trace
 
 if TYPE_CHECKING:

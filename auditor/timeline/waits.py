@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
-from auditor.timeline.intervals import Intervals, groups, union
-from auditor.timeline.naming import (
+from auditor.timeline.intervals import (
     BACKWARD_MARK,
     DEVICE_WIDE,
+    Intervals,
+    groups,
     is_async_copy,
     is_blocking,
     is_launch,
     is_step,
     mask,
     plain,
+    union,
 )
 from auditor.timeline.phases import Steps, loading
 from auditor.timeline.trace import KERNEL, MEMSET, Flags, Ints, Small, Trace

@@ -11,8 +11,7 @@ import numpy as np
 
 from auditor.model.what_if import Change
 from auditor.timeline.device import OVERHEAD_NS
-from auditor.timeline.intervals import Intervals, union, without
-from auditor.timeline.naming import is_communication, is_launch, mask
+from auditor.timeline.intervals import Intervals, is_communication, is_launch, mask, union, without
 from auditor.timeline.phases import loading
 from auditor.timeline.schedule import Lists, Schedule, schedule
 from auditor.timeline.trace import Flags, Ints

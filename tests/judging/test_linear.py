@@ -15,7 +15,7 @@ from auditor.patch import plan
 from auditor.patch.module import parse
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.schema import PARTS
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 FUNCTION = """
 def work_{i}(model, batch, state):

@@ -23,7 +23,7 @@ from auditor.judging.engine import causes_of, joined
 from auditor.model import Edit, Finding, FoundAt, Remedy, Report, Severity, Site, finding_key
 from auditor.model.what_if import Change
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 LOG = """\
 for i, batch in enumerate(loader):

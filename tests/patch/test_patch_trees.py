@@ -16,7 +16,7 @@ from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severit
 from auditor.patch import Refused, is_theirs, plan, write
 from auditor.patch.trees import is_beside
 from auditor.recordings.folder import SCHEMA, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 TRAIN = b"loss.backward(retain_graph=True)\n"
 MODEL = b"x = x.to(device)\n"

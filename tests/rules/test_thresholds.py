@@ -33,8 +33,7 @@ from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
 from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.snapshot.segments import Block, Segment, Snapshot
-from auditor.evidence.snapshot.state_at import NeverFreed, NeverFreedLine
+from auditor.evidence.snapshot.state_at import Block, NeverFreed, NeverFreedLine, Segment, Snapshot
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
-from auditor.timeline.intervals import union
-from auditor.timeline.naming import is_blocking, is_communication, is_launch
+from auditor.timeline.intervals import is_blocking, is_communication, is_launch, union
 from auditor.timeline.phases import OPTIMIZER, PROFILER, WHOLE
 from auditor.timeline.totals import FP8, FP32, FP64, HALF, OTHER, TF32, arithmetic
 from auditor.timeline.trace import Calls, Operators

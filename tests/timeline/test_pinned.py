@@ -5,8 +5,8 @@ memory.
 import pytest
 
 from auditor.evidence.table import Evidence
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.evidence.trace.host_waits import TraceWaits
-from auditor.evidence.trace.steps import TraceSteps
 from auditor.recordings.standalone import TraceRecording
 from auditor.timeline import Timeline
 from auditor.timeline.device import LARGE, LINK_GBS, OVERHEAD_NS

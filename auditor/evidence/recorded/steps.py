@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, ClassVar
 from auditor import amounts
 from auditor.batch_means import BUSY, RUN_TO_RUN, Estimate, difference, median_of
 from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.evidence.trace.facts import TraceFacts
+from auditor.evidence.trace import facts as traces
 from auditor.model.charts import Series
 from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.run import DeviceTimeRow, StepRow, TrainingRow, known
 
 if TYPE_CHECKING:
     from auditor.model import Training
+    from auditor.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -382,11 +383,12 @@ def _waits(evidence: Evidence) -> dict[int, float]:
     return dict(waits)
 
 
-def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:
+def traced_series(line: Timeline | None) -> tuple[Series, ...]:
     """Step times of a trace that stands alone."""
-    us = facts.step_us if facts is not None else ()
-    numbers = facts.step_numbers or range(len(us)) if facts is not None else ()
-    return (Series("in the trace", "us", tuple(map(float, numbers)), us),) if us else ()
+    us = traces.step_us(line) if line is not None else ()
+    if line is None or not us:
+        return ()
+    return (Series("in the trace", "us", tuple(map(float, line.steps.numbers)), us),)
 
 
 def _times(

@@ -11,8 +11,14 @@ from auditor import amounts
 from auditor.allocator import AllocatorSettings, Replayed, replay
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.segments import Origins, origins_of
-from auditor.evidence.snapshot.state_at import Holder, State, by_line, state_after
+from auditor.evidence.snapshot.state_at import (
+    Holder,
+    Origins,
+    State,
+    by_line,
+    origins_of,
+    state_after,
+)
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.model.sections import RanOut

@@ -12,7 +12,7 @@ from auditor.evidence.table import Evidence, Table
 from auditor.model import Excerpt, Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import SiteRow
-from auditor.recordings.sources import decode_source
+from auditor.recordings.writer import decode_source
 from auditor.syntax.config_files import suffix_of
 from auditor.syntax.index import (
     Function,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.snapshot.state_at import (
     Category,
     Holder,
     Owners,
     by_category,
     by_line,
+    origins_of,
     state_after,
 )
 from auditor.evidence.table import Evidence

@@ -23,7 +23,7 @@ from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import StepRow, known
 from auditor.recordings.schema.sync import CopyRow, ReadRow
-from auditor.recordings.sources import on_disk
+from auditor.recordings.writer import on_disk
 from auditor.runs import child_process
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
