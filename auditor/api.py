@@ -55,10 +55,8 @@ class Report(model.Report):
         """As ``audit run`` prints it."""
         return self.render("terminal")
 
-    def _repr_html_(self) -> str:
-        from auditor.judging import catalogue
-
-        return str(catalogue.reports("notebook").Notebook().render(self))
+    def _repr_markdown_(self) -> str:
+        return self.render("markdown")
 
     @overload
     def render(self, form: Literal["json"]) -> bytes: ...  # type: ignore[overload-overlap]

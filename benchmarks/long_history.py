@@ -24,10 +24,9 @@ sys.path.insert(0, str(ROOT))
 
 from auditor.allocator import CachingAllocator  # noqa: E402
 from auditor.evidence.snapshot.by_line import layers, told  # noqa: E402
-from auditor.evidence.snapshot.file import snapshot_of  # noqa: E402
+from auditor.evidence.snapshot.file import no_collections, snapshot_of  # noqa: E402
 from auditor.evidence.snapshot.history import Allocations  # noqa: E402
-from auditor.evidence.snapshot.segments import origins_of  # noqa: E402
-from auditor.evidence.snapshot.unpickle import no_collections  # noqa: E402
+from auditor.evidence.snapshot.state_at import origins_of  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
 from auditor.recordings.standalone import SnapshotRecording  # noqa: E402
 from benchmarks.snapshots import row  # noqa: E402

@@ -22,8 +22,8 @@ import numpy as np
 from auditor.errors import AuditProblem
 from auditor.model.what_if import Change
 from auditor.timeline import Timeline
-from auditor.timeline.replay.schedule import Schedule
-from auditor.timeline.replay.what_if import Replays, replay
+from auditor.timeline.schedule import Schedule
+from auditor.timeline.what_if import Replays, replay
 
 
 @dataclass(frozen=True)

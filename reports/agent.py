@@ -14,18 +14,7 @@ from itertools import chain
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 
-from . import (
-    baselines,
-    costs,
-    families,
-    headline,
-    modules,
-    next_steps,
-    sections,
-    summary,
-    text,
-    verified,
-)
+from . import headline, modules, next_steps, sections, summary, text, verified
 
 LIMIT = 6000
 """Characters of the whole text at most: about 1,500 tokens, at four characters each."""
@@ -112,8 +101,10 @@ def _sentences(mark: str, sentences: Sequence[str]) -> Iterator[str]:
 def _finding(finding: Finding) -> tuple[str, ...]:
     where = text.one_line(str(finding.site), _PLACE) if finding.site else "(no place)"
     patch = _PATCHES.get(next_steps.patch_of(finding), "no patch")
-    level = " ".join(filter(None, (baselines.word(finding), summary.severity(finding).value)))
-    price = costs.price(finding) or "not priced"
+    level = " ".join(
+        filter(None, (summary.baseline_word(finding), summary.severity(finding).value))
+    )
+    price = summary.price(finding) or "not priced"
     code, message = text.one_line(finding.code, _NAME), text.one_line(finding.message, _MESSAGE)
     line = f"- {code} {level} {where} | {price} | {patch} | {message}"
     todo = finding.remedy.text if finding.remedy is not None else ""
@@ -139,7 +130,7 @@ def _next(report: Report, folder: str) -> Iterator[str]:
 def _safe_families(report: Report) -> tuple[str, ...]:
     """That of the highest price first; a forged report may name other families."""
     safe = (each for each in report.findings if next_steps.patch_of(each) == next_steps.SAFE)
-    named = (families.family_of(each.code) for each in safe)
+    named = (summary.family_of(each.code) for each in safe)
     return tuple(dict.fromkeys(name for name in named if _FAMILY.fullmatch(name)))
 
 
@@ -149,7 +140,7 @@ _PARTS: dict[str, _Part] = {
     "failure": _error,
     "cautions": lambda report: _sentences("caution", report.cautions),
     "headline": lambda report: _sentences("result", headline.headline(report)),
-    "baseline": lambda report: _sentences("baseline", baselines.sentences(report)),
+    "baseline": lambda report: _sentences("baseline", summary.baseline_sentences(report)),
     "modules": lambda report: _sentences("modules", (modules.sentence(report),)),
     "verdicts": lambda report: (f"rules: {summary.looked(report)}",),
     "warnings": lambda report: _sentences("limit", summary.limits(report)),

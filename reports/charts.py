@@ -5,12 +5,12 @@ the page's scripts as data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from auditor import amounts
-from auditor.model.charts import Series
+from auditor.model.charts import Bar, Layers, Parts, Series
 
 from . import text
 
@@ -326,3 +326,379 @@ def _data(line: Line) -> dict[str, Any]:
         "y": [y for _, y in line.points],
         "marks": [{"x": mark.x, "y": mark.y, "label": mark.label} for mark in line.marks],
     }
+
+
+# -- pictures --------------------------------------------------------------------------------------
+# The filled charts of the page: a picture in SVG that stands at once, and the data that tells its
+# values.
+
+
+SHADES = 9
+"""Colours of the style sheet for lines and kinds of work, besides *nothing there* and *the
+rest*.
+"""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One row of the legend: colour (a class of the style sheet), name, and an amount where there
+    is one.
+    """
+
+    shade: str
+    name: str
+    amount: str = ""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Path data of everything of one colour; ``shade`` is a class of the style sheet."""
+
+    shade: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
+    ``of_memory``: it shows a device's memory over time.
+    """
+
+    id: str
+    title: str
+    note: str
+    unit: str
+    x_label: str
+    said: str
+    keys: tuple[Key, ...]
+    shapes: tuple[Shape, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    rows: int
+    thinned: str
+    codes: tuple[str, ...]
+    of_memory: bool = False
+    plot: dict[str, Any] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """What the page's scripts need: to tell its values, to zoom, to draw it with plotly."""
+        return {
+            "id": self.id,
+            "height": self.rows,
+            "unit": self.unit,
+            "xLabel": self.x_label,
+            **self.plot,
+        }
+
+
+def shade(colour: int) -> str:
+    """Class of the style sheet for a tone's colour; colours it does not know are the rest."""
+    if colour == 0:
+        return "tone-none"
+    return f"tone-{colour}" if 0 < colour <= SHADES else "tone-rest"
+
+
+def short(value: float) -> float:
+    """As many digits as a picture can show."""
+    return float(f"{value:.6g}")
+
+
+def across(low: float, high: float, about: int = 8, scale: float = 1.0) -> tuple[Tick, ...]:
+    """Ticks of the axis from ``low`` to ``high``, labelled in units of ``scale``."""
+    span = high - low
+    if span <= 0:
+        return ()
+    return tuple(
+        Tick((place * scale - low) / span, amounts.digits(place))
+        for place in ticks(low / scale, high / scale, about)
+    )
+
+
+def box(left: float, top: float, width: float, height: float) -> str:
+    """Path data of a rectangle, in shares of the picture."""
+    wide = max(width * WIDTH, 0.4)  # what is there is drawn, as a hairline at least
+    return f"M{left * WIDTH:.1f} {top * HEIGHT:.1f}h{wide:.1f}v{height * HEIGHT:.1f}h-{wide:.1f}z"
+
+
+def upright(places: Iterable[float]) -> str:
+    """Path data of vertical lines from top to bottom, at shares of the width."""
+    return "".join(f"M{place * WIDTH:.1f} 0V{HEIGHT}" for place in places)
+
+
+def evenly(values: Sequence[Any], limit: int) -> Sequence[Any]:
+    """At most ``limit`` of the values, evenly chosen, the first among them."""
+    return (
+        values
+        if len(values) <= limit
+        else [values[index * len(values) // limit] for index in range(limit)]
+    )
+
+
+# -- stacked ---------------------------------------------------------------------------------------
+# Memory over time as a stacked chart: who holds how much, what the allocator reserves, where steps
+# begin.
+
+
+MARKS = 80
+"""Lines where steps begin that are drawn at most."""
+
+HIGH = 300
+_OOM = "out of memory"
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What can be drawn of it: sorted points with all their values."""
+
+    x: tuple[float, ...]
+    held: tuple[tuple[float, ...], ...]
+    reserved: tuple[float, ...]
+    right: float
+    high: float
+
+
+def pictures(layers: Sequence[Layers]) -> tuple[Picture, ...]:
+    """One picture a chart; those without a point are left out."""
+    return tuple(
+        _picture(f"memory-{number}", chart, points)
+        for number, chart in enumerate(layers, 1)
+        if (points := _drawn(chart))
+    )
+
+
+def _drawn(chart: Layers) -> _Drawn | None:
+    """The points that are whole, at most as many as a chart may have."""
+    count = min((len(column) for column in (chart.x, chart.reserved, *chart.held)), default=0)
+    limit = max(2, POINTS // (len(chart.held) + 2))
+    order = (
+        sorted(range(count), key=lambda index: chart.x[index])
+        if all(map(math.isfinite, chart.x[:count]))
+        else []
+    )
+    kept = evenly(order, limit)
+    if not kept or not chart.held or not chart.layers:
+        return None
+    x = tuple(chart.x[index] - chart.x[order[0]] for index in kept)
+    held = tuple(
+        tuple(max(0.0, float(column[index])) for index in kept)
+        for column in chart.held[: len(chart.layers)]
+    )
+    reserved = tuple(max(0.0, float(chart.reserved[index])) for index in kept)
+    high = max([*reserved, *(sum(column) for column in zip(*held, strict=True))])
+    return _Drawn(x, held, reserved, x[-1] or 1.0, high or 1.0)
+
+
+def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
+    unit, scale = scaled("bytes", drawn.high)
+    x_unit, x_scale = scaled("us", drawn.right) if chart.x_unit == "us" else ("event", 1.0)
+    top = drawn.high * 1.04
+    marks = [
+        (x - chart.x[0], label) for x, label in chart.marks if 0 <= x - chart.x[0] <= drawn.right
+    ]
+    said = [text.one_line(tone.name, 200) for tone in chart.layers]
+    return Picture(
+        id=name,
+        title=text.one_line(chart.title, 200),
+        note=text.one_line(chart.note, 1000),
+        unit=unit,
+        x_label=f"time, {x_unit}" if chart.x_unit == "us" else "event of the history",
+        said=_said(drawn),
+        keys=tuple(_layer_keys(chart, drawn, said)),
+        shapes=tuple(_layer_shapes(chart, drawn, marks, top)),
+        x_ticks=across(0.0, drawn.right, scale=x_scale),
+        y_ticks=tuple(Tick(1 - tick.at, tick.label) for tick in across(0.0, top, 5, scale)),
+        rows=HIGH,
+        thinned=_thinned(chart, drawn),
+        codes=chart.codes,
+        of_memory=True,
+        plot={
+            "kind": "layers",
+            "span": [0.0, short(drawn.right / x_scale)],
+            "x": [short(x / x_scale) for x in drawn.x],
+            "layers": [
+                {
+                    "name": label,
+                    "shade": shade(tone.colour),
+                    "y": [short(value / scale) for value in column],
+                }
+                for label, tone, column in zip(said, chart.layers, drawn.held, strict=False)
+            ],
+            "reserved": [short(value / scale) for value in drawn.reserved],
+            "marks": [
+                {"x": short(x / x_scale), "label": text.one_line(label, 80)}
+                for x, label in _marked(marks)
+            ],
+        },
+    )
+
+
+def _marked(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    steps = [mark for mark in marks if mark[1] != _OOM]
+    return [*(mark for mark in marks if mark[1] == _OOM)][:MARKS] + list(evenly(steps, MARKS))
+
+
+def _said(drawn: _Drawn) -> str:
+    totals = [sum(column) for column in zip(*drawn.held, strict=True)]
+    return (
+        f"At most {amounts.size(max(totals))} in use and {amounts.size(max(drawn.reserved))} "
+        f"reserved; {amounts.size(totals[-1])} in use at the end."
+    )
+
+
+def _layer_keys(chart: Layers, drawn: _Drawn, names: Sequence[str]) -> Iterator[Key]:
+    """Highest layer first, as the eye meets them."""
+    for tone, name, column in reversed(list(zip(chart.layers, names, drawn.held, strict=False))):
+        yield Key(shade(tone.colour), name, f"at most {amounts.size(max(column))}")
+    yield Key(
+        "reserved", "reserved by the allocator", f"at most {amounts.size(max(drawn.reserved))}"
+    )
+    if any(label != _OOM for _, label in chart.marks):
+        yield Key("began", "a step begins")
+    if any(label == _OOM for _, label in chart.marks):
+        yield Key("failed", "out of memory")
+
+
+def _layer_shapes(
+    chart: Layers, drawn: _Drawn, marks: Sequence[tuple[float, str]], top: float
+) -> Iterator[Shape]:
+    """Every layer is drawn down to the axis; the lower ones are painted over the higher."""
+    totals = [0.0] * len(drawn.x)
+    outlines = []
+    for tone, column in zip(chart.layers, drawn.held, strict=False):
+        totals = [low + value for low, value in zip(totals, column, strict=True)]
+        outlines.append((shade(tone.colour), totals))
+    for name, outline in reversed(outlines):
+        yield Shape(f"fill {name}", f"M0 {HEIGHT}{_stairs(drawn, outline, top)}V{HEIGHT}z")
+    stairs = _stairs(drawn, drawn.reserved, top)
+    yield Shape("reserved", "M" + stairs[1:].replace("V", " ", 1))
+    chosen = _marked(marks)
+    began = [x / drawn.right for x, label in chosen if label != _OOM]
+    failed = [x / drawn.right for x, label in chosen if label == _OOM]
+    for name, places in (("began", began), ("failed", failed)):
+        if places:
+            yield Shape(name, upright(places))
+
+
+def _stairs(drawn: _Drawn, heights: Sequence[float], top: float) -> str:
+    """``H…V…`` through the points: memory stays what it is until the next event."""
+    steps = (
+        f"H{x / drawn.right * WIDTH:.1f}V{(1 - y / top) * HEIGHT:.1f}"
+        for x, y in zip(drawn.x, heights, strict=True)
+    )
+    return "".join(steps) + f"H{WIDTH}"
+
+
+def _thinned(chart: Layers, drawn: _Drawn) -> str:
+    if chart.events <= len(drawn.x):
+        return ""
+    return (
+        f"{chart.events:,} events, drawn at {len(drawn.x):,} of them: the highest and the lowest of "
+        "each stretch, so that no peak is lost."
+    )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+# What the steps are made of, drawn: a row of bars for each side of a step.
+
+
+MOST_ROWS = 60
+"""Rows that are drawn at most."""
+
+ROW_HEIGHT = 34
+"""Of a row, in px."""
+_FILLED = 0.78
+"""Share of a row's height that its bars take."""
+
+
+def picture(chart: Parts) -> Picture | None:
+    """The picture; None where nothing of it can be drawn."""
+    bars = _valid(chart)
+    if not bars:
+        return None
+    right = max(bar.start + bar.length for bar in bars)
+    unit, scale = scaled("us", right)
+    names = [text.one_line(name, 60) for name in chart.rows[:MOST_ROWS]]
+    bodies = [_body(bar, chart, scale) for bar in bars]
+    return Picture(
+        id="parts",
+        title=text.one_line(chart.title, 200),
+        note=text.one_line(chart.note, 1000),
+        unit=unit,
+        x_label=f"time, {unit}",
+        said="",
+        keys=tuple(_keys(chart, bars)),
+        shapes=tuple(_shapes(bodies, len(names), right / scale)),
+        x_ticks=across(0.0, right, scale=scale),
+        y_ticks=tuple(Tick((row + 0.5) / len(names), label) for row, label in enumerate(names)),
+        rows=max(70, ROW_HEIGHT * len(names)),
+        thinned="",
+        codes=chart.codes,
+        plot={
+            "kind": "parts",
+            "names": names,
+            "right": right / scale,
+            "span": [0.0, short(right / scale)],
+            "groups": list(_groups(bodies)),
+        },
+    )
+
+
+def _valid(chart: Parts) -> list[Bar]:
+    """Bars that can be drawn: inside the rows, of a known tone, with finite numbers."""
+    count = min(len(chart.rows), MOST_ROWS)
+    fit = (bar for bar in chart.bars if 0 <= bar.row < count and 0 <= bar.tone < len(chart.tones))
+    good = [
+        bar
+        for bar in fit
+        if math.isfinite(bar.start + bar.length) and bar.start >= 0 and bar.length > 0
+    ]
+    return sorted(good[:POINTS], key=lambda bar: (bar.row, bar.start))
+
+
+Body = tuple[str, str, int, float, float, str]
+"""Shade, name of the tone, row, start and length in the shown unit, label."""
+
+
+def _body(bar: Bar, chart: Parts, scale: float) -> Body:
+    tone, amount = chart.tones[bar.tone], amounts.duration(bar.length, "µs")
+    label = f"{text.one_line(bar.label, 120)}, {amount}" if bar.label else amount
+    place = (short(bar.start / scale), short(bar.length / scale))
+    return (shade(tone.colour), text.one_line(tone.name, 200), bar.row, *place, label)
+
+
+def _keys(chart: Parts, bars: Sequence[Bar]) -> Iterator[Key]:
+    """With the times of the mean step, whose rows come first."""
+    sums = [0.0] * len(chart.tones)
+    for bar in bars:
+        if chart.rows[bar.row].startswith(chart.rows[0].partition(":")[0]):
+            sums[bar.tone] += bar.length
+    for number, (tone, total) in enumerate(zip(chart.tones, sums, strict=True)):
+        if any(bar.tone == number for bar in bars):
+            amount = f"{amounts.duration(total, 'µs')} a step"
+            yield Key(shade(tone.colour), text.one_line(tone.name, 200), amount)
+
+
+def _shapes(bodies: Sequence[Body], rows: int, right: float) -> Iterator[Shape]:
+    height = 1 / rows
+    paths: dict[str, list[str]] = {}
+    for name, _, row, start, length, _ in bodies:
+        top = (row + (1 - _FILLED) / 2) * height
+        paths.setdefault(name, []).append(box(start / right, top, length / right, height * _FILLED))
+    for name, parts in paths.items():
+        yield Shape(f"fill {name}", "".join(parts))
+
+
+def _groups(bodies: Sequence[Body]) -> Iterator[dict[str, object]]:
+    """Bars by colour, as plotly draws them fastest."""
+    named: dict[tuple[str, str], list[Body]] = {}
+    for body in bodies:
+        named.setdefault(body[:2], []).append(body)
+    for (colour, name), group in named.items():
+        yield {
+            "shade": colour,
+            "name": name,
+            "row": [body[2] for body in group],
+            "base": [body[3] for body in group],
+            "length": [body[4] for body in group],
+            "label": [body[5] for body in group],
+        }

@@ -9,7 +9,7 @@ from typing import Any
 
 from auditor.model import Finding, Report, Severity
 
-from . import baselines, costs, summary, text
+from . import summary, text
 
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.NOTE: "minor"}
 _MESSAGE_LIMIT = 1000
@@ -32,7 +32,7 @@ class CodeQuality:
 def _issues(report: Report) -> Iterator[dict[str, Any]]:
     seen: dict[str, int] = {}
     for finding in report.findings:
-        if baselines.accepted(finding):
+        if summary.accepted(finding):
             continue
         key = finding.key or f"{finding.code} {finding.site}"
         seen[key] = seen.get(key, 0) + 1
@@ -54,7 +54,7 @@ def _issue(finding: Finding, key: str) -> dict[str, Any]:
 
 
 def _said(finding: Finding) -> str:
-    price = costs.price(finding)
+    price = summary.price(finding)
     words = [finding.message, f"({price})" if price else ""]
     words.append(finding.remedy.text if finding.remedy is not None else "")
     return text.one_line(" ".join(word for word in words if word), _MESSAGE_LIMIT)

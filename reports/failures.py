@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from auditor.model import Finding
 
-from . import costs, summary, text
+from . import summary, text
 
 _MOST = 10
 _WORDS = 1000
@@ -33,7 +33,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield line(finding)
     if finding.site is not None and finding.site.text:
         yield f"    {text.one_line(finding.site.text, 200)}"
-    yield f"  price: {costs.price(finding) or 'not priced'}"
+    yield f"  price: {summary.price(finding) or 'not priced'}"
     remedy = finding.remedy
     if remedy is None:
         return

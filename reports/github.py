@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditor.model import Finding, Report, Severity
 
-from . import baselines, costs, headline, summary, text
+from . import headline, summary, text
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MESSAGE_LIMIT = 2000
@@ -33,7 +33,7 @@ def _lines(report: Report) -> Iterator[str]:
     for caution in report.cautions:
         yield _command("warning", {"title": "audit"}, caution)
     for finding in report.findings:
-        if baselines.accepted(finding):
+        if summary.accepted(finding):
             continue
         yield _command(
             _COMMANDS[summary.severity(finding)], _properties(finding), _message(finding)
@@ -42,7 +42,7 @@ def _lines(report: Report) -> Iterator[str]:
         error = report.run.error
         said = f": {error.type}: {error.message}" if error else ""
         yield _command("error", {"title": "audit"}, f"{summary.outcome(report)}{said}")
-    for sentence in baselines.sentences(report):
+    for sentence in summary.baseline_sentences(report):
         yield _command("notice", {"title": "audit"}, sentence)
     if not report.findings:
         yield _command("notice", {"title": "audit"}, headline.headline(report)[0])
@@ -59,7 +59,7 @@ def _properties(finding: Finding) -> dict[str, str]:
 
 
 def _message(finding: Finding) -> str:
-    price = costs.price(finding)
+    price = summary.price(finding)
     words = [finding.message, f"Costs {price}." if price else ""]
     words.append(finding.remedy.text if finding.remedy is not None else "")
     return "\n".join(text.one_line(word, _MESSAGE_LIMIT) for word in words if word)

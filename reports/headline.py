@@ -12,7 +12,7 @@ from auditor.model import Finding, Report, Severity
 from auditor.model.devices import device_named
 from auditor.model.prices import priced, share_of_step, unpriced_waits, usual_us
 
-from . import outcomes, shares, summary, verified, what_ifs
+from . import outcomes, summary, verified, what_ifs
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _priced(report: Report, micro: str) -> Iterator[Gain]:
         fixing, apart = f"fixing {amounts.count(len(part.findings), 'finding')}", ""
         if part.alone_us is not None:
             fixing += " together"
-            apart = f" ({shares.one_by_one(part.us, part.alone_us, micro)})"
+            apart = f" ({summary.one_by_one(part.us, part.alone_us, micro)})"
         said = f"{basis}: {fixing} could save {_price(report, part, micro)}{apart}"
         share = share_of_step(part.us, report.run.step_us)
         figure = amounts.duration(part.us, micro)
@@ -117,7 +117,7 @@ def _price(report: Report, part: what_ifs.Together, micro: str) -> str:
     if times is None or share is None:
         return f"{lost} per step"
     if share > 1:
-        return f"{lost} per step ({shares.beside_step(part.us, report, len(part.findings))})"
+        return f"{lost} per step ({summary.beside_step(part.us, report, len(part.findings))})"
     return (
         f"{lost} of {amounts.duration(usual_us(times), micro)} per step ({amounts.percent(share)})"
     )

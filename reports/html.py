@@ -24,23 +24,17 @@ from auditor.model import Finding, Report, Severity
 from auditor.model.charts import drawn
 
 from . import (
-    baselines,
     charts,
     communication,
     compilation,
     device,
-    families,
     headline,
     modules,
     next_steps,
     outcomes,
     page,
-    parts,
-    pictures,
     ranks,
     sections,
-    shares,
-    stacked,
     summary,
     text,
     verified,
@@ -89,7 +83,7 @@ def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
     heads: list[list[Row]] = []
     for card in cards:
         behind, head = _head(card, heads)
-        row = Row(card, behind, families.family_of(card.finding.code), _file(card.finding))
+        row = Row(card, behind, summary.family_of(card.finding.code), _file(card.finding))
         if head is None:
             heads.append([row])
         else:
@@ -120,7 +114,7 @@ def choices(rows: Iterable[tuple[Row, ...]]) -> Choices:
     return Choices(
         _several((level.value, level.value) for level in Severity if level.value in levels),
         _several(
-            (row.family, f"{row.family} {families.FAMILIES.get(row.family, '')}".strip())
+            (row.family, f"{row.family} {summary.FAMILIES.get(row.family, '')}".strip())
             for row in listed
         ),
         _several((row.file, row.file or "no single place") for row in listed),
@@ -171,8 +165,6 @@ _PACKING = 3
 highest.
 """
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
-_EXCHANGES_LISTED = 100
-_RANKS_LISTED = 512
 _TRAINING_LISTED = 8
 
 
@@ -190,13 +182,13 @@ class Html:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    """Every name that the templates use."""
+    """Names that the templates use beside the modules of :func:`_environment`."""
     faults: list[str] = []
     by_step = drawn(
         "step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults
     )
     made_of = drawn("what the steps are made of", lambda: _with_data(_parts(report)), faults)
-    memory = drawn("memory over time", lambda: _with_data(stacked.pictures(report.layers)), faults)
+    memory = drawn("memory over time", lambda: _with_data(charts.pictures(report.layers)), faults)
     filled = (*made_of, *memory)
     shown = (
         *(_shown_by_step(chart) for chart, _ in by_step),
@@ -209,24 +201,8 @@ def _context(report: Report) -> dict[str, Any]:
         "sections": [each for each in sections.SECTIONS if each.there(report)],
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
         **_listed(report, shown),
-        "baseline": baselines.sentences(report),
-        "warnings": summary.limits(report),
         "anchors": _anchors(report),
         "explained": page.explained(report),
-        "families": families.families(report),
-        "statuses": [(status, summary.with_status(report, status)) for status in families.STATUSES],
-        "verdicts_of": functools.partial(summary.with_status, report),
-        "gains": tuple(headline.gains(report, "µs")),
-        "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
-        "environment": tuple(page.environment(report)),
-        **_ranks(report),
-        "busy": device.opening(report),
-        "device": device,
-        "outcomes": outcomes,
-        "compiled": compilation.sentences(report, "µs"),
-        "compiled_parts": compilation.rows(report),
-        **_modules(report),
-        **_fixing(report),
         "charts": [chart for chart, _ in by_step],
         "pictures": [picture for picture, _ in filled],
         "marks_listed": _MARKS_LISTED,
@@ -257,53 +233,13 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     listed = groups(cards)
     return {
         "cards": cards,
-        "training": tuple(card for card in cards if families.is_untrue(card.finding)),
-        "training_title": families.FAMILIES["TRAIN"],
+        "training": tuple(card for card in cards if summary.is_untrue(card.finding)),
         "listed": _TRAINING_LISTED,
         "groups": listed,
         "choices": choices(listed),
         "finding_order": order(cards),
         "few": FEW,
         "linked": functools.partial(links, report),
-    }
-
-
-def _ranks(report: Report) -> dict[str, Any]:
-    headings, rows = ranks.table(report, _RANKS_LISTED, "µs")
-    return {
-        "ranks": rows,
-        "rank_headings": headings,
-        "straggler": ranks.straggler(report),
-        "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
-        "communication": communication.sentences(report),
-        "share_headings": communication.SHARES,
-        "shares": communication.shares(report, _RANKS_LISTED),
-        "exchange_headings": communication.EXCHANGES,
-        "exchanges": communication.exchanges(report, _EXCHANGES_LISTED),
-        "exchanges_left_out": communication.left_out(report, _EXCHANGES_LISTED),
-    }
-
-
-def _modules(report: Report) -> dict[str, Any]:
-    found = report.by_module
-    return {
-        "module_tree": found.modules if found else (),
-        "module_rates": modules.rates(report),
-        "module_basis": modules.basis(report),
-        "module_rest": 0.0 if found is None else modules.outside(found),
-    }
-
-
-def _fixing(report: Report) -> dict[str, Any]:
-    """What to do, and what each fix buys."""
-    return {
-        "next_steps": next_steps.steps(report),
-        "next_commands": next_steps.commands(report),
-        "next_unmeasured": next_steps.unmeasured(report),
-        "folder_word": next_steps.FOLDER,
-        "folder": report.folder,
-        "fixes": what_ifs.rows(report, "µs"),
-        "fixes_said": what_ifs.sentences(report, "µs"),
     }
 
 
@@ -315,12 +251,12 @@ def _shown_by_step(chart: charts.Chart) -> page.Shown:
     return page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
 
 
-def _shown(picture: pictures.Picture) -> page.Shown:
+def _shown(picture: charts.Picture) -> page.Shown:
     return page.Shown(picture.id, picture.title, frozenset(picture.codes), device=picture.of_memory)
 
 
-def _parts(report: Report) -> Iterator[pictures.Picture]:
-    drawn = None if report.parts is None else parts.picture(report.parts)
+def _parts(report: Report) -> Iterator[charts.Picture]:
+    drawn = None if report.parts is None else charts.picture(report.parts)
     if drawn is not None:
         yield drawn
 
@@ -387,19 +323,18 @@ def _environment() -> jinja2.Environment:
     }
     environment.globals |= {
         "count": amounts.count,
-        "baseline_word": baselines.word,
-        "outcome": summary.outcome,
-        "asked": summary.asked,
-        "place": summary.place,
-        "processes": summary.processes,
-        "tells_p95": summary.TELLS_P95,
-        "rehearsed": summary.rehearsed,
-        "severities": summary.severities,
-        "usual_step": shares.usual_step,
-        "step_axis": shares.step_axis,
-        "looked": summary.looked,
-        "reasons": summary.reasons,
-        "chief_reasons": summary.chief_reasons,
+        "communication": communication,
+        "compilation": compilation,
+        "device": device,
+        "headline": headline,
+        "modules": modules,
+        "next_steps": next_steps,
+        "outcomes": outcomes,
+        "page": page,
+        "ranks": ranks,
+        "summary": summary,
+        "verified": verified,
+        "what_ifs": what_ifs,
     }
     return environment
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from auditor.model import Finding, Report, Verdict
 
-from . import baselines, costs, families, summary, text
+from . import summary, text
 
 _NAME_LIMIT = 300
 _TEXT_LIMIT = 4000
@@ -74,15 +74,15 @@ def _target(report: Report) -> ET.Element:
 
 
 def _case(report: Report, verdict: Verdict) -> ET.Element:
-    family = f"audit.{families.family_of(verdict.code)}"
+    family = f"audit.{summary.family_of(verdict.code)}"
     case = ET.Element(
         "testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}")
     )
     if verdict.status == "found":
         found = [finding for finding in report.findings if verdict.code in finding.codes]
-        accepted = [finding for finding in found if baselines.accepted(finding)]
+        accepted = [finding for finding in found if summary.accepted(finding)]
         if len(accepted) < len(found) or not found:
-            _add_failure(case, [each for each in found if not baselines.accepted(each)])
+            _add_failure(case, [each for each in found if not summary.accepted(each)])
         if accepted:
             known = "in the baseline:\n" + "\n\n".join(map(_whole, accepted))
             ET.SubElement(case, "system-out").text = _text(known)
@@ -124,7 +124,7 @@ def _described(finding: Finding) -> str:
 
 
 def _whole(finding: Finding) -> str:
-    price = costs.price(finding)
+    price = summary.price(finding)
     lines = [
         f"{summary.severity(finding).value}: {_described(finding)}",
         f"cost: {price}" if price else "",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import baselines, costs, device, headline, modules, sections, summary, text
+from . import device, headline, modules, sections, summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -99,9 +99,11 @@ def _subject(report: Report) -> str:
 def _table(report: Report) -> Iterator[str]:
     yield "| | rule | cost | where | what |\n|---|---|---|---|---|\n"
     for finding in report.findings[:_ROWS]:
-        price = costs.price(finding)
+        price = summary.price(finding)
         cells = (
-            " ".join(filter(None, (baselines.word(finding), summary.severity(finding).value))),
+            " ".join(
+                filter(None, (summary.baseline_word(finding), summary.severity(finding).value))
+            ),
             escape(finding.code, 40),
             price,
             f"<code>{escape(str(finding.site), 300)}</code>" if finding.site else "",
@@ -161,7 +163,9 @@ _PARTS: dict[str, Callable[[Report], Iterator[str]]] = {
     "caveats": lambda report: (f"> **{escape(said)}**\n\n" for said in report.caveats),
     "cautions": lambda report: (f"**Warning:** {escape(said)}\n\n" for said in report.cautions),
     "headline": lambda report: (f"**{escape(said)}**\n\n" for said in headline.headline(report)),
-    "baseline": lambda report: (f"{escape(said)}.\n\n" for said in baselines.sentences(report)),
+    "baseline": lambda report: (
+        f"{escape(said)}.\n\n" for said in summary.baseline_sentences(report)
+    ),
     "findings": _findings,
     "modules": lambda report: iter((f"\n{escape(modules.sentence(report))}.\n",)),
 }

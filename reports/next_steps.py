@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 
-from . import costs, page, summary, text, what_ifs
-from .code_lines import CodeLine, diff_lines
+from . import page, summary, text, what_ifs
+from .page import CodeLine, diff_lines
 from .verified import proof
 
 MOST = 3
@@ -78,7 +78,7 @@ def _step(anchor: str, finding: Finding) -> Step:
         anchor=anchor,
         code=text.one_line(finding.code, 20),
         place=str(finding.site) if finding.site else "",
-        price=costs.short(finding, "µs"),
+        price=summary.short_price(finding, "µs"),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
         patch=(patch := patch_of(finding)),
         diff=tuple(diff_lines(remedy.diff or "")) if patch else (),

@@ -7,15 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from auditor import amounts
-from auditor.model import Finding, Report, editors
+from auditor.model import Excerpt, Finding, Report, editors
 from auditor.model.prices import share_of_step
 
-from . import costs, families, manual, shares, summary, text
-from .code_lines import CodeLine, diff_lines, excerpt_lines
+from . import summary, text
 from .verified import Proof, proof
 
 _MESSAGE_LIMIT = 5000
@@ -30,6 +31,10 @@ _WHOLE = 32
 """Characters of a name that is never broken: ``train.py:35`` moves to the next line as one."""
 
 _MICRO = re.compile(r"(?<=\d) us\b")
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_MARKDOWN.disable(["link", "image", "autolink", "reference"])
+_MANUAL_LIMIT = 20_000
 
 _SOURCES = {"trace": "the trace", "snapshot": "the snapshot"}
 """What a price was estimated from, where it was not a run of ours."""
@@ -146,6 +151,17 @@ def prose(words: str) -> Markup:
     return Markup("").join(marked)
 
 
+def manual(markdown: str) -> Markup:
+    """A manual page as HTML; its own HTML, links and images are shown as text."""
+    tokens = _MARKDOWN.parse(text.shorten(text.visible(markdown), _MANUAL_LIMIT))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            # it stands in a finding, whose title is an h3
+            token.tag = f"h{min(6, int(token.tag[1:]) + 3)}"
+    html = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
+    return Markup(html.replace("<pre>", '<pre tabindex="0">'))  # noqa: S704 - of the renderer alone
+
+
 def environment(report: Report) -> Iterator[tuple[str, str]]:
     """Names and values of the environment as people read them: ``cpu_count`` without its
     underscore, memory with a unit.
@@ -196,7 +212,7 @@ def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
     left = explained(report)
     for number, finding in enumerate(report.findings, 1):
         pages = tuple(
-            Page(left.pop(code), code, manual.to_html(report.manual[code]))
+            Page(left.pop(code), code, manual(report.manual[code]))
             for code in finding.codes
             if code in left
         )
@@ -211,7 +227,7 @@ def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
 
 
 def _shows(chart: Shown, finding: Finding) -> bool:
-    family = families.family_of(finding.code)
+    family = summary.family_of(finding.code)
     if chart.device and family == "MEM" and summary.seen_on(finding) == "cpu":
         return False
     return not chart.codes.isdisjoint({*finding.codes, family})
@@ -228,17 +244,17 @@ def _card(
     at = finding.site.place if finding.site else ("", 0)
     excerpt = report.excerpts.get(f"{at[0]}:{at[1]}")
     address = report.editor_links.get(place, "")
-    said = shares.share(finding, report)
+    said = summary.share(finding, report)
     return Card(
         id=name,
         finding=finding,
         severity=summary.severity(finding).value,
         title=title(finding.name) or finding.code,
         place=place,
-        price=costs.short(finding, "µs"),
-        share=f"{said} of the {shares.usual_step(report)}" if said else "",
+        price=summary.short_price(finding, "µs"),
+        share=f"{said} of the {summary.usual_step(report)}" if said else "",
         basis=_basis(finding),
-        between=costs.between(finding, "µs"),
+        between=summary.between(finding, "µs"),
         seen_on=_SEEN_ON[summary.seen_on(finding)],
         frequency=summary.frequency(finding, report),
         excerpt=tuple(excerpt_lines(excerpt, finding)),
@@ -253,7 +269,7 @@ def _card(
 
 def _basis(finding: Finding) -> str:
     source = _SOURCES.get(summary.seen_on(finding))
-    if costs.basis(finding) == costs.NOT_PROVEN:
+    if summary.basis(finding) == summary.NOT_PROVEN:
         return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
@@ -289,3 +305,74 @@ def _fix(finding: Finding) -> Fix | None:
         ),
         config="\n".join(f"{name}={value}" for name, value in (remedy.config or {}).items()),
     )
+
+
+# -- code lines ------------------------------------------------------------------------------------
+# Lines of source and of patches as the HTML page shows them: cut, numbered, marked.
+
+
+LINE_LIMIT = 400
+"""Characters of a source or diff line that are shown."""
+
+OPENING_LINES = 8
+"""Heads of functions and classes around an excerpt that are shown."""
+
+DIFF_LINES = 400
+"""Lines of one diff that are shown; fixes.patch has them all."""
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """One line of an excerpt or a diff. ``kind`` is a class of the style sheet."""
+
+    kind: Literal["plain", "marked", "opening", "add", "remove", "hunk", "file"]
+    number: int | None
+    text: str
+
+
+def excerpt_lines(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
+    """The source around a finding, its own lines marked; the line alone where nothing around it is
+    known.
+    """
+    site = finding.site
+    if site is None:
+        return
+    if excerpt is None or not excerpt.lines:
+        if site.text:
+            yield CodeLine("marked", site.line, text.one_line(site.text, LINE_LIMIT))
+        return
+    margin = _margin(excerpt)
+    marked = {site.line, *(place.site.line for place in finding.places)}
+    for number, line in excerpt.opening[:OPENING_LINES]:
+        yield CodeLine("opening", number, text.one_line(line[margin:], LINE_LIMIT))
+    for number, line in enumerate(excerpt.lines, excerpt.first):
+        yield CodeLine(
+            "marked" if number in marked else "plain",
+            number,
+            text.one_line(line[margin:], LINE_LIMIT),
+        )
+
+
+def _margin(excerpt: Excerpt) -> int:
+    """Spaces that all lines begin with: deep code would stand outside a phone's screen."""
+    written = [
+        line for line in (*(line for _, line in excerpt.opening), *excerpt.lines) if line.strip()
+    ]
+    return min((len(line) - len(line.lstrip(" ")) for line in written), default=0)
+
+
+def diff_lines(diff: str) -> Iterator[CodeLine]:
+    """The lines of a patch, the first :data:`DIFF_LINES` of them."""
+    lines = diff.rstrip("\n").split("\n") if diff else []
+    for line in lines[:DIFF_LINES]:
+        yield CodeLine(_diff_kind(line), None, text.one_line(line, LINE_LIMIT))
+    if len(lines) > DIFF_LINES:
+        yield CodeLine("hunk", None, f"[{len(lines) - DIFF_LINES} more lines: see fixes.patch]")
+
+
+def _diff_kind(line: str) -> Literal["add", "remove", "hunk", "file", "plain"]:
+    if line.startswith(("--- ", "+++ ", "diff ")):
+        return "file"
+    if line.startswith("@@"):
+        return "hunk"
+    return "add" if line.startswith("+") else "remove" if line.startswith("-") else "plain"

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from auditor.model import Report, Status
 
-from . import baselines, compilation, families, next_steps, ranks, summary, what_ifs
+from . import compilation, next_steps, ranks, summary, what_ifs
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Section(NamedTuple):
 
 
 def _untrue(report: Report) -> int:
-    return sum(map(families.is_untrue, report.findings))
+    return sum(map(summary.is_untrue, report.findings))
 
 
 def _of(status: Status) -> Callable[[Report], int]:
@@ -37,10 +37,10 @@ SECTIONS = (
     Section("caveats", "", lambda r: r.caveats),
     Section("failure", "", lambda r: r.run.outcome != "completed" or r.run.error),
     Section("cautions", "", lambda r: r.cautions),
-    Section("training", families.FAMILIES["TRAIN"], _untrue, _untrue),
+    Section("training", summary.FAMILIES["TRAIN"], _untrue, _untrue),
     Section("headline", "", lambda r: True),
     Section("next", "Do this", next_steps.steps),
-    Section("baseline", "", baselines.sentences),
+    Section("baseline", "", summary.baseline_sentences),
     Section("findings", "Findings", lambda r: r.findings, lambda r: len(r.findings)),
     Section("what-if", "What each fix saves", lambda r: what_ifs.rows(r) or what_ifs.sentences(r)),
     Section("checkpoints", "Checkpoints", lambda r: r.checkpoints, lambda r: len(r.checkpoints)),

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
 
 from auditor import amounts
-from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
+from auditor.model import Accepted, Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import costs_nothing, priced
+from auditor.model.prices import costs_nothing, priced, share_of_step
 
 from . import communication, text
-from .families import STATUSES
 
 SELDOM = 0.01
 """Times per step below which the number says nothing."""
@@ -270,3 +271,207 @@ def joined(words: Iterator[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     *most, last = tuple(words) or ("",)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+# -- families --------------------------------------------------------------------------------------
+# Verdicts by family of rules, as pages list them.
+
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+FAMILIES = {
+    "SYNC": "Host waits for the device",
+    "DATA": "Input pipeline",
+    "GRAPH": "Autograd graph",
+    "MEM": "Memory",
+    "NUM": "Numerics",
+    "AMP": "Mixed precision",
+    "CFG": "Settings",
+    "OPT": "Optimizer",
+    "KERN": "Kernels",
+    "DIST": "Distributed",
+    "CKPT": "Checkpoints",
+    "TIME": "Step time",
+    "WASTE": "Work thrown away",
+    "COMP": "torch.compile",
+    "TRAIN": "Does it train what it says",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """The verdicts of one family of rules, found first."""
+
+    code: str
+    label: str
+    verdicts: tuple[Verdict, ...]
+
+    def count(self, status: Status) -> int:
+        """How many rules of the family came to ``status``."""
+        return sum(verdict.status == status for verdict in self.verdicts)
+
+
+def family_of(code: str) -> str:
+    """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
+    return code.rstrip("0123456789") or code
+
+
+def is_untrue(finding: Finding) -> bool:
+    """True of an error of TRAIN: what the step learns matters before what it costs."""
+    return finding.severity is Severity.ERROR and family_of(finding.code) == "TRAIN"
+
+
+def families(report: Report) -> tuple[Family, ...]:
+    """All verdicts by family: known families in their fixed order, others after them."""
+    grouped: dict[str, list[Verdict]] = {code: [] for code in FAMILIES}
+    for verdict in report.verdicts:
+        grouped.setdefault(family_of(verdict.code), []).append(verdict)
+    return tuple(
+        Family(
+            code,
+            FAMILIES.get(code, code),
+            tuple(sorted(verdicts, key=lambda v: (STATUSES.index(v.status), v.code))),
+        )
+        for code, verdicts in grouped.items()
+        if verdicts
+    )
+
+
+# -- costs -----------------------------------------------------------------------------------------
+# A finding's price as pages say it: with its interval and its basis, and that it is not proven
+# where the interval reaches zero.
+
+
+NOT_PROVEN = "not proven"
+
+
+def basis(finding: Finding) -> str:
+    """How the price was come by, ``measured`` or ``estimated``; ``not proven`` where its interval
+    reaches zero.
+    """
+    return (
+        NOT_PROVEN if priced(finding) is not None and finding.proven_us is None else finding.basis
+    )
+
+
+def short_price(finding: Finding, micro: str = "us") -> str:
+    """:func:`cost` where there is room for one number: ``not proven`` in the place of a price whose
+    interval reaches zero.
+    """
+    return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)
+
+
+def between(finding: Finding, micro: str = "us") -> str:
+    """``between 8.9 ms and 9.4 ms``: where the price lies; empty where that is not known."""
+    low, high = finding.lost_us_per_step_low, finding.lost_us_per_step_high
+    if priced(finding) is None or low is None or high is None:
+        return ""
+    return f"between {amounts.duration(low, micro)} and {amounts.duration(high, micro)}"
+
+
+def price(finding: Finding) -> str:
+    """:func:`cost` with its interval and its basis: ``9.17 ms [8.9 to 9.4] / step measured``; empty
+    where neither is known.
+    """
+    lost = priced(finding)
+    if lost is None:
+        return f"{said} {finding.basis}" if (said := cost(finding)) else ""
+    spanned = amounts.within(lost, finding.lost_us_per_step_low, finding.lost_us_per_step_high)
+    return f"{spanned} / step {basis(finding)}"
+
+
+# -- shares ----------------------------------------------------------------------------------------
+# What shares on the pages are of, and how charts count steps: said in one place, so that no two
+# pages differ.
+
+
+def step_axis(report: Report) -> str:
+    """How the steps of charts are counted."""
+    return "step of the run, from 0, warm-up included" if report.run.recorded_at else "step"
+
+
+def usual_step(report: Report) -> str:
+    """What shares are of: ``mean step``, in reports of earlier versions ``median step``."""
+    times = report.run.step_us
+    return "median step" if times is not None and times.mean is None else "mean step"
+
+
+def share(finding: Finding, report: Report) -> str:
+    """``31%``: what its price is of the mean step; empty where one of the two is not known."""
+    lost = priced(finding) if finding.proven_us is not None else None
+    found = None if lost is None else share_of_step(lost, report.run.step_us)
+    if found is None:
+        return ""
+    return amounts.percent(found) if found <= 1 else "more than 100%"
+
+
+def beside_step(us: float, report: Report, findings: int) -> str:
+    """``38% of the mean step``, or that it is more than all of that, and why it can be; empty where
+    no step was timed.
+    """
+    found = share_of_step(us, report.run.step_us)
+    if found is None:
+        return ""
+    if found <= 1:
+        return f"{amounts.percent(found)} of the {usual_step(report)}"
+    why = "their prices share time, or some of it" if findings > 1 else "some of it"
+    return f"more than the whole {usual_step(report)}: {why} lies outside the steps"
+
+
+def one_by_one(together_us: float, alone_us: float, micro: str = "us") -> str:
+    """What single prices come to, and why that is another number than all together."""
+    why = "they overlap" if alone_us > together_us else "together they save more"
+    return f"{amounts.duration(alone_us, micro)} one by one: {why}"
+
+
+# -- baselines -------------------------------------------------------------------------------------
+# What a report says of the baseline that it was compared with.
+
+
+NAMED = 5
+"""Findings that are gone and are named one by one."""
+
+BASELINE_WORDS = {"new": "new", "unchanged": "known"}
+"""The states of a finding, as people read them."""
+
+
+def baseline_word(finding: Finding) -> str:
+    """``new`` or ``known``; empty where there was none."""
+    return BASELINE_WORDS[finding.baseline_state] if finding.baseline_state else ""
+
+
+def accepted(finding: Finding) -> bool:
+    """Whether it is in the baseline."""
+    return finding.baseline_state == "unchanged"
+
+
+def baseline_sentences(report: Report) -> tuple[str, ...]:
+    """How many findings are new, which of the baseline are gone, and which could not be looked
+    for; none without a baseline.
+    """
+    return tuple(_of_baseline(report))
+
+
+def _of_baseline(report: Report) -> Iterator[str]:
+    known = report.baseline
+    if known is None:
+        return
+    new = amounts.count(known.new, "new finding")
+    yield f"baseline {text.path(known.file)}: {new}, {known.unchanged:,} known"
+    if known.gone:
+        are = "is" if len(known.gone) == 1 else "are"
+        yield (
+            f"{amounts.count(len(known.gone), 'finding')} of the baseline {are} gone "
+            f"({_named(known.gone)}): --update-baseline"
+        )
+    if known.unlooked:
+        yield (
+            f"nothing is known of {amounts.count(known.unlooked, 'finding')} of the baseline: "
+            "their rules were not checked this time"
+        )
+
+
+def _named(gone: tuple[Accepted, ...]) -> str:
+    shown = [text.path(f"{each.code} {each.file}".strip()) for each in gone[:NAMED]]
+    more = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
+    return ", ".join(shown) + more

@@ -19,12 +19,9 @@ from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
 from . import (
-    baselines,
     communication,
     compilation,
-    costs,
     device,
-    families,
     headline,
     modules,
     ranks,
@@ -226,8 +223,8 @@ def _cut(words: str, room: int) -> str:
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    price = costs.price(finding)
-    words = (baselines.word(finding), summary.severity(finding).value)
+    price = summary.price(finding)
+    words = (summary.baseline_word(finding), summary.severity(finding).value)
     return (
         " ".join(word for word in words if word),
         text.path(finding.code),
@@ -260,7 +257,7 @@ def _looked_at(report: Report, width: int) -> Iterator[Text]:
         "skipped": "could not be checked",
         "failed": "failed",
     }
-    counted = {status: len(summary.with_status(report, status)) for status in families.STATUSES}
+    counted = {status: len(summary.with_status(report, status)) for status in summary.STATUSES}
     said = ", ".join(
         f"{number} {words[status]}"
         for status, number in counted.items()
@@ -336,7 +333,7 @@ _PARTS: dict[str, Callable[[Report, int], Iterator[Text]]] = {
     "failure": _ending,
     "cautions": lambda report, width: _cautions(report.cautions, width),
     "headline": _headline,
-    "baseline": lambda report, width: _sentences(baselines.sentences(report), width),
+    "baseline": lambda report, width: _sentences(summary.baseline_sentences(report), width),
     "findings": _table,
     "what-if": _what_if,
     "modules": _modules,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 from auditor.rule import Rule
 
 

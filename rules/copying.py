@@ -13,7 +13,7 @@ from auditor.evidence.recorded.copies import CopyLine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span
-from auditor.evidence.trace.steps import TraceSteps
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.model import Edit, Finding, Severity, Site
 from auditor.model.what_if import Change
 from auditor.rule import Rule, knob

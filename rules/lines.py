@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from auditor.evidence.recorded.lines import Line
-from auditor.evidence.source.files import Source
-from auditor.evidence.source.statements import shorten
+from auditor.evidence.source.files import Source, shorten
 from auditor.model import Basis, Edit, Finding, FoundAt, Remedy, Site
 from auditor.rule import Rule, knob
 

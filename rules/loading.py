@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.recorded.batches import Loader, Starts
-from auditor.evidence.recorded.loading import Costliest, Loading
+from auditor.evidence.recorded.batches import Costliest, Loader, Loading, Starts
 from auditor.model import Site
 
 ONE = 1.5

@@ -12,8 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from auditor.evidence.recorded.reads import Place, Reads
-from auditor.evidence.source.files import Source, Span, name_of, span_of, unparsed
-from auditor.evidence.source.statements import shorten
+from auditor.evidence.source.files import Source, Span, name_of, shorten, span_of, unparsed
 from auditor.model import Edit, Remedy, Severity, Site
 from auditor.rule import knob
 from auditor.syntax.index import LOOPS, Index, called_in, is_path, nodes_in

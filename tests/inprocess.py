@@ -27,7 +27,7 @@ from auditor.model import Finding, Verdict
 from auditor.patch import another_librarys
 from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema.numerics import NonfiniteRow
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.rule import Rule
 from auditor.runs.plan import RANK_FOLDER, Device, Passes, Plan
 from auditor.runs.rank_recordings import RankedRecording

@@ -38,7 +38,7 @@ DOORS = {"main", "more_commands", "run", "api"}
 
 ALONE = {
     "auditor/capture/shadow": {
-        "auditor.allocator.stats",  # the keys of torch.cuda.memory_stats
+        "auditor.allocator.ledger",  # the keys of torch.cuda.memory_stats
         "auditor.capture.shadow",
         "auditor.capture.instruments",
         "auditor.errors",

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from auditor.reports import costs, renderer, summary
+from auditor.reports import renderer, summary
 
 from auditor.extensions.tensorboard_tab import pages as tab
 from tests.reports import golden_attack
@@ -150,7 +150,9 @@ def test_a_dropped_report_shows_its_findings_as_the_report_does(page):
     wait(page, OPENED)
     found = report.findings
     assert texts(page, "article b.code") == [finding.code for finding in found]
-    assert texts(page, ".cost") == [costs.short(finding, "µs") or "not priced" for finding in found]
+    assert texts(page, ".cost") == [
+        summary.short_price(finding, "µs") or "not priced" for finding in found
+    ]
     assert texts(page, "article .severity") == [
         f"{mark} {level}"
         for level in (summary.severity(finding).value for finding in found)

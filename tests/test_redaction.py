@@ -19,7 +19,7 @@ from auditor.judging import build_report, catalogue
 from auditor.judging.engine import Judgement
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.sources import content_digest, masked_lines, store_sources
+from auditor.recordings.writer import content_digest, masked_lines, store_sources
 from auditor.syntax.config_files import worth_keeping
 
 HEX = "0123456789abcdef0123456789abcdef01234567"

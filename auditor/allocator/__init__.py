@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.allocator.caching import CachingAllocator
-from auditor.allocator.history import History
-from auditor.allocator.oom import OutOfMemory, Shortage
-from auditor.allocator.replay import Replayed, replay
+from auditor.allocator.caching import CachingAllocator, OutOfMemory, Shortage
+from auditor.allocator.replay import History, Replayed, replay
 from auditor.allocator.settings import AllocatorSettings
 
 __all__ = [

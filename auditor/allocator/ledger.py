@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from auditor.allocator.blocks import Frames
 from auditor.allocator.settings import ROUND_LARGE
-from auditor.allocator.stats import DeviceStats
 
 FIRST_ADDRESS = 0x7F0000000000
 """Where CUDA's addresses begin on Linux, more or less; only their order matters."""
@@ -82,3 +81,114 @@ class Ledger:
         self.stats.num_device_free += 1
         self.stats.reserved_bytes.take(entry.size, small=small)
         self.history.append(entry)
+
+
+# -- stats -----------------------------------------------------------------------------------------
+# Counts what the allocator holds, under the keys of ``torch.cuda.memory_stats``.
+
+
+COUNTED = tuple(
+    """
+    allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes
+    inactive_split_bytes requested_bytes
+    """.split()
+)
+EVENTS = (
+    "num_alloc_retries",
+    "num_ooms",
+    "num_sync_all_streams",
+    "num_device_alloc",
+    "num_device_free",
+)
+"""Keys of ``torch.cuda.memory_stats`` that count what happened."""
+
+
+class Stat:
+    """One quantity: now, its highest since the last reset, and all that was added and taken."""
+
+    __slots__ = ("allocated", "current", "peak")
+    KINDS = ("allocated", "current", "freed", "peak")
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = 0
+
+    @property
+    def freed(self) -> int:
+        """All that was ever taken."""
+        return self.allocated - self.current
+
+    def add(self, amount: int) -> None:
+        """Raises it."""
+        self.allocated += amount
+        self.current += amount
+        if self.current > self.peak:  # noqa: PLR1730 - a call of max() takes three times as long, and a replay makes millions
+            self.peak = self.current
+
+    def take(self, amount: int) -> None:
+        """Lowers it."""
+        self.current -= amount
+
+
+class PoolStat:
+    """A quantity of the small pool, of the large pool, and of both."""
+
+    __slots__ = ("every", "large", "small")
+
+    def __init__(self) -> None:
+        self.every, self.small, self.large = Stat(), Stat(), Stat()
+
+    def add(self, amount: int, *, small: bool) -> None:
+        """Raises it for the pool and for both."""
+        self.every.add(amount)
+        (self.small if small else self.large).add(amount)
+
+    def take(self, amount: int, *, small: bool) -> None:
+        """Lowers it for the pool and for both."""
+        self.every.current -= amount
+        (self.small if small else self.large).current -= amount
+
+    def change(self, amount: int, *, small: bool) -> None:
+        """Raises or lowers it by the sign of ``amount``."""
+        if amount > 0:
+            self.add(amount, small=small)
+        elif amount < 0:
+            self.take(-amount, small=small)
+
+
+class DeviceStats:
+    """All quantities of one device."""
+
+    def __init__(self) -> None:
+        self.allocation, self.segment, self.active = PoolStat(), PoolStat(), PoolStat()
+        self.inactive_split, self.inactive_split_bytes = PoolStat(), PoolStat()
+        self.allocated_bytes, self.reserved_bytes = PoolStat(), PoolStat()
+        self.active_bytes, self.requested_bytes = PoolStat(), PoolStat()
+        self.oversize_allocations, self.oversize_segments = Stat(), Stat()
+        self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
+        self.num_device_alloc = self.num_device_free = 0
+
+    def reset_peak(self) -> None:
+        """Sets each peak to the present value."""
+        for _, stat in self._each():
+            stat.peak = stat.current
+
+    def flat(self) -> dict[str, int]:
+        """As ``torch.cuda.memory_stats``: ``allocated_bytes.all.peak`` ..., sorted."""
+        found = {
+            f"{name}.{kind}": getattr(stat, kind)
+            for name, stat in self._each()
+            for kind in Stat.KINDS
+        }
+        found.update({name: getattr(self, name) for name in EVENTS})
+        return dict(sorted(found.items()))
+
+    def _each(self) -> Iterator[tuple[str, Stat]]:
+        for name in COUNTED:
+            pools: PoolStat = getattr(self, name)
+            yield from (
+                (f"{name}.all", pools.every),
+                (f"{name}.small_pool", pools.small),
+                (f"{name}.large_pool", pools.large),
+            )
+        yield "oversize_allocations", self.oversize_allocations
+        yield "oversize_segments", self.oversize_segments

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
-from auditor.allocator.caching import CachingAllocator
-from auditor.allocator.history import Call, History
-from auditor.allocator.oom import OutOfMemory
-from auditor.allocator.settings import AllocatorSettings
+from auditor.allocator.caching import CachingAllocator, OutOfMemory
+from auditor.allocator.settings import SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
 
 UNLIMITED = 1 << 50
 """Bytes of a card on which nothing ever fails."""
@@ -170,3 +172,307 @@ class _Run:
             shortage=self.shortage,
             allocator=self._allocator,
         )
+
+
+# -- history ---------------------------------------------------------------------------------------
+# A recorded memory snapshot, read as a program for the allocator: what was live when it began, then
+# each call.
+#
+# Torch records what the allocator did, too (``segment_alloc``, ``segment_free``). Of that only the
+# calls of ``empty_cache`` are part of the program; the rest is what a replay is compared with.
+
+
+Action = Literal["alloc", "free", "free_begins", "free_ends", "oom", "empty_cache", "flush"]
+Event = Mapping[str, Any]
+"""One row of a snapshot: an event of its trace, a segment, a block."""
+GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
+
+
+class Call(NamedTuple):
+    """One step of the program. ``flush`` is a cache given back inside an allocation, after the
+    device was found full.
+
+    A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else
+    one ``free``. ``at`` is its place in the recorded history.
+    """
+
+    action: Action
+    address: int = 0
+    size: int = 0
+    stream: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class BlockAtStart:
+    """A block that was live at the start. ``requested`` is what the program had asked for."""
+
+    address: int
+    size: int
+    requested: int
+    stream: int
+
+
+@dataclass
+class HeldSegment:
+    """A segment that the allocator held when the recording began."""
+
+    address: int
+    size: int
+    stream: int
+    small: bool
+    live: list[BlockAtStart] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the real allocator did : the truth a replay is compared with. Sizes in bytes."""
+
+    start_reserved: int
+    final_reserved: int
+    peak_reserved: int
+    segment_allocs: tuple[int, ...]
+    retries: int
+    card_below: int | None
+    """More than torch could have held on that card: what it held when the device refused a segment,
+    and that segment. None where nothing was refused. The card let it hold ``peak_reserved`` at
+    least."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of one device, from :meth:`from_snapshot`."""
+
+    start: tuple[HeldSegment, ...]
+    calls: tuple[Call, ...]
+    settings: AllocatorSettings
+    recorded: Recorded
+    expandable: bool
+    """Whether the recorded run used expandable segments: then ``start`` names live blocks, but no
+    segment can be restored.
+    """
+    unknown_flushes: int
+    """Times that cached memory went back to the device and the recording does not say why; taken
+    for ``empty_cache``.
+    """
+
+    @classmethod
+    def from_snapshot(cls, data: Mapping[str, Any], device: int = 0) -> History:
+        """From the data of ``torch.cuda.memory._snapshot()`` or its pickle, read as plain
+        containers.
+
+        Raises :class:`ValueError` where there is no history of that device, or the data has another
+        layout.
+        """
+        try:
+            trace = data["device_traces"][device]
+            segments = [segment for segment in data["segments"] if segment["device"] == device]
+            settings = AllocatorSettings.from_snapshot(data.get("allocator_settings"))
+            reader = _Reader(trace, segments, settings)
+            return cls(
+                start=tuple(reader.start()),
+                calls=tuple(reader.calls),
+                settings=settings,
+                recorded=reader.recorded(),
+                expandable=any(bool(segment.get("is_expandable")) for segment in segments)
+                or reader.has_pages,
+                unknown_flushes=reader.unknown_flushes,
+            )
+        except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise ValueError(
+                f"the snapshot has no readable history of device {device}: {type(error).__name__}"
+            ) from None
+
+    @property
+    def starts_late(self) -> bool:
+        """Whether blocks were live before the first event."""
+        return any(segment.live for segment in self.start)
+
+
+class _Reader:
+    """Walks a history forwards for the calls, and backwards from the final segments for the
+    start.
+    """
+
+    def __init__(
+        self, trace: Sequence[Event], segments: Sequence[Event], settings: AllocatorSettings
+    ) -> None:
+        self._trace, self._segments, self._settings = trace, segments, settings
+        self.unknown_flushes = 0
+        self.has_pages = any(event["action"] in ("segment_map", "segment_unmap") for event in trace)
+        self.calls = self._read_calls()
+
+    def _read_calls(self) -> list[Call]:
+        found: list[Call] = []
+        begun: set[int] = set()
+        losses: list[tuple[int, Event]] = []
+        for index, event in enumerate(self._trace):
+            if event["action"] in LOSSES:
+                losses.append((index, event))
+                continue
+            if losses:
+                found.append(self._flush(losses))
+                losses = []
+            action = CALLS.get(event["action"])
+            if action is None:
+                continue
+            call = Call(
+                action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index
+            )
+            if action == "free_ends":
+                self._end_free(call, found, begun)
+                continue
+            if action == "free_begins":
+                begun.add(call.address)
+            found.append(call)
+        return [*found, self._flush(losses)] if losses else found
+
+    @staticmethod
+    def _end_free(call: Call, found: list[Call], begun: set[int]) -> None:
+        """A free that ends at once, or began earlier, is one ``free``; else its end is one too."""
+        if call.address not in begun:
+            found.append(call._replace(action="free"))
+            return
+        begun.discard(call.address)
+        if found[-1].address == call.address:
+            found[-1] = call._replace(action="free")
+        else:
+            found.append(call)
+
+    def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
+        """Why cached memory went back: ``empty_cache``, or an allocation that had no room."""
+        index, first = events[0]
+        following = events[-1][0] + 1
+        after = self._trace[following] if following < len(self._trace) else {"action": ""}
+        frames = first.get("frames") or []
+        in_allocation = after["action"] in (*GAINS, "alloc", "oom")
+        if (
+            any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames)
+            or not in_allocation
+        ):
+            return Call("empty_cache", at=index)
+        if frames and frames == (after.get("frames") or []):
+            return Call("flush", at=index)
+        self.unknown_flushes += 1
+        return Call("empty_cache", at=index)
+
+    def start(self) -> list[HeldSegment]:
+        """Segments and live blocks before the first event: the final ones, all events undone."""
+        held = {
+            each.address: each for each in (_held_segment(segment) for segment in self._segments)
+        }
+        live = {block.address: block for segment in self._segments for block in _live(segment)}
+        for event in reversed(self._trace):
+            action, address, size, stream = (
+                event["action"],
+                event.get("addr", 0),
+                event["size"],
+                event["stream"],
+            )
+            if action == "alloc":
+                live.pop(address, None)
+            elif action == "free_completed":
+                live[address] = BlockAtStart(address, 0, size, stream)
+            elif action == "segment_alloc":
+                held.pop(address, None)
+            elif action == "segment_free":
+                held[address] = HeldSegment(address, size, stream, small=size <= SMALL_BUFFER)
+        return _placed(held, live, self._settings)
+
+    def recorded(self) -> Recorded:
+        """What the real allocator did."""
+        final = sum(int(segment["total_size"]) for segment in self._segments)
+        changes = [_change(event) for event in self._trace]
+        start = reserved = peak = final - sum(changes)
+        refused: list[int] = []
+        flushes = {call.at for call in self.calls if call.action == "flush"}
+        asking: int | None = None
+        for index, (event, change) in enumerate(zip(self._trace, changes, strict=True)):
+            if index in flushes:
+                asking = reserved
+            elif change >= 0:
+                # the segment for which the cache was flushed, or none because the cache now served
+                refused += [asking + change] if asking is not None and change else []
+                asking = None
+            if event["action"] == "oom":
+                refused.append(reserved + self._settings.segment_size(int(event["size"])))
+            reserved += change
+            peak = max(peak, reserved)
+        gained = tuple(change for change in changes if change > 0)
+        return Recorded(start, final, peak, gained, len(flushes), min(refused, default=None))
+
+
+def _change(event: Event) -> int:
+    if event["action"] in GAINS:
+        return int(event["size"])
+    return -int(event["size"]) if event["action"] in LOSSES else 0
+
+
+CALLS: Mapping[str, Action] = {
+    "alloc": "alloc",
+    "free_requested": "free_begins",
+    "free_completed": "free_ends",
+    "oom": "oom",
+}
+
+
+def _held_segment(segment: Event) -> HeldSegment:
+    small = segment["segment_type"] == "small"
+    return HeldSegment(
+        int(segment["address"]), int(segment["total_size"]), int(segment["stream"]), small
+    )
+
+
+def _live(segment: Event) -> Iterator[BlockAtStart]:
+    address = int(segment["address"])
+    for block in segment["blocks"]:
+        size = int(block["size"])
+        if block["state"] != "inactive":
+            yield BlockAtStart(
+                address, size, int(block.get("requested_size", size)), int(segment["stream"])
+            )
+        address += size
+
+
+def _placed(
+    held: Mapping[int, HeldSegment], live: Mapping[int, BlockAtStart], settings: AllocatorSettings
+) -> list[HeldSegment]:
+    """Live blocks in their segments. A block freed since is known by its request only: its size
+    follows from its place.
+    """
+    segments = sorted(held.values(), key=lambda segment: segment.address)
+    starts = [segment.address for segment in segments]
+    inside: dict[int, list[BlockAtStart]] = defaultdict(list)
+    for block in sorted(live.values(), key=lambda block: block.address):
+        place = bisect.bisect_right(starts, block.address) - 1
+        # in pages that were unmapped since
+        if place < 0 or block.address >= starts[place] + segments[place].size:
+            size = block.size or settings.round_size(block.requested)
+            segments.append(
+                HeldSegment(
+                    block.address,
+                    size,
+                    block.stream,
+                    size <= SMALL_SIZE,
+                    [replace(block, size=size)],
+                )
+            )
+        else:
+            inside[place].append(block)
+    for place, blocks in inside.items():
+        segment = segments[place]
+        ends = [*(each.address for each in blocks[1:]), segment.address + segment.size]
+        pairs = zip(blocks, ends, strict=True)
+        segment.live = [
+            each if each.size else _sized(each, end, settings, small=segment.small)
+            for each, end in pairs
+        ]
+    return segments
+
+
+def _sized(
+    block: BlockAtStart, end: int, settings: AllocatorSettings, *, small: bool
+) -> BlockAtStart:
+    size = min(settings.round_size(block.requested), end - block.address)
+    gap = end - block.address - size
+    return replace(block, size=size + (gap if not small and gap <= SMALL_SIZE else 0))

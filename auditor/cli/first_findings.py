@@ -13,7 +13,7 @@ from pathlib import Path
 
 from auditor.cli.rule_selection import Choice
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.snapshot.unpickle import no_collections
+from auditor.evidence.snapshot.file import no_collections
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Finding, Severity

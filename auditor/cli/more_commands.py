@@ -348,21 +348,21 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 def explain(code: str, as_json: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
     from auditor.cli import console
-    from auditor.judging import catalogue, left
+    from auditor.judging import catalogue
 
-    family, gone = catalogue.own_families(code), left.among([code.strip().upper()])
+    family, gone = catalogue.own_families(code), catalogue.that_left([code.strip().upper()])
     if as_json:
         import json
 
         facts: Any = [catalogue.facts(each) for each in family] or (
-            {"code": gone[0], "instead": left.LEFT[gone[0]]}
+            {"code": gone[0], "instead": catalogue.LEFT[gone[0]]}
             if gone
             else catalogue.facts(catalogue.rule(code))
         )
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     if not family:
-        page = left.sentence(gone[0]) if gone else catalogue.page(catalogue.rule(code))
+        page = catalogue.instead_of(gone[0]) if gone else catalogue.page(catalogue.rule(code))
         console.show(page.rstrip("\n"))
         return
     _list(family)

@@ -12,7 +12,7 @@ from auditor.cli import console, parameter_types, write_results
 from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TARGET
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import baseline, catalogue, config, left
+from auditor.judging import baseline, catalogue, config
 from auditor.model import Report, Severity
 from auditor.rule import Rule
 
@@ -147,8 +147,8 @@ def choose(
     broken = [] if allow_broken_rules else None  # once more: choosing asks the catalogue itself
     selected = select or (() if any_family else settings.select)
     words = (word.strip().upper() for word in (*select, *ignore))
-    for code in left.among((*words, *settings.left)):
-        console.say(f"audit: {left.sentence(code)}", err=True)
+    for code in catalogue.that_left((*words, *settings.left)):
+        console.say(f"audit: {catalogue.instead_of(code)}", err=True)
     chosen = catalogue.choose(selected, (*ignore, *settings.ignore), broken)
     return Choice(chosen, settings, tuple(broken or ()), allow_broken_rules)
 

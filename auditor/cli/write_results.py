@@ -16,7 +16,7 @@ from pathlib import Path
 
 from auditor.cli import console, out_folder, tensorboard_files
 from auditor.errors import AuditProblem
-from auditor.evidence.snapshot.unpickle import no_collections
+from auditor.evidence.snapshot.file import no_collections
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
 from auditor.judging.config import Settings

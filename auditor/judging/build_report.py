@@ -5,19 +5,20 @@ it was measured.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from auditor import __version__
+from auditor import __version__, amounts
 from auditor.evidence.checkpoints import saved
 from auditor.evidence.recorded.by_module import by_module
-from auditor.evidence.recorded.communication import communication_of
-from auditor.evidence.recorded.compiled_regions import compilation
+from auditor.evidence.recorded.compiles import compilation
+from auditor.evidence.recorded.data_parallel import communication_of
 from auditor.evidence.recorded.null_run import null_run
-from auditor.evidence.recorded.step_series import TIMED, step_series, traced_series
 from auditor.evidence.recorded.steps import (
+    TIMED,
     CpuContention,
     Step,
     Steps,
@@ -25,19 +26,20 @@ from auditor.evidence.recorded.steps import (
     compiled_caution,
     own_times,
     queued_share,
+    step_series,
+    traced_series,
 )
 from auditor.evidence.snapshot.by_line import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
-from auditor.evidence.snapshot.out_of_memory import ran_out
-from auditor.evidence.source.statements import excerpt
-from auditor.evidence.table import Evidence
+from auditor.evidence.snapshot.what_if import ran_out
+from auditor.evidence.source.files import excerpt
+from auditor.evidence.table import BROKEN_PROBE, Evidence
 from auditor.evidence.trace import facts as traces
-from auditor.evidence.trace.device_time import device_time
+from auditor.evidence.trace.idle import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.judging import null_beside
 from auditor.judging.catalogue import page
 from auditor.judging.engine import Judgement
-from auditor.judging.method import caveats, method_of
 from auditor.judging.replayed import repriced
 from auditor.model import (
     Finding,
@@ -47,16 +49,22 @@ from auditor.model import (
     Severity,
     StepTimes,
     TargetError,
+    Verdict,
     charts,
     prices,
 )
 from auditor.model.charts import Layers, Parts
+from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.patch import another_librarys, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
 from auditor.recordings.schema.run import DeviceTimeRow, StepRow, known
 from auditor.rule import NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
+from auditor.runs.schedule import STEADY_STEPS
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
 
 
 def step_rows(evidence: Evidence) -> list[StepRow]:
@@ -131,9 +139,9 @@ def report(
     """
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
-    steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
+    steps, line, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
     quiet = evidence.get(Steps).quiet if evidence.has("steps") else ()
-    run = _run(manifest, steps, evidence, facts, quiet)
+    run = _run(manifest, steps, evidence, line, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
     judged = repriced(evidence, judgement.findings, faults)
@@ -152,7 +160,7 @@ def report(
     unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
         "step times and memory by step",
-        lambda: step_series(evidence, steps) or traced_series(facts),
+        lambda: step_series(evidence, steps) or traced_series(line),
         faults,
     )
     used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
@@ -167,17 +175,17 @@ def report(
             *manifest.get("warnings", ()),
             *_said_in(evidence),
             *_masked(manifest, recording),
-            *(facts.warnings if facts else ()),
+            *(line.trace.warnings if line is not None else ()),
             *judgement.warnings,
             *faults,
         ),
         caveats=(*first, *unread),
-        cautions=_cautions(evidence, quiet, facts),
+        cautions=_cautions(evidence, quiet, line),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
         method=_method(evidence, steps, quiet),
         series=series,
-        operators=_operators(facts),
+        operators=_operators(line),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
@@ -191,24 +199,24 @@ def report(
     )
 
 
-def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
-    shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
-    return tuple((op.name, round(op.calls), op.self_us) for op in shown)
+def _operators(line: Timeline | None) -> tuple[tuple[str, int, float], ...]:
+    if line is None or line.trace.info.null_device:
+        return ()
+    n = line.steps.count
+    shown = line.operators[:TOP_OPERATORS]
+    return tuple((each.name, round(each.calls / n), each.ns / 1e3 / n) for each in shown)
 
 
 def _cautions(
-    evidence: Evidence, quiet: tuple[Step, ...], facts: traces.TraceFacts | None
+    evidence: Evidence, quiet: tuple[Step, ...], line: Timeline | None
 ) -> tuple[str, ...]:
     busy = CpuContention.of(quiet).caution
     if evidence.recording.device.null:
         null = NULL_RUN
     else:
-        null = NULL_DEVICE if facts is not None and facts.null_device else ""
-    bare = facts is not None and evidence.bare == "trace" and not facts.null_device
-    if bare and facts is not None and facts.device_missing:
-        null = NO_WORK
-    elif bare and facts is not None and not facts.devices:
-        null = NO_GPU
+        null = NULL_DEVICE if line is not None and line.trace.info.null_device else ""
+    if line is not None and evidence.bare == "trace" and not line.trace.info.null_device:
+        null = NO_WORK if line.device_missing else "" if traces.devices(line) else NO_GPU
     error = evidence.recording.manifest.get("error") or {}
     held = HELD_EAGER if error.get("pass_name") == "eager_held" else ""
     return tuple(filter(None, (held, busy, null, compiled_caution(quiet))))
@@ -250,21 +258,22 @@ def _run(
     manifest: Row,
     steps: list[StepRow],
     evidence: Evidence,
-    facts: traces.TraceFacts | None,
+    line: Timeline | None,
     quiet: tuple[Step, ...],
 ) -> Run:
-    bare = facts is not None and evidence.bare == "trace"
+    lone = line if evidence.bare == "trace" else None
+    traced = lone.steps.count if lone is not None and lone.steps.marked else 0
     return Run(
         target=manifest.get("target", ""),
-        steps=facts.steps if facts is not None and bare else manifest.get("steps", 0),
+        steps=manifest.get("steps", 0) if lone is None else traced,
         warmup=manifest.get("warmup", 0),
         world_size=manifest.get("world_size", 1),
-        device=", ".join(facts.devices) or "cpu"
-        if facts is not None and bare
-        else manifest.get("device", "cpu"),
+        device=manifest.get("device", "cpu")
+        if lone is None
+        else ", ".join(traces.devices(lone)) or "cpu",
         outcome=evidence.recording.outcome,
         error=_error(manifest.get("error"), evidence.recording),
-        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(quiet),
+        step_us=_quiet_times(quiet) if lone is None else _times(list(traces.step_us(lone))),
         peak_bytes=PeakBytes(
             device=device_peak(steps, peak_allocated(evidence)), host=host_peak(steps)
         ),
@@ -331,7 +340,7 @@ def _parts(evidence: Evidence) -> tuple[Parts, ...]:
         line = traces.timed_timeline(evidence)
     except NotLooked:
         return ()
-    from auditor.timeline.parts import step_parts
+    from auditor.timeline.phases import step_parts
 
     drawn = step_parts(line)
     return () if drawn is None else (drawn,)
@@ -463,3 +472,136 @@ def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:
             "rehearsal: the program's GPU path on a shadow CUDA device, with real values and no "
             f"times ({steps} steps)"
         )
+
+
+# -- method ----------------------------------------------------------------------------------------
+# How a report's numbers were come by, a sentence each: the passes, what was taken off, and what the
+# device was.
+
+
+TOLD = 0.02
+"""Share of the quiet pass from which it is said that waiting for a processor was taken off."""
+
+PASSES = {
+    "warmup": "warm-up: excluded from all numbers",
+    "quiet": "timing pass: only a clock runs; all times called measured come from here",
+    "anomaly_off": "timing pass with anomaly mode off: the difference is the price of anomaly mode",
+    "eager_held": "timing pass without torch.compile: the difference is what compiling saves",
+    "compiled_again": "timing pass, compiled again: eager steps were faster than the compiled ones "
+    "before them and must also be faster than these",
+    "trace": "profiler pass: torch.profiler alone, for the operators' shares and the timeline",
+    "loud": "diagnostic pass: call sites, loader, backward calls, "
+    "graphs; causes and counts come from here, never times",
+    "leaner": "what-if pass: one change at a time, to see how the peak of memory would move",
+    "memory": "memory pass: allocation history with stacks, for the snapshot",
+    "values": "value pass: only checks gradients and parameters of the rehearsed steps for "
+    "non-finite values",
+    "replay": "replay: the run repeated up to the non-finite step, operator by operator",
+    "numbers": "precision pass: dtypes and value ranges of delicate operators",
+    "gradients": "gradient pass: recomputes the end of a loss with one thing repaired and compares "
+    "the gradients; checks the inputs of layers and the results of activations",
+    "loops": "loop pass: times the Python loops found before, and nothing else",
+}
+
+
+def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[str]:
+    """Of a manifest and the rows of its steps; ``queued`` is the share of the timing pass that
+    waited for a processor.
+    """
+    spared, cut = manifest.get("spared", {}), manifest.get("cut", {})
+    for each in manifest.get("passes", ()):
+        name, count = each["name"], each["steps"]
+        said = f"{count} step{'s' * (count != 1)}"
+        if name in spared:
+            said += f" of {count + spared[name]}: the last {STEADY_STEPS} were alike"
+        elif name in cut:
+            said += f" of {count + cut[name]}: steps are long"
+        yield f"{PASSES.get(name, name)} ({said})"
+    quiet = [row for row in steps if row.pass_name == "quiet"]
+    collected = sum(row.gc_us for row in quiet)
+    if collected:
+        share = collected / max(1.0, sum(row.us for row in quiet))
+        yield f"garbage collection took {amounts.percent(share)} of the timing pass"
+    if queued >= TOLD:
+        yield (
+            f"waiting for a CPU took {amounts.percent(queued)} of the timing pass; step times, also "
+            "in the chart, exclude it"
+        )
+    if "judged" in manifest:
+        yield str(manifest["judged"])
+    yield _FILES.get(input_named(manifest.get("device"))) or _on(
+        device_named(manifest.get("device"))
+    )
+
+
+_FILES: dict[Input, str] = {
+    "trace": "everything comes from a torch.profiler trace, whose times include the profiler's own cost",
+    "checkpoint": "torch.load(weights_only=True) or safetensors read each file "
+    "in its own process, and every number was checked",
+    "snapshot": "everything comes from a torch memory snapshot: bytes and lines, no times",
+}
+"""How a file was judged that stands alone."""
+
+
+def _on(device: DeviceInfo) -> str:
+    """How the steps of a run were timed, on this device."""
+    if device.shadow:
+        return (
+            "the program ran its GPU path on a shadow CUDA device: counts and bytes are those of a "
+            "GPU; there are no times"
+        )
+    if device.simulated:
+        return (
+            "torch's own CUDA code ran on a device that computes nothing: counts and bytes are those "
+            "of a GPU; there are no times"
+        )
+    if device.accelerator:
+        return (
+            "step times are those between device events at the step's boundaries; no "
+            "synchronization was added inside a pass"
+        )
+    return "no GPU was used: reads that would make the host wait for a GPU are named but not priced"
+
+
+# -- caveats ---------------------------------------------------------------------------------------
+
+RULES_NAMED = 5
+"""Rules that are named at most in one sentence."""
+
+
+def caveats(
+    trained: Trained | None, verdicts: Iterable[Verdict], broken: Iterable[str]
+) -> Iterator[str]:
+    """One sentence each; ``broken`` are those on rule packs that were left out."""
+    if trained is not None and trained.caveat:
+        yield trained.caveat
+    for sentence in broken:
+        yield f"{sentence}; its rules were not run"
+    verdicts = tuple(verdicts)
+    failed = [
+        f"{each.code} ({_last_line(each.reason)})" for each in verdicts if each.status == "failed"
+    ]
+    if failed:
+        one = len(failed) == 1
+        yield (
+            f"{amounts.count(len(failed), 'rule')} failed to run: {_first_of(failed)}; this "
+            "is a fault of "
+            + ("the rule, not of the target" if one else "these rules, not of the target")
+        )
+    reasons = dict.fromkeys(each.reason for each in verdicts if _is_blind(each))
+    for reason in reasons:
+        blind = [each.code for each in verdicts if _is_blind(each) and each.reason == reason]
+        yield f"{reason}: {_first_of(blind)} could not be checked"
+
+
+def _is_blind(verdict: Verdict) -> bool:
+    return verdict.status == "skipped" and verdict.reason.startswith(BROKEN_PROBE)
+
+
+def _first_of(words: list[str]) -> str:
+    more = len(words) - RULES_NAMED
+    return ", ".join(words[:RULES_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _last_line(reason: str) -> str:
+    return reason.strip().rpartition("\n")[2]

@@ -13,7 +13,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from auditor.errors import AuditProblem, fault
-from auditor.judging import left
 from auditor.model import Severity
 from auditor.rule import FAMILIES, Rule
 
@@ -90,7 +89,7 @@ def _brought(entry: EntryPoint, taken: Mapping[str, type[Rule]]) -> tuple[type[R
             raise AuditProblem(
                 f"{pack} brings a second rule {each.code}, the code of one in {other}", hint
             )
-        if each.code in left.LEFT:
+        if each.code in LEFT:
             raise AuditProblem(f"{pack} brings {each.code}, the code of a rule that left", hint)
     return brought
 
@@ -119,8 +118,8 @@ def rule(code: str) -> type[Rule]:
     a suggestion.
     """
     word = code.strip().upper()
-    if word in left.LEFT:
-        raise AuditProblem(left.sentence(word))
+    if word in LEFT:
+        raise AuditProblem(instead_of(word))
     for own in own_families(word.rstrip("0123456789")):
         if own.code == word:
             return own
@@ -161,14 +160,14 @@ def choose(
     select: Iterable[str], ignore: Iterable[str], broken: list[str] | None = None
 ) -> tuple[type[Rule], ...]:
     """Rules whose code or family is selected (all if none is) and not ignored; ``broken`` as for
-    :func:`rules`. Codes of rules that left (:data:`auditor.judging.left.LEFT`) choose none.
+    :func:`rules`. Codes of rules that left (:data:`auditor.judging.catalogue.LEFT`) choose none.
 
     Raises :class:`AuditProblem` for a word that is neither a code nor a family, and where no rule
     is left.
     """
     everything = rules(broken)
     known = {each.code for each in everything} | {each.family() for each in everything}
-    known |= {*FAMILIES, *left.LEFT}
+    known |= {*FAMILIES, *LEFT}
     wanted, unwanted = (
         [_checked(word, known) for word in select],
         [_checked(word, known) for word in ignore],
@@ -260,3 +259,51 @@ def facts(rule: type[Rule]) -> dict[str, Any]:
         "knobs": knobs,
         "page": page(rule),
     }
+
+
+# -- left ------------------------------------------------------------------------------------------
+# Codes of rules that left, and what tells of the same thing now: none of them is used again.
+
+
+LEFT = {
+    "CFG002": "write bias=False before a batch norm",
+    "CKPT010": "CKPT006 names an old rate that a resume brings back, CKPT005 missing state",
+    "COMP007": "torch logs why: TORCH_LOGS=cudagraphs",
+    "COMP008": "set torch._dynamo.config.skip_nnmodule_hook_guards = False, and hooks run",
+    "COMP011": "DIST003 measures what no backward hides; TORCH_LOGS=ddp_graphs shows the graphs",
+    "DIST006": "torch itself warns where find_unused_parameters=True finds none",
+    "DIST010": "a trace shows each call, and DIST003 what they take",
+    "DIST014": "a trace shows each broadcast, and DIST003 what they take",
+    "DIST015": "torch.distributed.checkpoint saves what ranks share once",
+    "DIST016": "use torch.nn.SyncBatchNorm where a rank has few samples",
+    "GRAPH007": "GRAPH002 names retain_graph=True; without it torch raises at the second backward",
+    "KERN004": "nsys shows launches that wait for the queue",
+    "KERN008": "KERN003 measures launches that come too slowly",
+    "MEM012": "MEM003 says after how many steps growing memory is full",
+    "MEM017": "MEM003 tells of memory that grows step over step",
+    "SYNC008": "nsys analyze --rule cuda_memset_sync",
+    "TIME002": "the page draws the time of each step",
+}
+"""Each of 0.3."""
+
+KNOBS = {
+    "AMP006": "fewest interval share",
+    "DATA007": "busy costliest handed_us noticed restarted restarts several",
+    "KERN006": "body body_of_many many noted",
+    "KERN007": "elements",
+    "MEM003": "counted_kib device_share host_even host_returned host_step_kib trifle_kib "
+    "unended_kib",
+    "MEM008": "grid known late least_mib padded small_share times wide_share",
+    "TRAIN004": "least_attended",
+}
+"""Knobs that left in 0.3, by their rule's code."""
+
+
+def instead_of(code: str) -> str:
+    """What to say of one."""
+    return f"{code} left in 0.3: {LEFT[code]} (docs/left.md)"
+
+
+def that_left(words: Iterable[str]) -> tuple[str, ...]:
+    """Those of these words that are such codes, each once."""
+    return tuple(dict.fromkeys(word for word in words if word in LEFT))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem
-from auditor.judging import left
+from auditor.judging import catalogue
 from auditor.model import editors
 from auditor.model.prices import NOTE_BELOW
 from auditor.rule import Rule
@@ -79,12 +79,13 @@ def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settin
         {
             code: _knobs(path, code, values, rules)
             for code, values in tables.items()
-            if code not in left.LEFT and (not lenient or any(rule.code == code for rule in rules))
+            if code not in catalogue.LEFT
+            and (not lenient or any(rule.code == code for rule in rules))
         },
         _share(path, "note-below", table.get("note-below", NOTE_BELOW)),
         _editor(path, table.get("editor", editors.DEFAULT)),
         _flag(path, "interactive-figures", table.get("interactive-figures", False)),
-        left.among((*select, *ignore, *sum(per_file.values(), ()), *tables)),
+        catalogue.that_left((*select, *ignore, *sum(per_file.values(), ()), *tables)),
     )
 
 
@@ -140,7 +141,7 @@ def _knobs(
     knobs = known[code].knobs()
     values = _table(path, f"[tool.audit.rules.{code}]", values)
     for name, value in values.items():
-        if name in left.KNOBS.get(code, "").split():
+        if name in catalogue.KNOBS.get(code, "").split():
             there = f"`audit explain {code}` lists those that there are"
             raise AuditProblem(f"{path}: {code}.{name} left in 0.3; delete it", there)
         if name not in knobs:

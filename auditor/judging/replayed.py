@@ -17,7 +17,7 @@ from auditor.model.what_if import OVERLAPS, Change, PricedFix, WhatIf
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
-    from auditor.timeline.replay.what_if import Replays
+    from auditor.timeline.what_if import Replays
 
 
 SECONDS = 60.0

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from auditor.model import Edit
-from auditor.patch.source import Refused, Splice, unify_line_ends
+from auditor.patch.module import Refused, Splice, unify_line_ends
 from auditor.syntax.config_files import (
     DOCUMENTS,
     INI,

@@ -6,21 +6,175 @@ from __future__ import annotations
 
 import ast
 import itertools
+import keyword
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.config_values import set_values
-from auditor.patch.insert import decorate, expect_torch, insert_after_imports, insert_before
-from auditor.patch.keywords import KeywordEdits, change_keywords, read_arguments
-from auditor.patch.module import Change, Module, called_statements, covers, same
+from auditor.patch.module import (
+    Block,
+    Change,
+    Module,
+    Refused,
+    SourceText,
+    Splice,
+    block_of,
+    called_statements,
+    covers,
+    parse,
+    parse_expression,
+    same,
+)
 from auditor.patch.removal import detach, drop_statements, values_to_detach
-from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
 from auditor.patch.throttle import every_of, logging_statement, throttle
 from auditor.syntax.index import name_of, parents_of
-from auditor.syntax.tensor_factories import FACTORIES, made_for
+from auditor.syntax.reaching import FACTORIES, made_for
+
+# -- insert ----------------------------------------------------------------------------------------
+# Puts a call before a statement, behind the imports, or on a function as its decorator. A report
+# may be a stranger's, so only calls listed here are written.
+
+
+_METHODS = frozenset({"unscale_", "zero_grad", "compile"})
+_AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
+_DECORATORS = frozenset({"torch.no_grad"})
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def insert_before(module: Module, edit: Edit) -> Change:
+    """The change that puts the call ``value`` on a line before the statement on the edit's."""
+    call = _wanted_call(edit)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method not in _METHODS:
+        raise _unknown(edit)
+    here = [
+        node
+        for node in module.parents
+        if isinstance(node, ast.stmt)
+        and covers(node, edit.site.line)
+        and not isinstance(getattr(node, "body", None), list)
+    ]
+    if len(here) != 1:
+        raise Refused(f"line {edit.site.line} is not one plain statement")
+    (statement,) = here
+    added = _line_before(module, statement, edit.value.strip())
+    block = block_of(module, statement)
+    _expect_new(call, block.statements)
+    return Change((added,), partial(_put, block, ast.Expr(value=call), statement))
+
+
+def decorate(module: Module, edit: Edit) -> Change:
+    """The change that puts ``@value`` right above the function which begins on the edit's line."""
+    call = _wanted_call(edit)
+    if ast.unparse(call.func) not in _DECORATORS or call.args:
+        raise _unknown(edit)
+    here = [
+        node
+        for node in module.parents
+        if isinstance(node, ast.FunctionDef) and node.lineno == edit.site.line
+    ]
+    if len(here) != 1:
+        raise Refused(f"line {edit.site.line} begins no function")
+    (function,) = here
+    if any(name_of(call.func) in ast.unparse(each) for each in function.decorator_list):
+        raise Refused(f"`{edit.value}` is there already")
+    expect_torch(module)
+    added = _line_before(module, function, f"@{edit.value.strip()}")
+    return Change((added,), partial(function.decorator_list.append, call))
+
+
+def insert_after_imports(module: Module, edit: Edit) -> Change:
+    """The change that puts the call ``value`` behind the file's imports, with ``import torch``."""
+    call = _wanted_call(edit)
+    if ast.unparse(call.func) not in _AFTER_IMPORTS:
+        raise _unknown(edit)
+    _expect_new(call, module.tree.body)
+    expect_torch(module)
+    last = _last_import(module)
+    end = module.source.span(last)[1]
+    if not module.source.rest_is_idle(end):
+        raise Refused("the last import shares its line with another statement")
+    at = module.source.line_end(end)
+    return Change(
+        (Splice(at, at, f"\n\n{edit.value.strip()}"),),
+        partial(_put, Block(module.tree, "body"), ast.Expr(value=call), last, after=True),
+    )
+
+
+def expect_torch(module: Module) -> None:
+    """Raise :class:`Refused` unless an import at the top of the file makes the name ``torch``
+    known: ``import torch``, ``import torch.nn``.
+    """
+    for statement in module.tree.body:
+        for item in statement.names if isinstance(statement, ast.Import) else ():
+            if item.name.partition(".")[0] == "torch" and item.asname is None:
+                return
+    raise Refused("the file has no `import torch` at its top")
+
+
+def _wanted_call(edit: Edit) -> ast.Call:
+    call = parse_expression(edit.value)
+    if (
+        not isinstance(call, ast.Call)
+        or call.keywords
+        or not all(map(_is_plain, [call.func, *call.args]))
+    ):
+        raise Refused(f"`{edit.value}` is not a plain call")
+    return call
+
+
+def _is_plain(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, (ast.Name, ast.Constant))
+
+
+def _unknown(edit: Edit) -> Refused:
+    return Refused(f"`{edit.value}` is not a call that may be inserted")
+
+
+def _line_before(module: Module, statement: ast.stmt, text: str) -> Splice:
+    source = module.source
+    start = source.span(statement)[0]
+    indent = source.before(start)
+    if indent.strip() or source.text[: source.line_start(start)].endswith("\\\n"):
+        raise Refused("the statement does not begin its line")
+    return Splice(start, start, f"{text}\n{indent}")
+
+
+def _expect_new(call: ast.Call, statements: list[ast.stmt]) -> None:
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and same(node.func, call.func):
+                raise Refused(f"`{ast.unparse(call.func)}` is already called there")
+
+
+def _last_import(module: Module) -> ast.stmt:
+    """The last import before the first definition."""
+    last = None
+    for statement in module.tree.body:
+        if isinstance(statement, _DEFINITIONS):
+            break
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            last = statement
+    if last is None:
+        raise Refused("the file has no import at its top")
+    return last
+
+
+def _put(block: Block, added: ast.stmt, anchor: ast.stmt, *, after: bool = False) -> None:
+    statements: list[ast.stmt] = []
+    for statement in block.statements:
+        pair = [statement, added] if after else [added, statement]
+        statements += pair if statement is anchor else [statement]
+    setattr(block.owner, block.field, statements)
+
+
+# -- edits -----------------------------------------------------------------------------------------
+
 
 INSERTS: dict[str, Callable[[Module, Edit], Change]] = {
     "insert_before": insert_before,
@@ -378,3 +532,236 @@ def _ways_to(tree: ast.Module, home: str) -> Iterator[str]:
                 and item.name == leaf
             ):
                 yield item.asname or item.name
+
+
+# -- keywords --------------------------------------------------------------------------------------
+# Sets and drops keywords of one call, in the style that the call is written in.
+
+
+@dataclass
+class KeywordEdits:
+    """What all edits together want of the keywords of one call."""
+
+    sets: dict[str, str] = field(default_factory=dict)
+    drops: set[str] = field(default_factory=set)
+
+    def add(self, edit: Edit) -> None:
+        """Take one more edit. Raises :class:`Refused` if it contradicts an earlier one."""
+        name, value = edit.keyword, edit.value.strip()
+        dropping = edit.action == "drop_keyword"
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise Refused(f"`{name}` is not the name of a keyword")
+        if name in (self.sets if dropping else self.drops) or (
+            not dropping and self.sets.get(name, value) != value
+        ):
+            raise Refused(f"an earlier edit of this call wants something else of `{name}`")
+        if dropping:
+            self.drops.add(name)
+        else:
+            self.sets[name] = value
+
+
+def change_keywords(module: Module, call: ast.Call, edits: KeywordEdits) -> Change:
+    """The one change that makes all keyword edits of a call. Raises :class:`Refused`."""
+    present = {item.arg: item for item in call.keywords}
+    if None in present and edits.sets:
+        raise Refused("the call takes **keywords that its source does not show")
+    values = {name: parse_expression(text) for name, text in edits.sets.items()}
+    _refuse_if_done(present, values, edits)
+    added = {name: text for name, text in edits.sets.items() if name not in present}
+    if added and edits.drops:
+        raise Refused("keywords of one call are either added or dropped by one patch, not both")
+    arguments = read_arguments(module.source, call)
+    splices = [
+        *(
+            Splice(*module.source.span(present[name].value), edits.sets[name])
+            for name in edits.sets.keys() - added.keys()
+        ),
+        *_add(module.source, arguments, [f"{name}={text}" for name, text in added.items()]),
+        *_drop(module.source, arguments, edits.drops),
+    ]
+    return Change(tuple(splices), partial(_rewrite_keywords, call, values, edits.drops))
+
+
+def _refuse_if_done(
+    present: Mapping[str | None, ast.keyword], values: Mapping[str, ast.expr], edits: KeywordEdits
+) -> None:
+    for name, value in values.items():
+        if name in present and same(present[name].value, value):
+            raise Refused(f"`{name}` is already {edits.sets[name]}")
+        if name in present and not _is_plain_value(present[name].value):
+            raise Refused(
+                f"`{name}` is decided by `{ast.unparse(present[name].value)}`: change it where "
+                "that is set"
+            )
+    for name in sorted(edits.drops):
+        if name not in present:
+            raise Refused(f"the call already has no `{name}`")
+
+
+def _is_plain_value(value: ast.expr) -> bool:
+    """True for what is written out in the call: a constant, some constants, ``torch.float16``."""
+    while isinstance(value, ast.UnaryOp):
+        value = value.operand
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return all(map(_is_plain_value, value.elts))
+    root = value
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    of_torch = (
+        isinstance(value, ast.Attribute) and isinstance(root, ast.Name) and root.id == "torch"
+    )
+    return of_torch or isinstance(value, ast.Constant)
+
+
+def _rewrite_keywords(call: ast.Call, values: Mapping[str, ast.expr], drops: set[str]) -> None:
+    call.keywords = [item for item in call.keywords if item.arg not in drops]
+    present = {item.arg: item for item in call.keywords}
+    for name, value in values.items():
+        if name in present:
+            present[name].value = value
+        else:
+            call.keywords.append(ast.keyword(arg=name, value=value))
+
+
+def _add(source: SourceText, arguments: Arguments, words: list[str]) -> Iterator[Splice]:
+    """Behind the last argument: on its line, or on own lines where the last one has its own."""
+    if not words:
+        return
+    if not arguments.slots:
+        yield Splice(arguments.opened, arguments.opened, ", ".join(words))
+        return
+    last = arguments.slots[-1]
+    if isinstance(last.node, ast.GeneratorExp) and source.span(last.node)[0] < last.start:
+        raise Refused("a generator without parentheses of its own must stay the only argument")
+    indent = source.before(last.start)
+    own_line = not indent.strip()
+    before = f"\n{indent}" if own_line else " "
+    behind = last.end if last.after is None else last.after
+    # A comment stays with the argument that it stands behind.
+    at = source.line_end(behind) if own_line and source.rest_is_idle(behind) else behind
+    if last.after is not None:
+        yield Splice(at, at, "".join(f"{before}{word}," for word in words))
+        return
+    text = ",".join(f"{before}{word}" for word in words)
+    if at == last.end:
+        yield Splice(at, at, f",{text}")
+    else:
+        yield from (Splice(last.end, last.end, ","), Splice(at, at, text))
+
+
+def _drop(source: SourceText, arguments: Arguments, drops: set[str]) -> Iterator[Splice]:
+    """Cut runs of neighbouring arguments with their commas."""
+    slots = arguments.slots
+    doomed = [slot.keyword in drops for slot in slots]
+    if doomed and all(doomed) and "#" not in source.text[arguments.opened : arguments.closed]:
+        yield Splice(arguments.opened, arguments.closed)
+        return
+    for lost, numbers in itertools.groupby(range(len(slots)), key=doomed.__getitem__):
+        if not lost:
+            continue
+        inside = list(numbers)
+        first = inside[0]
+        run = replace(slots[inside[-1]], start=slots[first].start)
+        before = slots[first - 1] if first else None
+        yield from (
+            _drop_last(source, run, before)
+            if run.after is None
+            else [_drop_inner(source, run, run.after, before)]
+        )
+
+
+def _drop_inner(source: SourceText, run: Slot, after: int, before: Slot | None) -> Splice:
+    """Cut a run that ends in a comma: its lines, or from the comma before it, or up to the next."""
+    if _has_own_lines(source, run.start, after):
+        return _lines(source, run.start, after)
+    if (
+        before is not None
+        and before.after is not None
+        and before.after >= source.line_start(run.start)
+    ):
+        return Splice(before.after, after)
+    rest = source.text[after : source.line_end(after)]
+    return Splice(run.start, after + len(rest) - len(rest.lstrip()))
+
+
+def _drop_last(source: SourceText, run: Slot, before: Slot | None) -> Iterator[Splice]:
+    """Cut a run that ends without a comma, and the comma before it."""
+    own_lines = _has_own_lines(source, run.start, run.end)
+    cut = _lines(source, run.start, run.end) if own_lines else Splice(run.start, run.end)
+    if before is None or before.after is None:
+        yield cut
+    elif own_lines or "#" in source.text[before.end : run.start]:
+        yield from (Splice(before.after - 1, before.after), cut)
+    else:
+        yield Splice(before.end, run.end)
+
+
+def _has_own_lines(source: SourceText, start: int, end: int) -> bool:
+    return not source.before(start).strip() and source.rest_is_idle(end)
+
+
+def _lines(source: SourceText, start: int, end: int) -> Splice:
+    return Splice(source.line_start(start), min(source.line_end(end) + 1, len(source.text)))
+
+
+# -- arguments -------------------------------------------------------------------------------------
+# Where each argument of one call is in the text: between the spans of their nodes stand brackets,
+# commas and comments alone.
+
+_NO_CODE = r"(?:[\s\\]|#[^\n]*+)*+"
+_BEGINS = re.compile(rf"{_NO_CODE}(?:\){_NO_CODE})*\(")
+_CLOSES = re.compile(rf"{_NO_CODE}\)")
+_ENDS = re.compile(rf"{_NO_CODE},")
+_SKIPPED = re.compile(_NO_CODE)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One argument as written, with its parentheses. ``after`` is behind its comma, if any."""
+
+    node: ast.expr | ast.keyword
+    start: int
+    end: int
+    after: int | None
+
+    @property
+    def keyword(self) -> str | None:
+        """Keyword name, None for a positional or starred argument."""
+        return self.node.arg if isinstance(self.node, ast.keyword) else None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The inside of a call's parentheses, ``text[opened:closed]``, and its arguments."""
+
+    opened: int
+    closed: int
+    slots: tuple[Slot, ...]
+
+
+def read_arguments(source: SourceText, call: ast.Call) -> Arguments:
+    """The arguments of a call. Raises :class:`Refused` if its text and its syntax do not agree."""
+    text, closed = source.text, source.span(call)[1] - 1
+    begin = _BEGINS.match(text, source.span(call.func)[1])
+    if begin is None or text[closed] != ")":
+        raise Refused("the arguments of the call cannot be read")
+    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    slots, at = list[Slot](), begin.end()
+    for node in sorted(nodes, key=source.span):
+        start = _end_of(_SKIPPED, text, at)
+        first, end = source.span(node)
+        end = min(end, closed)  # a generator without parentheses of its own has those of the call
+        for _ in range(re.sub(r"#[^\n]*", "", text[start:first]).count("(")):
+            end = _end_of(_CLOSES, text, end)
+        comma = _ENDS.match(text, end, closed)
+        slots.append(Slot(node, start, end, comma.end() if comma else None))
+        at = comma.end() if comma else end
+    return Arguments(begin.end(), closed, tuple(slots))
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    if found is None:
+        raise Refused("the arguments of the call cannot be read")
+    return found.end()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from auditor.patch.module import Module
-from auditor.patch.source import Refused
+from auditor.patch.module import Module, Refused
 from auditor.syntax.index import name_of
 from auditor.syntax.logging_calls import counts_its_calls, log_kind
 

@@ -10,8 +10,17 @@ from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.effects import writes
-from auditor.patch.module import Block, Change, Module, block_of, covers, only_alike
-from auditor.patch.source import Refused, SourceText, Splice
+from auditor.patch.module import (
+    Block,
+    Change,
+    Module,
+    Refused,
+    SourceText,
+    Splice,
+    block_of,
+    covers,
+    only_alike,
+)
 from auditor.syntax.index import ADDS_ITEM, name_of
 
 

@@ -13,8 +13,17 @@ from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.effects import expect_no_interval, expect_only_logs
-from auditor.patch.module import Block, Change, Module, block_of, covers, same
-from auditor.patch.source import Refused, SourceText, Splice
+from auditor.patch.module import (
+    Block,
+    Change,
+    Module,
+    Refused,
+    SourceText,
+    Splice,
+    block_of,
+    covers,
+    same,
+)
 from auditor.syntax.index import name_of
 
 _STRING_STARTS = frozenset({"FSTRING_START", "TSTRING_START"})

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from auditor.git import git
 from auditor.model import Action
-from auditor.patch.source import Refused
+from auditor.patch.module import Refused
 from auditor.syntax.config_files import SUFFIXES
 
 _INSTALLED = frozenset(

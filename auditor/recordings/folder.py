@@ -24,8 +24,15 @@ from auditor.recordings.row import PassRow
 from auditor.recordings.row import Row as TypedRow
 from auditor.recordings.schema import PARTS
 from auditor.recordings.schema.run import SiteRow, StepRow
-from auditor.recordings.sources import SOURCES, decode_source, path_from
-from auditor.recordings.writer import MANIFEST, SITES, RecordingWriter, write_manifest
+from auditor.recordings.writer import (
+    MANIFEST,
+    SITES,
+    SOURCES,
+    RecordingWriter,
+    decode_source,
+    path_from,
+    write_manifest,
+)
 from auditor.typed_reading import convert, decoder
 
 # -- the files of a part ---------------------------------------------------------------------------

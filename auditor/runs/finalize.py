@@ -14,12 +14,11 @@ from typing import Any, Protocol
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem, signal_told
 from auditor.recordings.folder import Recording, Row, read_manifest, write_manifest
-from auditor.recordings.schema.compiled import CompileRow
 from auditor.recordings.schema.data import LoaderRow
 from auditor.recordings.schema.graph import GraphRow
-from auditor.recordings.schema.memory import KeptRow
-from auditor.recordings.schema.run import SiteRow, StepRow
-from auditor.recordings.sources import SOURCES, has_content, masked_lines, store_sources
+from auditor.recordings.schema.run import CompileRow, SiteRow, StepRow
+from auditor.recordings.schema.sync import KeptRow
+from auditor.recordings.writer import SOURCES, has_content, masked_lines, store_sources
 from auditor.runs.plan import Plan
 from auditor.syntax.config_files import worth_keeping
 

@@ -9,9 +9,8 @@ file may hold; what was lost on the way is in ``trace.warnings``.
 
 from __future__ import annotations
 
-from auditor.timeline.ranks import Fleet, fleet, trace_files
 from auditor.timeline.reading import read
-from auditor.timeline.timeline import Timeline
+from auditor.timeline.timeline import Fleet, Timeline, fleet, trace_files
 from auditor.timeline.trace import Trace
 
 __all__ = ["Fleet", "Timeline", "Trace", "fleet", "read", "trace_files"]

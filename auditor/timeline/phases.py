@@ -1,15 +1,35 @@
-"""Named parts of a step on the host: the loader, the optimizer's step, zeroing gradients."""
+"""What the host's operators mean: the steps, the loader, the optimizer, shapes of programs, and what
+steps are made of.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.naming import ALLOCATOR, is_launch, is_loading, is_step, mask, plain
-from auditor.timeline.trace import Flags, Ints, Trace
+from auditor import amounts
+from auditor.model.charts import Bar, Parts, Tone
+from auditor.timeline.intervals import (
+    ALLOCATOR,
+    BACKWARD_MARK,
+    Intervals,
+    is_communication,
+    is_launch,
+    is_loading,
+    is_step,
+    mask,
+    plain,
+    union,
+)
+from auditor.timeline.trace import KERNEL, Codes, Flags, Ints, Trace
+from auditor.timeline.tree import CallTree
 
 if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline
@@ -131,3 +151,409 @@ def allocator_calls(line: Timeline) -> tuple[AllocatorCalls, ...]:
             ns = int((calls.end[rows] - calls.start[rows]).sum())
             found.append(AllocatorCalls(name, rows, ns, line.steps.per_step(calls.start[rows])))
     return tuple(sorted(found, key=lambda one: (-one.ns, one.api)))
+
+
+# -- steps -----------------------------------------------------------------------------------------
+# Where the training steps are: the profiler's own marks, else the optimizer's calls, else the whole
+# trace, and which of them.
+
+
+PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Training steps, in order of time. ``source`` says how they were found: it belongs into every
+    sentence about "a step".
+    """
+
+    start: Ints
+    end: Ints
+    names: tuple[str, ...]
+    source: str
+
+    @property
+    def count(self) -> int:
+        """Number of steps; 1 for a whole trace."""
+        return len(self.start)
+
+    @property
+    def marked(self) -> bool:
+        """Whether the steps are known, rather than the whole trace taken for one."""
+        return self.source != WHOLE
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The steps' numbers by name (``ProfilerStep#12``); from 0 where these do not ascend."""
+        said = [re.search(r"\d{1,15}$", name) for name in self.names]
+        found = [int(each[0]) for each in said if each is not None]
+        ascend = len(found) == self.count and all(one < other for one, other in pairwise(found))
+        return tuple(found) if ascend else tuple(range(self.count))
+
+    @property
+    def windows(self) -> Intervals:
+        """The time inside steps."""
+        return union(self.start, self.end)
+
+    def of(self, times: Ints) -> Ints:
+        """The step in which each time lies (the last one begun, its end included), -1 outside."""
+        place = np.searchsorted(self.start, times, side="right") - 1
+        inside = (
+            (place >= 0) & (times <= self.end[np.maximum(place, 0)])
+            if self.count
+            else np.zeros(len(times), np.bool_)
+        )
+        return np.where(inside, place, -1)
+
+    def per_step(self, times: Ints) -> Ints:
+        """How many of the times lie in each step."""
+        place = self.of(times)
+        return np.bincount(place[place >= 0], minlength=self.count)
+
+
+def steps_of(line: Timeline) -> Steps:
+    """The training steps, and how they were found."""
+    trace = line.trace
+    return _marked(trace) or _by_optimizer(trace) or _whole(trace)
+
+
+def _marked(trace: Trace) -> Steps | None:
+    spans = trace.operators
+    rows = np.flatnonzero(mask(trace.names, spans.name, is_step))
+    if not len(rows):
+        return None
+    _, first = np.unique(
+        np.stack((spans.start[rows], spans.name[rows].astype(np.int64))), axis=1, return_index=True
+    )
+    rows = rows[np.sort(first)]
+    rows = rows[np.lexsort((spans.end[rows], spans.start[rows]))]
+    return Steps(
+        spans.start[rows],
+        spans.end[rows],
+        tuple(trace.names[code] for code in spans.name[rows]),
+        PROFILER,
+    )
+
+
+def _by_optimizer(trace: Trace) -> Steps | None:
+    """From one optimizer step to the next, of the one that steps least often (GANs have two)."""
+    spans = trace.operators
+    rows = np.flatnonzero(
+        mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.step"))
+    )
+    often = Counter(spans.name[rows].tolist())
+    rare = [code for code, number in often.items() if number >= 2]
+    if not rare:
+        return None
+    code = min(rare, key=lambda code: (often[code], code))
+    ends = np.sort(spans.end[rows[spans.name[rows] == code]])
+    names = tuple(f"step {number}" for number in range(len(ends) - 1))
+    return Steps(ends[:-1], ends[1:], names, OPTIMIZER)
+
+
+def _whole(trace: Trace) -> Steps:
+    start, end = trace.span_ns()
+    return Steps(np.array([start]), np.array([end]), ("whole trace",), WHOLE)
+
+
+# -- patterns --------------------------------------------------------------------------------------
+# Shapes of programs in the order of their operators: attention in pieces, loops over an index.
+
+
+BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
+SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
+OTHER_PRODUCTS = frozenset({"aten::mm", "aten::addmm"})
+INDEXING = frozenset(
+    {"aten::select", "aten::index", "aten::index_put_", "aten::index_select", "aten::gather"}
+)
+LONGEST_CYCLE, LEAST_REPEATS = 8, 10
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Softmaxes between two batched products, forward and backward. Rows of :class:`CallTree`;
+    ``ns`` is their device time.
+    """
+
+    softmax: Ints
+    ns: int
+
+
+def attention(line: Timeline) -> Attention:
+    """Attention that runs as bmm, softmax, bmm rather than as one kernel."""
+    trace = line.trace
+    name = trace.operators.name
+    batched, softmax = _named(trace, BATCHED), _named(trace, SOFTMAX)
+    rows = np.flatnonzero((batched | softmax | _named(trace, OTHER_PRODUCTS))[name])
+    rows = rows[np.lexsort((trace.operators.start[rows], trace.operators.thread[rows]))]
+    is_batched, is_softmax, thread = (
+        batched[name[rows]],
+        softmax[name[rows]],
+        trace.operators.thread[rows],
+    )
+    between = (
+        np.flatnonzero(
+            is_batched[:-2] & is_softmax[1:-1] & is_batched[2:] & (thread[:-2] == thread[2:])
+        )
+        + 1
+    )
+    involved = np.unique(np.concatenate((between - 1, between, between + 1)))
+    return Attention(rows[between], int(line.launched_ns[rows[involved]].sum()))
+
+
+@dataclass(frozen=True)
+class IndexLoop:
+    """A cycle of operators with an indexing one in it that one parent ran again and again. Times in
+    ns.
+    """
+
+    cycle: tuple[str, ...]
+    parent: str
+    repeats: int
+    first: int
+    """Row of its first operator in :class:`CallTree`."""
+    start: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """Operators (no annotations, none of the loader's)by parent, in order of time."""
+
+    rows: Codes
+    """Rows of :class:`CallTree`."""
+    family: Codes
+    """The parent's row; at the top of thread ``t`` it is ``-1 - t``."""
+
+
+def siblings(line: Timeline) -> Siblings:
+    """Operators by parent, in order of time."""
+    trace, tree, spans = line.trace, line.tree, line.trace.operators
+    loader = mask(trace.names, tree.name, is_loading)
+    rows = np.flatnonzero(~spans.annotation)
+    if loader.any():
+        rows = rows[tree.nearest(rows, loader) < 0]
+    parent = tree.parent[rows]
+    family = np.where(parent >= 0, parent, -1 - spans.thread[rows])
+    order = np.lexsort((spans.start[rows], family))
+    return Siblings(rows[order].astype(np.int32), family[order])
+
+
+def index_loops(line: Timeline) -> tuple[IndexLoop, ...]:
+    """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
+    trace, tree, by_parent = line.trace, line.tree, siblings(line)
+    order = by_parent.rows
+    # who runs in whom, as one number
+    kind = by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]
+    found: list[IndexLoop] = []
+    taken = np.zeros(len(order), np.bool_)
+    indexing = np.cumsum(
+        np.concatenate(([False], _named(trace, INDEXING)[trace.operators.name[order]]))
+    )
+    for period in range(1, LONGEST_CYCLE + 1):
+        for first, last in _runs(kind[:-period] == kind[period:], (LEAST_REPEATS - 1) * period):
+            stop = last + period
+            repeats = (stop - first) // period
+            if indexing[first] == indexing[first + period] or taken[first:stop].any():
+                continue
+            taken[first:stop] = True
+            found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
+    launched = np.sort(trace.calls.start[mask(trace.names, trace.calls.name, is_launch)])
+    start = np.array([loop.start for loop in found], np.int64)
+    end = start + np.array([loop.ns for loop in found], np.int64)
+    counts: list[int] = (np.searchsorted(launched, end) - np.searchsorted(launched, start)).tolist()
+    busy = [loop for loop, launches in zip(found, counts, strict=True) if launches >= loop.repeats]
+    return tuple(sorted(busy, key=lambda loop: -loop.ns))
+
+
+def _runs(flags: Flags, least: int) -> list[tuple[int, int]]:
+    """(first, one past last) of each stretch of True that is long enough."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    first, last = edges[::2], edges[1::2]
+    long = last - first >= least
+    return list(zip(first[long].tolist(), last[long].tolist(), strict=True))
+
+
+def _loop(trace: Trace, tree: CallTree, rows: Codes, shape: tuple[int, int]) -> IndexLoop:
+    period, repeats = shape
+    parent = int(tree.parent[rows[0]])
+    start, end = int(trace.operators.start[rows[0]]), int(trace.operators.end[rows].max())
+    cycle = tuple(trace.names[trace.operators.name[row]] for row in rows[:period].tolist())
+    return IndexLoop(
+        cycle,
+        trace.names[tree.name[parent]] if parent >= 0 else "",
+        repeats,
+        int(rows[0]),
+        start,
+        end - start,
+    )
+
+
+def _named(trace: Trace, names: frozenset[str]) -> Flags:
+    return np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))
+
+
+# -- parts -----------------------------------------------------------------------------------------
+# What the steps of a trace are made of, as a report draws it.
+
+
+FORWARD, BACKWARD, OPTIMIZING, LOADER, WAIT, KERNELS, COPIES, COLLECTIVES, OTHER, IDLE = range(10)
+TONES = (
+    Tone("forward and other operators", 1),
+    Tone("backward", 2),
+    Tone("optimizer", 7),
+    Tone("waiting for the loader", 5),
+    Tone("host waits for the device", 6),
+    Tone("kernels", 4),
+    Tone("copies and memsets", 8),
+    Tone("collectives", 9),
+    Tone("Python, and what the trace does not show", -1),
+    Tone("device idle", 0),
+)
+
+SLOW = 1.3
+"""Times the median from which the slowest step is drawn beside the mean of all."""
+
+
+def step_parts(line: Timeline) -> Parts | None:
+    """Shares of the mean step on host and device, and of the slowest where it stands out; None
+    where no steps are marked.
+    """
+    steps = line.steps
+    if not steps.marked or not steps.count:
+        return None
+    length = (steps.end - steps.start) / 1e3
+    sides = [("host", _shares(_host_parts(line), steps, OTHER))]
+    if line.devices:
+        sides.append(("device", _shares(_device_parts(line), steps, IDLE)))
+    names: list[str] = []
+    bars: list[Bar] = []
+    for title, pick in _picked(length):
+        for side, shares in sides:
+            bars += list(_laid(len(names), [(tone, pick(us)) for tone, us in shares]))
+            names.append(f"{title}: {side}")
+    return Parts(
+        title="What the steps are made of",
+        note=f"{_which(length, steps)} Each moment counts once: waiting "
+        "first, then optimizer, backward, other operators.",
+        rows=tuple(names),
+        tones=TONES,
+        bars=tuple(bars),
+        codes=("DATA", "KERN001", "TIME", "DIST"),
+    )
+
+
+def _which(length: Floats, steps: Steps) -> str:
+    mean = (
+        f"The mean of {len(length)} steps under the profiler"
+        if len(length) > 1
+        else "One step under the profiler"
+    )
+    slowest = _slowest(length)
+    return f"{mean}, and the slowest, {steps.names[slowest]}." if slowest >= 0 else f"{mean}."
+
+
+Floats = NDArray[np.float64]
+Picker = Callable[[Floats], float]
+Covers = list[tuple[int, tuple[Ints, Ints]]]
+
+
+def _picked(length: Floats) -> Iterator[tuple[str, Picker]]:
+    yield ("mean" if len(length) > 1 else "step"), lambda us: float(us.mean())
+    slowest = _slowest(length)
+    if slowest >= 0:
+        yield "slowest", lambda us: float(us[slowest])
+
+
+def _slowest(length: Floats) -> int:
+    slowest = int(length.argmax())
+    return slowest if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)) else -1
+
+
+def outermost(line: Timeline) -> Ints:
+    """Rows of operators and phases that lie in no other."""
+    tree = line.tree
+    wanted = np.zeros(len(tree.name), np.bool_)
+    wanted[: tree.operators] = that_count(line.trace)
+    rows = np.flatnonzero(wanted)
+    result: Ints = rows[tree.nearest(rows, wanted) < 0]
+    return result
+
+
+def phases(line: Timeline) -> Ints:
+    """For each row of operators its phase: an index of :data:`TONES`."""
+    spans, names = line.trace.operators, line.trace.names
+    backward = (spans.forward_thread > 0) | mask(
+        names, spans.name, lambda name: name.startswith(BACKWARD_MARK)
+    )
+    result = np.where(backward, BACKWARD, FORWARD)
+    result[mask(names, spans.name, lambda name: name.startswith("Optimizer."))] = OPTIMIZING
+    result[mask(names, spans.name, lambda name: name.startswith("enumerate(DataLoader)"))] = LOADER
+    return result
+
+
+def _host_parts(line: Timeline) -> Covers:
+    """What the host did, the most telling first."""
+    spans, tones, waits, calls = line.trace.operators, phases(line), line.waits, line.trace.calls
+    rows, held = outermost(line), ~waits.profiler
+    loading = rows[tones[rows] == LOADER]
+    loading = loading[spans.thread[loading] == line.main_thread]
+    parts: Covers = [
+        (LOADER, (spans.start[loading], spans.end[loading])),
+        (WAIT, (waits.start[held], waits.end[held])),
+    ]
+    for tone in (OPTIMIZING, BACKWARD):
+        mine = rows[tones[rows] == tone]
+        parts.append((tone, (spans.start[mine], spans.end[mine])))
+    rest = rows[(tones[rows] == FORWARD) & (spans.thread[rows] == line.main_thread)]
+    mine = calls.thread == line.main_thread
+    parts.append(
+        (
+            FORWARD,
+            (
+                np.append(spans.start[rest], calls.start[mine]),
+                np.append(spans.end[rest], calls.end[mine]),
+            ),
+        )
+    )
+    return parts
+
+
+def _device_parts(line: Timeline) -> Covers:
+    """What the busiest device did; a copy or collective counts where no kernel ran."""
+    use, work = line.devices[0], line.trace.work
+    kind, collective = (
+        work.kind[use.rows],
+        mask(line.trace.names, work.name, is_communication)[use.rows],
+    )
+
+    def of(rows: Flags) -> tuple[Ints, Ints]:
+        return work.start[use.rows[rows]], work.end[use.rows[rows]]
+
+    computing = (kind == KERNEL) & ~collective
+    return [
+        (KERNELS, of(computing)),
+        (COLLECTIVES, of(collective)),
+        (COPIES, of(~computing & ~collective)),
+    ]
+
+
+def _shares(parts: Covers, steps: Steps, rest: int) -> list[tuple[int, Floats]]:
+    """Us of each step that a part covers and no earlier part does; ``rest`` is what is left."""
+    start, end = np.empty(0, np.int64), np.empty(0, np.int64)
+    before = np.zeros(steps.count, np.int64)
+    shares = []
+    for tone, (begin, stop) in parts:
+        start, end = np.append(start, begin), np.append(end, stop)
+        covered = union(start, end).covered(steps.start, steps.end)
+        shares.append((tone, (covered - before) / 1e3))
+        before = covered
+    return [*shares, (rest, (steps.end - steps.start - before) / 1e3)]
+
+
+def _laid(row: int, shares: list[tuple[int, float]]) -> Iterator[Bar]:
+    total, place = sum(us for _, us in shares) or 1.0, 0.0
+    for tone, us in shares:
+        if us > 0:
+            yield Bar(row, place, us, tone, f"{TONES[tone].name}, {amounts.percent(us / total)}")
+            place += us

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.timeline.intervals import groups
-from auditor.timeline.naming import mask
+from auditor.timeline.intervals import groups, mask
 from auditor.timeline.trace import Calls, Codes, Flags, Ints, Operators, Trace
 
 ORDINARY_DEPTH = 64

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from auditor import amounts
-from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.amp import Amp, OpRanges, facts_of
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import OpRanges, facts_of
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import NumericRow

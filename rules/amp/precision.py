@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 HALF, TF32, FP32 = "16-bit", "tf32", "fp32"
-"""Words of :mod:`auditor.timeline.precision`."""
+"""Words of :mod:`auditor.timeline.totals`."""
 
 _GENERATIONS = (
     (re.compile(r"sm100|blackwell"), 10),
@@ -107,7 +107,7 @@ class Precision(Table):
 
 def _table(line: Timeline) -> Precision:
     use = line.devices[0]
-    from auditor.timeline.precision import products as products_of
+    from auditor.timeline.totals import products as products_of
 
     products = products_of(line, use)
     slow = next((one for one in products if one.arithmetic == FP32), None)
@@ -131,7 +131,7 @@ def _table(line: Timeline) -> Precision:
 
 
 def _matmuls(line: Timeline) -> tuple[tuple[str, float], ...]:
-    from auditor.timeline.precision import matmul_ns
+    from auditor.timeline.totals import matmul_ns
 
     return tuple((name, ns / 1e3) for name, ns in matmul_ns(line, line.devices[0]).items())
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 
 from ..census import CensusSays
 from .modes import ON_PURPOSE, function_of, words

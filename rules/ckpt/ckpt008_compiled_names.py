@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.checkpoints import Checkpoints
-from auditor.evidence.recorded.compiled_regions import CompiledRegions
+from auditor.evidence.recorded.compiles import CompiledRegions
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.compile_calls import compile_call
 from auditor.evidence.source.files import Source, unparsed

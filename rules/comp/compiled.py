@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
-from auditor.evidence.recorded.compiles import Compiles
+from auditor.evidence.recorded.compiles import CompiledRegions, Compiles, Region
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.evidence.source.files import Source

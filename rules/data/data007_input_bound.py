@@ -8,14 +8,12 @@ from statistics import median
 
 from auditor import amounts
 from auditor.batch_means import Estimate, of_separate
-from auditor.evidence.recorded.batches import Batches, Loader, Starts, Waiting
-from auditor.evidence.recorded.loading import Loading
+from auditor.evidence.recorded.batches import Batches, Loader, Loading, Starts, Waiting
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source
-from auditor.evidence.source.statements import shorten
-from auditor.evidence.trace.steps import TraceSteps
+from auditor.evidence.source.files import Source, shorten
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.model.what_if import Change
 from auditor.rule import NotLooked, Rule, knob

@@ -16,7 +16,7 @@ from auditor.evidence.source.call_arguments import CallArgument
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
-from auditor.evidence.trace.steps import TraceSteps
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow
 from auditor.rule import Rule, knob

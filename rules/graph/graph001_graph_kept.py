@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs, Root, each_line_once
-from auditor.evidence.source.files import Source, name_of, the_only
-from auditor.evidence.source.statements import shorten
+from auditor.evidence.source.files import Source, name_of, shorten, the_only
 from auditor.evidence.source.stored_reads import gradient_read
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob

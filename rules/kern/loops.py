@@ -11,9 +11,8 @@ from typing import ClassVar, NamedTuple
 
 from auditor import amounts
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, shorten
 from auditor.evidence.source.loops import loop_around, trains
-from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Evidence, Table, rows_of, together
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from auditor.evidence.recorded.retained_graphs import grows
-from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema.memory import KeptRow
+from auditor.recordings.schema.sync import KeptRow
 from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
 from ..reading import whole

@@ -10,12 +10,11 @@ from typing import ClassVar
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
-from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.snapshot.by_line import held_at, told
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.snapshot.state_at import NeverFreed
+from auditor.evidence.snapshot.state_at import NeverFreed, origins_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.run import StepRow

@@ -10,9 +10,15 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.owners import Category, Owners, by_category
-from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
+from auditor.evidence.snapshot.state_at import (
+    Category,
+    Holder,
+    Owners,
+    by_category,
+    by_line,
+    origins_of,
+    state_after,
+)
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.snapshot.out_of_memory import OutOfMemory
-from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
+from auditor.evidence.snapshot.what_if import OutOfMemory
+from auditor.evidence.source.call_arguments import PLACES, Home, allocator_home
 from auditor.evidence.source.config_values import Configs
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob

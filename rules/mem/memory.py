@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.facts import HOST, timeline_of
+from auditor.evidence.trace.facts import HOST_MEMORY, timeline_of
 from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
 
@@ -198,7 +198,7 @@ class TraceMemory(Table):
         line = timeline_of(evidence)
         if not line.devices:
             raise NotLooked("the trace shows no GPU")
-        if not any(use.device_type != HOST for use in line.memory):
+        if not any(use.device_type != HOST_MEMORY for use in line.memory):
             raise NotLooked(
                 "the trace has no memory events of a GPU (torch.profiler records them with "
                 "profile_memory=True)"
@@ -222,5 +222,5 @@ def _peaks(line: Timeline) -> list[DevicePeak]:
             known[use.device].memory_bytes,
         )
         for use in line.memory
-        if use.device_type != HOST and use.peak_allocated >= 0 and use.device in known
+        if use.device_type != HOST_MEMORY and use.peak_allocated >= 0 and use.device in known
     ]

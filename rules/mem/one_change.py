@@ -9,7 +9,7 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows, together
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import ZeroGradRow
 from auditor.rule import NotLooked, Rule, knob
 
 from .rows import DifferencesRow, LeanerRow

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.snapshot.history import Allocations
-from auditor.evidence.snapshot.segments import Snapshot
+from auditor.evidence.snapshot.state_at import Snapshot
 from auditor.evidence.snapshot.what_if import WhatIf
-from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
+from auditor.evidence.source.call_arguments import PLACES, Home, allocator_home
 from auditor.evidence.source.config_values import Configs
 from auditor.model import Basis, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.allocator import replay
-from auditor.allocator.history import Call
+from auditor.allocator.replay import Call
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.segments import origins_of
+from auditor.evidence.snapshot.state_at import origins_of
 from auditor.evidence.snapshot.what_if import EVENT_LIMIT
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import MALFORMED, Evidence, Table

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from auditor import amounts
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.load_state_dict import spoiled
-from auditor.evidence.source.files import Function, Source, the_only
-from auditor.evidence.source.statements import shorten
+from auditor.evidence.source.files import Function, Source, shorten, the_only
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.recordings.schema.data import LoadRow

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from auditor import amounts
-from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import LARGEST, OpRanges, facts_of
+from auditor.evidence.recorded.amp import LARGEST, Amp, OpRanges, facts_of
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.numerics import NumericRow

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from auditor import amounts
-from auditor.evidence.recorded.op_ranges import LARGEST
+from auditor.evidence.recorded.amp import LARGEST
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema.numerics import BirthRow, NonfiniteRow

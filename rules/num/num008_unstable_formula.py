@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, OpRanges, facts_of
+from auditor.evidence.recorded.amp import LARGEST, SMALLEST, OpRanges, facts_of
 from auditor.evidence.source.files import Source, name_of, span_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import NumericRow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from auditor import amounts
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 
 from ..census import CensusSays
 

@@ -14,7 +14,7 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import ZeroGradRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import LOOPS, nodes_in
 

@@ -15,8 +15,7 @@ from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import knob
 from auditor.syntax.index import Index, nodes_in
-from auditor.syntax.reaching import given_for
-from auditor.syntax.tensor_factories import FACTORIES, KEEPING, made_for
+from auditor.syntax.reaching import FACTORIES, KEEPING, given_for, made_for
 
 from ..copying import CopyRule, made_on_device
 from ..lines import places_of

@@ -11,8 +11,7 @@ from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.snapshot.file import Event, snapshot_of
 from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
-from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.snapshot.state_at import NeverFreed
+from auditor.evidence.snapshot.state_at import NeverFreed, origins_of
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
 from auditor.model import Finding, Remedy, Severity, Site
@@ -104,7 +103,7 @@ class TraceDriver(Table):
                 if line.devices
                 else "the trace shows no GPU"
             )
-        from auditor.timeline.naming import STREAM_ORDERED, plain
+        from auditor.timeline.intervals import STREAM_ORDERED, plain
 
         start, end = line.trace.span_ns()
         waiting = [one for one in line.allocator_calls if plain(one.api) not in STREAM_ORDERED]
@@ -121,7 +120,7 @@ def _uncached(line: Timeline) -> float:
     """Driver allocations per kernel after the first step, in turn with frees; else 0."""
     import numpy as np
 
-    from auditor.timeline.naming import plain
+    from auditor.timeline.intervals import plain
     from auditor.timeline.trace import KERNEL
 
     rows: dict[str, list[NDArray[np.int64]]] = {"Malloc": [], "Free": []}

@@ -14,7 +14,7 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import LOSSES, Allocations, Course
-from auditor.evidence.snapshot.segments import Origins, origins_of
+from auditor.evidence.snapshot.state_at import Origins, origins_of
 from auditor.evidence.snapshot.what_if import without_flushes
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table

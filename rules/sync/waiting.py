@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.files import Source
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
-from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 

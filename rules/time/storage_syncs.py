@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.recorded.lines import Lines, TrainingLoop
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.trace.steps import TraceSteps
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.model import Finding, Severity
 from auditor.recordings.schema.data import SyncedRow
 from auditor.rule import NotLooked, Rule, knob

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity, Site
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 
 from ..census import CensusSays
 from ..cfg.modes import words

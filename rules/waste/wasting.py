@@ -16,8 +16,8 @@ from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Function, Source, lines_of
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.graph import ThrownRow
 from auditor.recordings.schema.sync import CopyRow
-from auditor.recordings.schema.waste import ThrownRow
 from auditor.rule import NotLooked, Rule, knob
 from auditor.syntax.index import called_in, names_in, nodes_in
 

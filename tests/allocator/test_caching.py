@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
-from auditor.allocator.oom import format_size
+from auditor.allocator.caching import format_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.allocator import OutOfMemory
-from auditor.evidence.snapshot.segments import Snapshot
+from auditor.evidence.snapshot.state_at import Snapshot
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
 from tests.allocator.walks import CONFIGS, MIB, Walk, cards, check, programs

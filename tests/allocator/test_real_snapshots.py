@@ -11,7 +11,7 @@ import pytest
 
 from auditor.allocator import History, replay
 from auditor.allocator.ledger import Ledger
-from auditor.evidence.snapshot.unpickle import load_plain
+from auditor.evidence.snapshot.file import load_plain
 from tests.recorded_traces import BESIDE, SNAPSHOTS
 
 OURS = (

@@ -60,7 +60,7 @@ def ran(shell, cell):
 def failed(shell, cell):
     with capture_output() as said:
         result = shell.run_cell(cell)
-    shown = "".join(each.data["text/html"] for each in said.outputs)
+    shown = "".join(each.data["text/markdown"] for each in said.outputs)
     return result.error_in_exec or result.error_before_exec, shown + said.stdout + said.stderr
 
 
@@ -75,7 +75,7 @@ def test_a_cell_is_audited_in_the_notebooks_own_names(shell):
     assert shell.user_ns["seen"] is report and report.run.in_process
     assert shell.user_ns["number"] == 13 and shell.user_ns["total"] == 3
     assert len(shell.user_ns["kept"]) == 14
-    assert "GRAPH001" in report._repr_html_()
+    assert "GRAPH001" in report._repr_markdown_()
 
 
 KEEPING = """
@@ -155,7 +155,7 @@ def test_a_target_is_audited_in_its_own_process(shell, monkeypatch):
 def test_what_a_cell_raises_is_raised_behind_its_report(shell):
     error, said = failed(shell, f"%%audit --steps 20 --select NUM\n{LOOP}1 / 0")
     assert isinstance(error, ZeroDivisionError)
-    shown = "20 steps asked for"
+    shown = "20 steps on cpu"
     assert shown in said and said.index(shown) < said.index("division by zero")
     error, said = failed(shell, "%%audit\nundefined_name")
     assert isinstance(error, NameError) and "the watched block" not in said
@@ -214,11 +214,11 @@ def test_a_notebook(tmp_path):
         resources={"metadata": {"path": str(tmp_path)}},
     ).execute()
     (shown,) = (each for each in book.cells[2].outputs if each.output_type == "execute_result")
-    assert "GRAPH001" in shown.data["text/html"] and "<script" not in shown.data["text/html"]
     assert (
-        "trainer.py:13" in shown.data["text/html"] and "patch</summary>" in shown.data["text/html"]
+        "GRAPH001" in shown.data["text/markdown"] and "<script" not in shown.data["text/markdown"]
     )
-    assert "cells are in no file" in shown.data["text/html"]
+    assert "trainer.py:13" in shown.data["text/markdown"] and "diff" in shown.data["text/markdown"]
+    assert "cells are in no file" in shown.data["text/markdown"]
     (said,) = book.cells[5].outputs
     assert said.text.startswith(
         "('GRAPH001', 'In[4]:12', 'kept[*] retains the graph of every step"

@@ -84,7 +84,7 @@ def test_a_report(audit_report):
     report = audit_report(closure(), steps=6, warmup=1, select="NUM")
     assert report.run.steps == 6 and report.run.outcome == "completed"
     assert {each.code[:3] for each in report.verdicts} == {"NUM"}
-    assert "Audit of" in report._repr_html_()
+    assert "Audit of" in report._repr_markdown_()
 
 
 def test_a_step_that_fails():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from auditor.judging import build_report
-from auditor.judging.method import method_of
+from auditor.judging.build_report import method_of
 from auditor.runs.schedule import LONG_STEPS
 
 

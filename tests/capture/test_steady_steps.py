@@ -11,7 +11,7 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
-from auditor.judging.method import method_of
+from auditor.judging.build_report import method_of
 from auditor.model.devices import CPU
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema.data import BatchRow

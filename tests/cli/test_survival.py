@@ -26,8 +26,7 @@ from auditor.errors import WORDS_LIMIT, AuditProblem, fault, plain, traceback_of
 from auditor.judging import engine
 from auditor.judging.engine import INTERRUPTED
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
-from auditor.recordings.sources import on_disk, store_sources
-from auditor.recordings.writer import encoded
+from auditor.recordings.writer import encoded, on_disk, store_sources
 from auditor.runs import finalize, leftover_processes
 from auditor.runs.plan import Copied, Plan
 from auditor.runs.project_copy import NoCopy, sheltered

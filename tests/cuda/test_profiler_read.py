@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from auditor import null_device
-from auditor.timeline import Timeline, precision
+from auditor.timeline import Timeline, totals
 
 STEPS = 3
 PROGRAM = f"""
@@ -80,11 +80,11 @@ def test_a_trace_is_read(traces, name):
 
 
 ARITHMETICS = {
-    "fp32": precision.FP32,
-    "tf32": precision.TF32,
-    "bf16": precision.HALF,
-    "fp16": precision.HALF,
-    "fp64": precision.FP64,
+    "fp32": totals.FP32,
+    "tf32": totals.TF32,
+    "bf16": totals.HALF,
+    "fp16": totals.HALF,
+    "fp64": totals.FP64,
 }
 
 
@@ -92,7 +92,7 @@ ARITHMETICS = {
 def test_a_product_tells_its_arithmetic(traces, name):
     events = json.loads((traces / f"{name}.json").read_text())["traceEvents"]
     kernels = [event["name"] for event in events if event.get("cat") == "kernel"]
-    found = [precision.arithmetic(kernel) for kernel in kernels]
+    found = [totals.arithmetic(kernel) for kernel in kernels]
     assert [each for each in found if each is not None] == [ARITHMETICS[name]]
 
 

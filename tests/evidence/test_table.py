@@ -21,7 +21,7 @@ from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
 from auditor.model import Finding, Severity
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.rule import NotLooked, Rule
 from tests.timeline.kineto import text, training
 

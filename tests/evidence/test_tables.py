@@ -19,16 +19,16 @@ from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Expression, Reads, act_of
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
+from auditor.evidence.recorded.step_pattern import Trend, sen_slope
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.recorded.trend import Trend, sen_slope
-from auditor.evidence.snapshot.segments import Snapshot
-from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
+from auditor.evidence.snapshot.file import RefusedPickle, load_plain
+from auditor.evidence.snapshot.state_at import Snapshot
 from auditor.evidence.source.files import Source, Span
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema.sync import CallRow
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.rule import NotLooked
 
 TRAINER = """\

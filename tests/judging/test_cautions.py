@@ -1,6 +1,5 @@
 """What stands above the findings because it makes them mean less."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,10 +51,7 @@ def test_a_trace_without_a_gpus_work_says_so_on_top(name, said):
 @pytest.mark.parametrize("null", [False, True])
 def test_a_null_devices_trace_has_no_times_of_operators(null, monkeypatch):
     path = OURS / "data" / "cpu_training" / "trace.json.gz"
-    read = build_report.traces.read
-    monkeypatch.setattr(
-        build_report.traces, "read", lambda evidence: replace(read(evidence), null_device=null)
-    )
+    monkeypatch.setattr("auditor.timeline.trace.Info.null_device", null)
     evidence = Evidence(TraceRecording(path))
     found = build_report.report(evidence, engine.judge(evidence, ()), ())
     assert bool(found.operators) != null

@@ -17,7 +17,7 @@ from auditor.model import Finding, Remedy, Severity, Site, Verdict
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.schema.run import DeviceTimeRow
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.rule import NotLooked, Rule, knob
 
 

@@ -11,19 +11,19 @@ from click.testing import CliRunner
 from auditor.cli import rule_selection
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
-from auditor.judging import catalogue, config, left
+from auditor.judging import catalogue, config
 from auditor.rule import Rule
 from tests.conftest import ROOT
 
 CODE = "COMP007"
-SAID = f"audit: {left.sentence(CODE)}\n"
+SAID = f"audit: {catalogue.instead_of(CODE)}\n"
 
 
 def test_no_rule_has_the_code_of_one_that_left():
-    assert not {rule.code for rule in catalogue.rules()} & left.LEFT.keys()
-    assert all(catalogue.CODE.fullmatch(code) for code in left.LEFT)
+    assert not {rule.code for rule in catalogue.rules()} & catalogue.LEFT.keys()
+    assert all(catalogue.CODE.fullmatch(code) for code in catalogue.LEFT)
     page = (ROOT / "docs/left.md").read_text()
-    assert set(left.LEFT) <= set(re.findall(r"[A-Z]{2,12}[0-9]{3}", page))
+    assert set(catalogue.LEFT) <= set(re.findall(r"[A-Z]{2,12}[0-9]{3}", page))
 
 
 def test_no_pack_brings_such_a_code(monkeypatch):
@@ -45,9 +45,9 @@ PACK = [Again]
 
 def test_it_is_explained_in_one_sentence():
     told = CliRunner().invoke(main, ["explain", CODE.lower()])
-    assert (told.exit_code, told.output) == (0, left.sentence(CODE) + "\n")
+    assert (told.exit_code, told.output) == (0, catalogue.instead_of(CODE) + "\n")
     told = CliRunner().invoke(main, ["explain", CODE, "--json"])
-    assert json.loads(told.output) == {"code": CODE, "instead": left.LEFT[CODE]}
+    assert json.loads(told.output) == {"code": CODE, "instead": catalogue.LEFT[CODE]}
 
 
 def test_choosing_it_is_a_note(tmp_path, monkeypatch, capsys):
@@ -75,4 +75,4 @@ def test_a_knob_that_left_is_refused_with_a_sentence(tmp_path: Path) -> None:
 
 def test_no_knob_that_left_is_there() -> None:
     known = {rule.code: rule.knobs().keys() for rule in catalogue.own_rules()}
-    assert not [code for code, names in left.KNOBS.items() if known[code] & set(names.split())]
+    assert not [code for code, names in catalogue.KNOBS.items() if known[code] & set(names.split())]

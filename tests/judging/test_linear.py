@@ -12,10 +12,10 @@ from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Edit, Site
 from auditor.patch import plan
-from auditor.patch.source import parse
+from auditor.patch.module import parse
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.schema import PARTS
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 FUNCTION = """
 def work_{i}(model, batch, state):

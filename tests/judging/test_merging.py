@@ -15,15 +15,15 @@ from auditor.rules.data.datasets import PinnedBatchCopiedBlocking
 from auditor.rules.sync.copies import BlockingCopyEveryStep
 from auditor.rules.sync.waiting import BranchOnTensor, CopyToHostEveryStep, ScalarReadEveryStep
 
-from auditor.evidence.source.statements import Statements
+from auditor.evidence.source.files import Statements
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify.comparison import Side, compare
 from auditor.judging import build_report, engine
-from auditor.judging.merging import causes_of, joined
+from auditor.judging.engine import causes_of, joined
 from auditor.model import Edit, Finding, FoundAt, Remedy, Report, Severity, Site, finding_key
 from auditor.model.what_if import Change
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 LOG = """\
 for i, batch in enumerate(loader):

@@ -12,8 +12,7 @@ from auditor.rules.num.nonfinite import Nonfinite
 from auditor.rules.num.num014_gradients_explode import GradientNorms
 from auditor.rules.num.rows import UpdateRow
 
-from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import OpRanges
+from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.judging import build_report
 from auditor.judging.engine import Judgement

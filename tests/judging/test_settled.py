@@ -17,7 +17,7 @@ from auditor.judging import engine
 from auditor.judging.config import Settings
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.rule import Rule
 from auditor.runs import finalize
 

@@ -19,7 +19,7 @@ from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severit
 from auditor.model.sections import Verified
 from auditor.patch import apply_edits, made_already, plan
 from auditor.recordings.folder import SCHEMA, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 SOURCE = b"""\
 import torch  # caf\xc3\xa9

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from auditor.reports import as_json
-from auditor.reports.sarif import replacements
 from click.testing import CliRunner
 
 from auditor.cli import rejudged
@@ -17,7 +16,7 @@ from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severit
 from auditor.patch import Refused, is_theirs, plan, write
 from auditor.patch.trees import is_beside
 from auditor.recordings.folder import SCHEMA, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 TRAIN = b"loss.backward(retain_graph=True)\n"
 MODEL = b"x = x.to(device)\n"
@@ -75,9 +74,6 @@ def test_one_diff_for_both_trees_says_where_it_is_applied(trees):
     assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
     assert git("apply", "-R", "-", cwd=base, stdin=planned.diff).returncode == 0
     assert model.read_bytes() == MODEL
-    assert (
-        replacements(planned.diff.decode()) == ()
-    )  # SARIF's paths begin elsewhere: no fix is better than a wrong one
 
 
 def test_without_them_the_diff_is_as_before(trees):

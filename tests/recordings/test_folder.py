@@ -10,7 +10,7 @@ from auditor.recordings.folder import (
     UnreadableRecording,
     write_manifest,
 )
-from auditor.recordings.sources import decode_source, store_sources
+from auditor.recordings.writer import decode_source, store_sources
 
 MANIFEST = {"schema": "audit-recording/1", "cwd": "/w", "sources": {}}
 

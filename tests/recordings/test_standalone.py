@@ -58,6 +58,4 @@ def test_devices_that_worked_are_told_even_where_the_file_has_no_table_of_them(
         *(kineto.kernel("gemm", 20.0, 5.0, device=each) for each in devices),
     ]
     path = kineto.write(tmp_path, kineto.text(events, head))
-    facts = trace.read(Evidence(TraceRecording(path)))
-    assert facts is not None
-    assert facts.devices == said
+    assert trace.devices(trace.timeline_of(Evidence(TraceRecording(path)))) == said

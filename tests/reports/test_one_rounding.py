@@ -21,7 +21,7 @@ from auditor.judging import build_report, catalogue, engine
 from auditor.model import Report
 from auditor.recordings import standalone
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from tests.timeline import kineto
 
 SOURCE = (

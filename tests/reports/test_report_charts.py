@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from auditor.reports import charts, page, parts, renderer, stacked
+from auditor.reports import charts, page, renderer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,13 +39,13 @@ def _page(report: Report) -> str:
 
 @given(any_layers, any_parts)
 def test_any_chart_is_drawn_or_left_out(one: Layers, other: Parts) -> None:
-    for picture in filter(None, (*stacked.pictures((one,)), parts.picture(other))):
+    for picture in filter(None, (*charts.pictures((one,)), charts.picture(other))):
         assert all(re.fullmatch(r"[MHVhvz\d .-]+", shape.path) for shape in picture.shapes)
         assert picture.rows > 0
 
 
 def test_the_top_of_the_stack_is_the_sum() -> None:
-    (picture,) = stacked.pictures((golden_charts.memory(),))
+    (picture,) = charts.pictures((golden_charts.memory(),))
     highest = next(shape for shape in picture.shapes if shape.shade == "fill tone-rest")
     tops = [float(place) for place in re.findall(r"V([\d.]+)", highest.path)]
     total, top = 3.515625, 4 * 1.04  # 2 + 1.5 + 1/64 GiB, under a reserved line at 4
@@ -63,13 +63,13 @@ def test_a_chart_has_five_thousand_points_at_most() -> None:
     large = replace(
         golden_charts.memory(), x=x, held=(tuple(range(50_000)),) * 3, reserved=tuple(range(50_000))
     )
-    (picture,) = stacked.pictures((large,))
+    (picture,) = charts.pictures((large,))
     drawn = picture.data()
     assert (
         sum(len(layer["y"]) for layer in drawn["layers"]) + len(drawn["reserved"]) <= charts.POINTS
     )
     bars = tuple(Bar(0, float(number), 1.0, 0, "x") for number in range(20_000))
-    many = parts.picture(replace(golden_charts.parts(), bars=bars))
+    many = charts.picture(replace(golden_charts.parts(), bars=bars))
     assert many is not None
     assert sum(len(group["row"]) for group in many.data()["groups"]) <= charts.POINTS
 
@@ -83,10 +83,10 @@ def test_bars_that_fit_nowhere_are_left_out() -> None:
         Bar(0, math.nan, 1.0, 0),
         Bar(0, 0.0, math.inf, 0),
     )
-    picture = parts.picture(replace(chart, bars=(*chart.bars, *odd)))
+    picture = charts.picture(replace(chart, bars=(*chart.bars, *odd)))
     assert picture is not None
     assert sum(len(group["row"]) for group in picture.data()["groups"]) == 3
-    assert parts.picture(replace(chart, bars=odd)) is None
+    assert charts.picture(replace(chart, bars=odd)) is None
 
 
 def test_a_finding_points_at_its_charts() -> None:

@@ -11,7 +11,7 @@ from auditor.reports.as_json import load
 from auditor.reports.terminal import Terminal
 
 from auditor.evidence.table import Evidence
-from auditor.evidence.trace.device_time import device_time
+from auditor.evidence.trace.idle import device_time
 from auditor.model import Rank
 from auditor.model.sections import (
     COMPUTING,

@@ -3,13 +3,14 @@ pages, light imports.
 """
 
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from auditor.reports import charts, headline, manual, shares, text
+from auditor.reports import charts, headline, page, summary, text
 from auditor.reports.html import Html
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,30 +140,41 @@ def test_ticks_are_round() -> None:
 
 
 def test_manual_pages_become_headings_lists_and_code() -> None:
-    page = manual.to_html(golden.MANUAL)
-    assert "<h4>SYNC001 A tensor becomes a Python number on every step</h4>" in page
-    assert "<h5>What it finds</h5>" in page
-    assert "<li>in a metric that is updated by the loop</li>" in page
-    assert "<code>.item()</code>, <code>float(t)</code> or <code>if t:</code>" in page
-    assert "<strong>nearly every</strong>" in page
-    assert "def step(loss):\n    return loss.mean().item()   # &lt;- waits</code></pre>" in page
-    assert "| share | 0.9 |" in page
-
-
-def test_the_facts_below_a_title_are_emphasised() -> None:
-    assert manual.to_html("*warning · needs `Reads`*") == (
-        "<p><em>warning · needs <code>Reads</code></em></p>"
-    )
-    assert manual.to_html("*a* and *b*") == "<p>*a* and *b*</p>"
-    assert manual.to_html("**strong**") == "<p><strong>strong</strong></p>"
+    shown = page.manual(golden.MANUAL)
+    assert "<h4>SYNC001 A tensor becomes a Python number on every step</h4>" in shown
+    assert "<h5>What it finds</h5>" in shown
+    assert "<li>in a metric that is\nupdated by the loop</li>" in shown
+    assert "<code>.item()</code>, <code>float(t)</code> or <code>if t:</code>" in shown
+    assert "<strong>nearly every</strong>" in shown
+    assert "def step(loss):\n    return loss.mean().item()   # &lt;- waits\n</code></pre>" in shown
+    assert "<td>share</td>\n<td>0.9</td>" in shown
 
 
 @given(st.text(st.sampled_from("#`*-|~ \n<>&\"'ab"), max_size=60))
 def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
-    page = str(manual.to_html(markdown))
-    for tag in ("p", "ul", "li", "code", "em", "strong", "h4", "h5", "h6"):
-        page = page.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
-    assert "<" not in page.replace('<pre tabindex="0">', "").replace("</pre>", "")
+    shown = re.sub(
+        r' class="language-[^"]*"| style="text-align:(left|right|center)"| /(?=>)',
+        "",
+        str(page.manual(markdown)),
+    )
+    for tag in (
+        "p",
+        "ul",
+        "li",
+        "code",
+        "em",
+        "strong",
+        "h4",
+        "h5",
+        "h6",
+        "blockquote",
+        "hr",
+        "br",
+    ):
+        shown = shown.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
+    for tag in ("table", "thead", "tbody", "tr", "th", "td"):
+        shown = shown.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
+    assert "<" not in shown.replace('<pre tabindex="0">', "").replace("</pre>", "")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +190,7 @@ def test_shares_above_one_say_why(number: int, why: str) -> None:
     (said,) = headline.headline(report)
     assert said.startswith("measured: fixing ")
     assert shown in Html().render(report)
-    assert shares.share(dear, report) == "more than 100%"
+    assert summary.share(dear, report) == "more than 100%"
 
 
 def test_findings_without_a_price_are_counted_by_severity() -> None:
@@ -205,8 +217,8 @@ def test_importing_the_room_loads_no_renderer() -> None:
 
 
 def test_every_family_of_rules_has_a_name() -> None:
-    from auditor.reports import families
+    from auditor.reports import summary
 
     from auditor.rule import FAMILIES
 
-    assert set(families.FAMILIES) == set(FAMILIES)
+    assert set(summary.FAMILIES) == set(FAMILIES)

@@ -12,12 +12,10 @@ from auditor.rules.comp.compiled import (
 from auditor.rules.comp.recompiling import RecompileLimitReached, RecompilesAgainAndAgain
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
-from auditor.evidence.recorded.compiles import Break, Compiles, Recompiled
+from auditor.evidence.recorded.compiles import Break, CompiledRegions, Compiles, Recompiled, Region
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.source.files import Source
-from auditor.evidence.source.statements import Statements
-from auditor.judging.merging import causes_of, joined
+from auditor.evidence.source.files import Source, Statements
+from auditor.judging.engine import causes_of, joined
 from auditor.model import Finding, Site
 
 SITE = Site("train.py", 7, "forward", "scale = h.max().item()")

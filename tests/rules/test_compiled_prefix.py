@@ -4,7 +4,7 @@ import pytest
 from auditor.rules.ckpt.ckpt008_compiled_names import CompiledPrefix
 from msgspec.structs import replace
 
-from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.compiles import CompiledRegions, Region
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.recordings.schema.data import SaveRow

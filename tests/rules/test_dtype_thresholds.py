@@ -9,8 +9,7 @@ from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 
-from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import OpRanges
+from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, delicate, happened, rescaled, rows

@@ -14,7 +14,7 @@ from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.step_pattern import BURST
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Severity, Site
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from tests.inprocess import judge
 from tests.rules.asking import lines

@@ -6,8 +6,7 @@ import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.loading import LEAST_STARTS
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader
-from auditor.evidence.recorded.loading import Fetched, Loading, Seen
+from auditor.evidence.recorded.batches import Batch, Batches, Fetched, Loader, Loading, Seen
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.files import Source

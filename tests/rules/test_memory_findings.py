@@ -19,9 +19,8 @@ from auditor.rules.sync.driver_calls import (
 
 from auditor.evidence.recorded.lines import TrainingLoop
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.state_at import Holder, NeverFreed
-from auditor.evidence.snapshot.what_if import Outcome
+from auditor.evidence.snapshot.what_if import Outcome, OutOfMemory
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site

@@ -11,10 +11,10 @@ from auditor.rules.mem.one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.snapshot.out_of_memory import OutOfMemory
+from auditor.evidence.snapshot.what_if import OutOfMemory
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, lines, rows

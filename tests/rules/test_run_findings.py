@@ -17,8 +17,7 @@ from auditor.rules.num.half_range import HalfNearOverflow
 from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
 from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
 
-from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import OpRanges
+from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site

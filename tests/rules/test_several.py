@@ -7,10 +7,9 @@ from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.model import Site
 from tests.rules.asking import ask, delicate, rows

@@ -25,24 +25,21 @@ from auditor.rules.sync.waiting import (
 )
 from msgspec import structs
 
-from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
+from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.segments import Block, Segment, Snapshot
-from auditor.evidence.snapshot.state_at import NeverFreed, NeverFreedLine
+from auditor.evidence.snapshot.state_at import Block, NeverFreed, NeverFreedLine, Segment, Snapshot
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
-from auditor.recordings.schema.graph import BackwardRow
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import BackwardRow, ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
 from tests.rules.asking import (

@@ -9,7 +9,7 @@ from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMe
 from auditor.rules.sync.waiting import StepBoundByCopiesToHost
 from auditor.rules.time.storage_syncs import UnattributedTime
 
-from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
+from auditor.evidence.trace.facts import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
 from auditor.rule import NotLooked
 

@@ -3,7 +3,7 @@
 import pytest
 from auditor.rules.copying import TransferRule
 
-from auditor.evidence.trace.steps import OPTIMIZER, PROFILER, TraceStep, TraceSteps
+from auditor.evidence.trace.facts import OPTIMIZER, PROFILER, TraceStep, TraceSteps
 from auditor.model import Severity
 
 

@@ -19,7 +19,7 @@ from auditor.evidence.recorded.batches import Batch, Batches, Loader, Texts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from auditor.recordings.schema.waste import ThrownRow
+from auditor.recordings.schema.graph import ThrownRow
 from auditor.rule import NotLooked
 from tests.rules.asking import rows
 

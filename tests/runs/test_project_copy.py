@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.recordings.sources import SOURCES, masked_lines, store_sources
+from auditor.recordings.writer import SOURCES, masked_lines, store_sources
 from auditor.runs import project_copy
 from auditor.runs.plan import Copied, Plan
 from auditor.runs.project_copy import ProjectCopy

@@ -112,7 +112,7 @@ def test_a_fault_in_drawing_the_page_costs_its_charts_alone(
     def broken(charts):
         return [chart.title // 0 for chart in charts]
 
-    monkeypatch.setattr(catalogue.reports("stacked"), "pictures", broken)
+    monkeypatch.setattr(catalogue.reports("charts"), "pictures", broken)
     (tmp_path / "dump.pickle").write_bytes(content)
     assert analyze("dump.pickle").exit_code == 0
     page = (tmp_path / "audits" / "dump" / "report.html").read_text()

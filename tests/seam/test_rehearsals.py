@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import torch
 
-from auditor.evidence.snapshot.unpickle import load_plain
+from auditor.evidence.snapshot.file import load_plain
 from tests.lazily import Lazily
 
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ from auditor.cli import rejudged
 from auditor.cli.main import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.recordings.folder import SCHEMA, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 SOURCE = """\
 import os

@@ -10,7 +10,7 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.syntax.config_files import MOST_BYTES, suffix_of, worth_keeping
 
 

@@ -1,6 +1,6 @@
 """What must hold of the parts of any trace."""
 
-from auditor.timeline.parts import step_parts
+from auditor.timeline.phases import step_parts
 
 
 def drawn(line):

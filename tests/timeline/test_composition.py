@@ -7,8 +7,8 @@ from auditor.rules.mem.memory import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.evidence.trace.host_waits import TraceWaits
-from auditor.evidence.trace.steps import TraceSteps
 from auditor.recordings.standalone import TraceRecording
 from auditor.rule import NotLooked
 from auditor.timeline import Timeline

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
-from auditor.timeline.intervals import union
-from auditor.timeline.naming import is_blocking, is_communication, is_launch
-from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32, arithmetic
-from auditor.timeline.steps import OPTIMIZER, PROFILER, WHOLE
+from auditor.timeline.intervals import is_blocking, is_communication, is_launch, union
+from auditor.timeline.phases import OPTIMIZER, PROFILER, WHOLE
+from auditor.timeline.totals import FP8, FP32, FP64, HALF, OTHER, TF32, arithmetic
 from auditor.timeline.trace import Calls, Operators
 from auditor.timeline.tree import _walk, call_tree, place_of
 from auditor.timeline.waits import COPY_TO_DEVICE, COPY_TO_HOST, EXPLICIT, ITEM, NONZERO

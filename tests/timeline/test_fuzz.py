@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from auditor.errors import AuditProblem
 from auditor.timeline import Timeline, read
-from auditor.timeline.ranks import Unread, rank_facts
+from auditor.timeline.timeline import Unread, rank_facts
 from auditor.timeline.totals import types
 from tests.timeline.drawings import drawn
 from tests.timeline.kineto import frame, in_lines, memory, redumped, span, text, training

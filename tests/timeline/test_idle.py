@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
-from auditor.timeline.idle import (
+from auditor.timeline.waits import (
     DEVICE,
     DRIVER,
     HOST,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
-from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
+from auditor.evidence.snapshot.file import RefusedPickle, load_plain
 from auditor.timeline import read, reading
 
 MB = 1 << 20

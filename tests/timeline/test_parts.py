@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from auditor.timeline import Timeline
-from auditor.timeline.parts import TONES, step_parts
+from auditor.timeline.phases import TONES, step_parts
 from tests.timeline.kineto import BACKWARD, call, kernel, memcpy, note, op, text
 
 

@@ -5,7 +5,7 @@ times.
 import numpy as np
 
 from auditor.timeline import Timeline
-from auditor.timeline.precision import FP32, TF32, matmul_ns
+from auditor.timeline.totals import FP32, TF32, matmul_ns
 from tests.timeline.kineto import frame, op, text, write
 from tests.timeline.programs import Program
 

@@ -5,11 +5,11 @@ memory.
 import pytest
 
 from auditor.evidence.table import Evidence
+from auditor.evidence.trace.facts import TraceSteps
 from auditor.evidence.trace.host_waits import TraceWaits
-from auditor.evidence.trace.steps import TraceSteps
 from auditor.recordings.standalone import TraceRecording
 from auditor.timeline import Timeline
-from auditor.timeline.copies import LARGE, LINK_GBS, OVERHEAD_NS
+from auditor.timeline.device import LARGE, LINK_GBS, OVERHEAD_NS
 from tests.timeline.kineto import call, kernel, loop, memcpy, op, text, write
 
 MB = 1_000_000

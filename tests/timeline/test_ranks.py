@@ -8,7 +8,7 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
-from auditor.timeline.ranks import RankFacts, rank_facts
+from auditor.timeline.timeline import RankFacts, rank_facts
 from tests.timeline.kineto import HEAD, kernel, note, text, write
 
 
@@ -73,7 +73,7 @@ def test_facts_of_one_rank(folder):
 
 
 def test_the_pool_of_processes_gives_the_same(folder, monkeypatch):
-    monkeypatch.setattr("auditor.timeline.ranks.POOL_BYTES", 0)
+    monkeypatch.setattr("auditor.timeline.timeline.POOL_BYTES", 0)
     job = fleet(trace_files(folder))
     assert job.alignment.straggler == 2
 

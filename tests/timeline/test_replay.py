@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from auditor.errors import AuditProblem
 from auditor.model.what_if import Change
 from auditor.timeline import Timeline
-from auditor.timeline.replay.schedule import QUEUE
-from auditor.timeline.replay.what_if import Edits, replay
+from auditor.timeline.schedule import QUEUE
+from auditor.timeline.what_if import Edits, replay
 from tests.recorded_traces import TRACES
 from tests.timeline.kineto import BACKWARD, call, kernel, memcpy, note, op, text, write
 

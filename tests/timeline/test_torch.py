@@ -5,7 +5,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from auditor.timeline import Timeline
-from auditor.timeline.steps import PROFILER
+from auditor.timeline.phases import PROFILER
 
 
 def model_step(optimizer, model, name):

@@ -7,9 +7,9 @@ import numpy as np
 
 from auditor.timeline import Timeline
 from auditor.timeline.device import join
-from auditor.timeline.naming import is_launch, mask
-from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32, products
-from auditor.timeline.steps import PROFILER
+from auditor.timeline.intervals import is_launch, mask
+from auditor.timeline.phases import PROFILER
+from auditor.timeline.totals import FP8, FP32, FP64, HALF, OTHER, TF32, products
 from auditor.timeline.waits import (
     COPY,
     COPY_ON_DEVICE,

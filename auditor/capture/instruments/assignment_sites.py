@@ -11,7 +11,7 @@ from functools import cached_property
 
 from auditor.capture.instruments.notebook_cells import cells
 from auditor.capture.instruments.variable_paths import NO_FILE, Place
-from auditor.recordings.sources import content_of, decode_source
+from auditor.recordings.writer import content_of, decode_source
 from auditor.syntax.index import LOOPS, name_of
 
 _GROWING_CALLS = frozenset(

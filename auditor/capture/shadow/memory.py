@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from auditor.allocator.stats import EVENTS
+from auditor.allocator.ledger import EVENTS
 from auditor.capture.shadow.crossing import Memory
 from auditor.capture.shadow.current import Current, tell
 

@@ -19,7 +19,7 @@ from auditor.model import Site
 from auditor.model.devices import device_named
 from auditor.recordings.schema.run import SiteRow
 from auditor.recordings.schema.sync import CopyRow
-from auditor.syntax.tensor_factories import FACTORIES
+from auditor.syntax.reaching import FACTORIES
 
 What = Literal["constant", "made on the host", "batch", "tensor"]
 """A number or list written in Python; the result of a factory function; a tensor of a loader's

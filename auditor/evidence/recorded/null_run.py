@@ -14,9 +14,8 @@ from itertools import zip_longest
 
 from auditor.evidence.table import Evidence
 from auditor.model import Site
-from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.run import StepRow
-from auditor.recordings.schema.sync import CallRow, CopyRow, ReadRow
+from auditor.recordings.schema.sync import CallRow, CopyRow, CourseRow, DeviceWorkRow, ReadRow
 
 FOLDER, REHEARSAL = "null", "rehearsal"
 

@@ -14,8 +14,7 @@ from auditor.evidence.recorded.lines import Line, Lines
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source, Span, name_of, span_at
-from auditor.evidence.source.statements import Statements, shorten
+from auditor.evidence.source.files import Source, Span, Statements, name_of, shorten, span_at
 from auditor.evidence.table import Evidence, Table, by_line
 from auditor.model import FoundAt, Site
 from auditor.model.devices import DeviceInfo, device_named

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.segments import Origins, origins_of
-from auditor.evidence.snapshot.state_at import placed, state_after
+from auditor.evidence.snapshot.state_at import Origins, origins_of, placed, state_after
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.model.charts import Layers, Tone

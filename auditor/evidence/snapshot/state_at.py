@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -13,9 +15,10 @@ from auditor import amounts
 from auditor.allocator import AllocatorSettings
 from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import Allocations, blocks_of, live_at_end
-from auditor.evidence.snapshot.segments import Origins, origins_of
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Site
+from auditor.recordings.schema.sync import OwnerRow
 from auditor.rule import NotLooked
 
 Frames = Sequence[Mapping[str, Any]]
@@ -272,3 +275,347 @@ def _kept(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine,
         if all(each)
     )
     return tuple(sorted(found, key=lambda line: -line.size))
+
+
+# -- owners ----------------------------------------------------------------------------------------
+# What the memory at its peak was for: parameters, gradients, optimizer state, the step's own.
+
+
+STEP = "step"
+OF_STEP, KEPT = (
+    "made in the step (activations, temporaries)",
+    "other, made in an earlier step and kept",
+)
+EARLIER = "other, from before the watched steps"
+FOR_EVER = 2**63
+ORDER = ("parameter", "gradient", "optimizer state")
+WORKSPACE = "workspace"
+NAMES = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "optimizer state": "optimizer state",
+    WORKSPACE: "cuBLAS workspaces, which torch keeps",
+}
+
+
+@dataclass(frozen=True)
+class Category:
+    """Bytes of live blocks that serve one purpose."""
+
+    name: str
+    size: int
+    blocks: int
+
+
+class Owners:
+    """Addresses that the recorder saw in use for something, with the times (us since 1970) when it
+    saw them.
+
+    An address is used again for other things: a mark counts for a block only if it was made while
+    that block lived.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._marks: dict[str, dict[int, list[int]]] = {what: defaultdict(list) for what in NAMES}
+        self.steps: list[int] = []
+        self._updates: list[tuple[int, int]] = []
+        for row in _rows(evidence):
+            if row.what == STEP:
+                self.steps.append(int(row.time_us))
+                continue
+            # parameters are looked at before an optimizer's step, its state after it
+            time_us = int(row.time_us)
+            if row.what == ORDER[0]:
+                self._updates.append((time_us, time_us))
+            elif row.what == ORDER[-1] and self._updates:
+                self._updates[-1] = (self._updates[-1][0], time_us)
+            for address in row.addresses if row.what in self._marks else ():
+                self._marks[row.what][address].append(int(row.time_us))
+
+    @property
+    def known(self) -> bool:
+        """Whether an optimizer's step was seen while allocations were recorded."""
+        return any(self._marks[what] for what in ORDER)
+
+    def updating(self, time_us: int) -> bool:
+        """Whether an optimizer was stepping then; one without state is not seen to."""
+        began = bisect_right(self._updates, (time_us, FOR_EVER)) - 1
+        return began >= 0 and time_us <= self._updates[began][1]
+
+    def purpose(self, address: int, born_us: int, gone_us: int) -> str:
+        """What a block was for that lived from ``born_us`` until ``gone_us``; empty if unseen."""
+        for what, name in NAMES.items():
+            times = self._marks[what].get(address, [])
+            first = bisect_left(times, born_us)
+            if first < len(times) and times[first] <= gone_us:
+                return name
+        return ""
+
+    def age(self, born_us: int, now_us: int) -> str:
+        """Of a block of unknown purpose: from which step it is, if it lives at ``now_us``."""
+        began = bisect_right(self.steps, now_us) - 1
+        if began >= 0 and born_us >= self.steps[began]:
+            return OF_STEP
+        return KEPT if self.steps and born_us >= self.steps[0] else EARLIER
+
+
+def _rows(evidence: Evidence) -> Sequence[OwnerRow]:
+    """Of the run that the snapshot is of."""
+    run = evidence.recording.to_oom
+    if run is not None:
+        return run.rows(OwnerRow)
+    return evidence.rows(OwnerRow) if evidence.has(OwnerRow.part) else ()
+
+
+def by_category(
+    blocks: Iterable[LiveBlock],
+    trace: Sequence[Event],
+    at: int,
+    time_us: Sequence[int],
+    owners: Owners,
+) -> tuple[Category, ...]:
+    """Live blocks after event ``at`` by purpose, the largest first; nothing if unknown."""
+    if not owners.known or not time_us:
+        return ()
+    births = defaultdict(list)
+    for index, event in enumerate(trace):
+        if event["action"] == "alloc":
+            births[event["addr"]].append(index)
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for block in blocks:
+        later = births[block.address]
+        following = bisect_right(later, max(block.born, at))
+        gone = time_us[later[following]] if following < len(later) else FOR_EVER
+        born = time_us[block.born] if block.born >= 0 else 0
+        sizes[owners.purpose(block.address, born, gone) or owners.age(born, time_us[at])].append(
+            block.size
+        )
+    found = (Category(name, sum(each), len(each)) for name, each in sizes.items())
+    return tuple(sorted(found, key=lambda category: -category.size))
+
+
+# -- segments --------------------------------------------------------------------------------------
+# The CUDA allocator's segments and blocks, and which live block keeps which segment.
+
+
+RECORDER = "/auditor/capture/"
+"""Where our own frames lie, which stand in the stacks of operators that a probe watches."""
+
+LIBRARY_MARKS = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python",
+    "/torch/",
+    "/torchinductor_",
+    RECORDER,
+)
+STACK_SHOWN = 6
+LIBRARY, OUTSIDE, RECORDED = range(3)
+FREE = "inactive"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stretch of a segment. ``live`` also while its free is pending; ``site`` allocated it."""
+
+    size: int
+    live: bool
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Memory obtained from the device by one cudaMalloc. It can only be given back whole."""
+
+    size: int
+    blocks: tuple[Block, ...]
+    expandable: bool = False
+    device: int = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes in it that no tensor uses."""
+        return sum(block.size for block in self.blocks if not block.live)
+
+    @property
+    def pin(self) -> Block | None:
+        """The largest live block: without it and its like the segment could be given back."""
+        return max(
+            (block for block in self.blocks if block.live),
+            key=lambda block: block.size,
+            default=None,
+        )
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A line whose live blocks keep segments that are otherwise free, in part or whole."""
+
+    site: Site
+    segments: tuple[Segment, ...]
+
+    @property
+    def free_bytes(self) -> int:
+        """Free bytes that cannot be given back because of it."""
+        return sum(segment.free_bytes for segment in self.segments)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the pinning blocks themselves."""
+        return sum(block.size for block in self._blocks)
+
+    @property
+    def blocks(self) -> int:
+        """How many live blocks of that line do it."""
+        return len(self._blocks)
+
+    @property
+    def _blocks(self) -> list[Block]:
+        return [
+            block
+            for segment in self.segments
+            for block in segment.blocks
+            if block.live and block.site == self.site
+        ]
+
+
+@dataclass(frozen=True)
+class Snapshot(Table):
+    """Segments of all devices at one moment: the first out-of-memory error if the run ended by one,
+    else the end of a step.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    segments: tuple[Segment, ...] = ()
+    at_oom: bool = False
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Snapshot:
+        """From the snapshot file. Raises :class:`NotLooked` without a plain one."""
+        data = snapshot_of(evidence)
+        return cls(_segments(data, evidence), data.at_oom)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes obtained from the device."""
+        return sum(segment.size for segment in self.segments)
+
+    def on(self, device: int) -> Snapshot:
+        """The part of one device."""
+        return replace(
+            self, segments=tuple(segment for segment in self.segments if segment.device == device)
+        )
+
+    @property
+    def untold_bytes(self) -> int:
+        """Free bytes pinned by blocks of unknown origin: allocated before the history was recorded,
+        or by autograd's threads.
+        """
+        return sum(
+            segment.free_bytes
+            for segment in self._pinned
+            if segment.pin is not None and segment.pin.site is None
+        )
+
+    @property
+    def _pinned(self) -> list[Segment]:
+        return [
+            each
+            for each in self.segments
+            if each.pin is not None and each.free_bytes and not each.expandable
+        ]
+
+    def pins(self) -> list[Pin]:
+        """Lines that pin partly free segments, most first. Each segment is told to one line."""
+        by_site: dict[Site, list[Segment]] = defaultdict(list)
+        for segment in self._pinned:
+            if segment.pin is not None and segment.pin.site is not None:
+                by_site[segment.pin.site].append(segment)
+        pins = [Pin(site, tuple(segments)) for site, segments in by_site.items()]
+        return sorted(pins, key=lambda pin: pin.free_bytes, reverse=True)
+
+
+def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
+    origins = origins_of(evidence)
+    return tuple(
+        Segment(
+            size=int(segment["total_size"]),
+            blocks=tuple(_block(block, origins) for block in segment["blocks"]),
+            expandable=bool(segment.get("is_expandable")),
+            device=int(segment.get("device", 0)),
+        )
+        for segment in data.segments
+    )
+
+
+def _block(block: Event, origins: Origins) -> Block:
+    live = block["state"] != FREE
+    return Block(
+        int(block["size"]),
+        live,
+        origins.site(block.get("frames") or ()) if live else None,
+    )
+
+
+class Origins:
+    """Which line of the user's allocated a block. Blocks of one place share their list of frames:
+    each is looked at once.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._recording = evidence.recording
+        self._user_files = evidence.get(Source).texts
+        self._known: dict[int, Site | None] = {}
+        self._files: dict[str, int] = {}
+        self._kinds: dict[int, int] = {}
+
+    def site(self, frames: Any) -> Site | None:
+        """The innermost frame of the user's: in a recorded source, else outside any library."""
+        known = id(frames)  # the snapshot stays alive while it is read
+        if known not in self._known:
+            found = next(self._own(frames), None)
+            self._known[known] = self._recording.site_at(*found) if found is not None else None
+        return self._known[known]
+
+    def stack(self, frames: Any) -> tuple[str, ...]:
+        """The frames like that, innermost first, as ``file:line function``."""
+        own = islice(self._own(frames), STACK_SHOWN)
+        return tuple(f"{self._recording.relative(file)}:{line} {name}" for file, line, name in own)
+
+    def _own(self, frames: Any) -> Iterator[tuple[str, int, str]]:
+        found = list(self._from(frames, RECORDED)) if self._user_files else []
+        yield from found or self._from(frames, OUTSIDE)
+
+    def _from(self, frames: Any, least: int) -> Iterator[tuple[str, int, str]]:
+        kinds = self._kinds
+        for frame in frames:
+            kind = kinds.get(id(frame))
+            if kind is None:  # thousands of stacks share a few hundred frames
+                kind = kinds[id(frame)] = self._kind(frame)
+            if kind >= least:
+                yield frame["filename"], frame["line"], frame["name"]
+
+    def _kind(self, frame: Event) -> int:
+        file, line, name = frame["filename"], frame["line"], frame["name"]
+        if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
+            raise TypeError("a frame is no file, line and name")
+        kind = self._files.get(file)
+        if kind is None:
+            recorded = self._recording.relative(file) in self._user_files
+            kind = self._files[file] = (
+                RECORDED if recorded else OUTSIDE if _outside(file) else LIBRARY
+            )
+        return kind
+
+
+def origins_of(evidence: Evidence) -> Origins:
+    """One for all tables of a recording's snapshot: every stack is looked through once."""
+    return evidence.once(Origins)
+
+
+def _outside(file: str) -> bool:
+    plain = file.replace("\\", "/")
+    return plain.startswith("<ipython") or (
+        plain.endswith(".py") and not any(mark in plain for mark in LIBRARY_MARKS)
+    )

@@ -4,46 +4,22 @@ what a report shows of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
 
+from auditor import amounts
 from auditor.errors import AuditProblem
-from auditor.evidence.table import Evidence
+from auditor.evidence.recorded.step_pattern import FEWEST_STEPS
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Site
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-
-HOST = 0
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One operator over the traced steps: calls per step and self time on the host in us per step,
-    under the profiler.
-    """
-
-    name: str
-    calls: float
-    self_us: float
+    from auditor.timeline.tree import Place
 
 
-@dataclass(frozen=True)
-class TraceFacts:
-    """Facts of a trace. ``step_us`` are the steps' times under the profiler, empty where the trace
-    marks none or a null device wrote it.
-    """
-
-    steps: int
-    events: int
-    operators: tuple[Operator, ...]
-    step_us: tuple[float, ...] = ()
-    devices: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    null_device: bool = False
-    device_missing: bool = False
-    """It lists a GPU and holds none of its work."""
-    step_numbers: tuple[int, ...] = ()
+HOST_MEMORY = 0
 
 
 def timeline_of(evidence: Evidence) -> Timeline:
@@ -97,10 +73,10 @@ def _load(evidence: Evidence) -> Timeline:
         raise NotLooked(problem.message) from None
 
 
-def read(evidence: Evidence) -> TraceFacts | None:
-    """Facts of the recording's trace; None if there is none, or it cannot be read."""
+def read(evidence: Evidence) -> Timeline | None:
+    """The recording's trace; None if there is none, or it cannot be read."""
     try:
-        return facts_of(timeline_of(evidence))
+        return timeline_of(evidence)
     except NotLooked:
         return None
 
@@ -116,37 +92,204 @@ def unread(evidence: Evidence) -> tuple[str, ...]:
     return ()
 
 
-def _unnamed(line: Timeline) -> tuple[str, ...]:
-    """What is said of devices that worked, where the file has no table of them."""
-    if not line.devices:
+def devices(line: Timeline) -> tuple[str, ...]:
+    """Names of its devices; of those that worked their number, where the file has no table."""
+    named = dict.fromkeys(device.name for device in line.trace.info.devices if device.name)
+    number = len(line.devices)
+    unnamed = (
+        "a GPU that the trace does not name" if number == 1 else f"{number} GPUs without names"
+    )
+    return tuple(named) or ((unnamed,) if number else ())
+
+
+def step_us(line: Timeline) -> tuple[float, ...]:
+    """Times of the steps under the profiler; empty where the trace marks none or a null device wrote
+    it.
+    """
+    if not line.steps.marked or line.trace.info.null_device:
         return ()
-    return (
-        "a GPU that the trace does not name"
-        if len(line.devices) == 1
-        else f"{len(line.devices)} GPUs without names",
-    )
+    return tuple(((line.steps.end - line.steps.start) / 1e3).tolist())
 
 
-def facts_of(line: Timeline) -> TraceFacts:
-    """The same of a timeline."""
-    steps = line.steps
-    count = steps.count
-    operators = tuple(
-        Operator(row.name, row.calls / count, row.ns / 1e3 / count) for row in line.operators
-    )
-    return TraceFacts(
-        device_missing=line.device_missing,
-        steps=steps.count if steps.marked else 0,
-        events=line.trace.events,
-        operators=operators,
-        step_us=tuple(((steps.end - steps.start) / 1e3).tolist())
-        if steps.marked and not line.trace.info.null_device
-        else (),
-        devices=tuple(
-            dict.fromkeys(device.name for device in line.trace.info.devices if device.name)
+# -- steps -----------------------------------------------------------------------------------------
+# The steps of a trace and what their time was spent on.
+
+
+PROFILER, OPTIMIZER = "ProfilerStep", "optimizer"
+"""Words of :mod:`auditor.timeline.phases`, which is not imported here: it needs numpy."""
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One step, times in us. ``*_alone`` is the part of a time in which no (other) device work ran,
+    ``*_slow`` of copies the part of that which pinned memory would not have needed (the price of
+    the waits for them).
+    """
+
+    us: float
+    busy_us: float = 0.0
+    to_device_us: float = 0.0
+    to_device_alone_us: float = 0.0
+    loader_us: float = 0.0
+    loader_alone_us: float = 0.0
+    unknown_us: float = 0.0
+    to_device_slow_us: float = 0.0
+    to_host_us: float = 0.0
+    to_host_alone_us: float = 0.0
+    to_host_slow_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Silence:
+    """The longest stretch of the steps in which the trace shows nothing.
+
+    ``site`` is the user's function that ran, ``function`` the innermost one that holds the stretch,
+    whoever wrote it.
+    """
+
+    us: float
+    site: Site | None = None
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class TraceSteps(Table):
+    """Steps in order of time. ``source`` says how they were found; where not ``marked``, the whole
+    trace is the only one.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: tuple[TraceStep, ...] = ()
+    source: str = "whole trace"
+    marked: bool = False
+    device: bool = False
+    """Whether the trace shows a device's work."""
+    device_missing: bool = False
+    """Whether it should show some and does not: then nothing can be said about what ran beside the
+    host.
+    """
+    loader: str = ""
+    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty where no loader was
+    recorded.
+    """
+    loader_site: Site | None = None
+    """The function that asked it for the batch which took longest, where the trace has Python
+    frames.
+    """
+    silence: Silence | None = None
+    numbers: tuple[int, ...] = ()
+    """Number of each step, as the profiler counts them."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> TraceSteps:
+        """From the trace."""
+        line = timed_timeline(evidence)
+        return cls(
+            steps=_steps(line),
+            numbers=line.steps.numbers,
+            source=line.steps.source,
+            marked=line.steps.marked,
+            device=bool(line.devices),
+            device_missing=line.device_missing,
+            loader=_loader(line.loader.names) if line.loader is not None else "",
+            loader_site=_loader_site(line),
+            silence=_silence(line),
         )
-        or _unnamed(line),
-        warnings=line.trace.warnings,
-        null_device=line.trace.info.null_device,
-        step_numbers=steps.numbers if steps.marked else (),
+
+    @property
+    def certain(self) -> bool:
+        """Whether the profiler marked the steps itself and there are enough of them to tell what is
+        usual.
+        """
+        return self.source == PROFILER and len(self.steps) >= FEWEST_STEPS
+
+    @property
+    def workers(self) -> str:
+        """How the loader loads, in words."""
+        return "num_workers=0" if "SingleProcess" in self.loader else "worker processes"
+
+    @property
+    def where(self) -> str:
+        """What the shares are of, in words."""
+        if not self.marked:
+            return "the trace, which marks no steps"
+        return ("the only step" if len(self.steps) == 1 else f"{len(self.steps)} steps") + (
+            " (from one optimizer step to the next)" if self.source == OPTIMIZER else ""
+        )
+
+    def need_steps(self, least: int = 1) -> None:
+        """Raises :class:`NotLooked` where the trace marks fewer steps than that."""
+        if not self.marked:
+            raise NotLooked("the trace marks no steps")
+        if len(self.steps) < least:
+            raise NotLooked(
+                f"the trace holds {amounts.count(len(self.steps), 'step')}, {least} are needed"
+            )
+
+    def need_a_device(self) -> None:
+        """Raises :class:`NotLooked` where the trace shows no device's work."""
+        need_a_device(shown=self.device, missing=self.device_missing)
+
+    def share(self, part: str) -> float:
+        """Share of all steps' time that a field of :class:`TraceStep` takes."""
+        total = sum(step.us for step in self.steps)
+        return float(sum(getattr(step, part) for step in self.steps)) / total if total else 0.0
+
+    def mean(self, part: str) -> float:
+        """Mean of a field of :class:`TraceStep` in us."""
+        return (
+            float(sum(getattr(step, part) for step in self.steps)) / len(self.steps)
+            if self.steps
+            else 0.0
+        )
+
+    def steady(self, part: str) -> float:
+        """The share without the first step, in which loaders start and models are sent; of all
+        steps where there are only two.
+        """
+        later = self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps
+        total = sum(step.us for step in later)
+        return float(sum(getattr(step, part) for step in later)) / total if total else 0.0
+
+    def recurs(self, part: str, share: float) -> bool:
+        """Whether a part takes at least this share of two steps or more, the first left out."""
+        return len([step for step in self.steps[1:] if getattr(step, part) >= share * step.us]) > 1
+
+    def steps_above(self, part: str, share: float) -> int:
+        """Steps of whose time a field of :class:`TraceStep` takes at least this share."""
+        return sum(getattr(step, part) >= share * step.us for step in self.steps)
+
+
+def _steps(line: Timeline) -> tuple[TraceStep, ...]:
+    named = (each.name.removesuffix("_us") for each in fields(TraceStep))
+    columns = (getattr(line.composition, name) for name in named)
+    return tuple(
+        TraceStep(*row)
+        for row in zip(*((column / 1e3).tolist() for column in columns), strict=True)
     )
+
+
+def _loader(names: tuple[str, ...]) -> str:
+    """The class in ``enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__``."""
+    return names[0].partition("#")[2].partition(".")[0] or names[0]
+
+
+def _loader_site(line: Timeline) -> Site | None:
+    if line.loader is None:
+        return None
+    spans, rows = line.trace.operators, line.loader.rows
+    longest = rows[[int((spans.end[rows] - spans.start[rows]).argmax())]]
+    return _site(line.functions_at(spans.start[longest], spans.thread[longest])[0])
+
+
+def _silence(line: Timeline) -> Silence | None:
+    start, end = line.composition.longest_unknown
+    if end <= start:
+        return None
+    place, function = line.longest_unknown
+    return Silence((end - start) / 1e3, _site(place), function)
+
+
+def _site(place: Place | None) -> Site | None:
+    return Site(place.file, place.line, place.function) if place is not None else None

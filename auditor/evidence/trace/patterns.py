@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from auditor.timeline import Timeline
-    from auditor.timeline.patterns import IndexLoop
+    from auditor.timeline.phases import IndexLoop
     from auditor.timeline.trace import Ints
 
 
@@ -246,8 +246,8 @@ class OptimizerCalls(Table):
 
 
 def _idle_ns(line: Timeline) -> int:
-    from auditor.timeline.idle import launched_in
     from auditor.timeline.intervals import union
+    from auditor.timeline.waits import launched_in
 
     assert line.optimizer is not None
     rows = line.optimizer.rows

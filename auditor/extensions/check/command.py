@@ -14,7 +14,7 @@ from auditor.cli import console
 from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
 from auditor.model import Finding, PeakBytes, Report, Run, Severity, Site, Verdict, finding_key
-from auditor.recordings.sources import decode_source
+from auditor.recordings.writer import decode_source
 from auditor.syntax.index import LOOPS, Index
 from auditor.syntax.silence import names_of, silenced
 

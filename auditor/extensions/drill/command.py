@@ -17,7 +17,7 @@ from auditor.cli import console, out_folder, progress_display
 from auditor.cli.usage import EXIT_FOUND
 from auditor.errors import AuditProblem, TargetFailed, TargetProblem
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema.drill import DrillRow
+from auditor.recordings.schema.other_runs import DrillRow
 from auditor.runs import child_process
 from auditor.runs import target as targets
 from auditor.runs.finalize import raised

@@ -8,21 +8,27 @@ from dataclasses import dataclass, field
 
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.owners import Category, Owners, by_category
-from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
+from auditor.evidence.snapshot.state_at import (
+    Category,
+    Holder,
+    Owners,
+    by_category,
+    by_line,
+    origins_of,
+    state_after,
+)
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema.course import CourseRow
 from auditor.recordings.schema.data import BatchRow, LoaderRow
-from auditor.recordings.schema.planned import (
+from auditor.recordings.schema.other_runs import (
     PlannedBlocksRow,
     PlannedChangeRow,
     PlannedInputRow,
     PlannedOptimizerRow,
 )
 from auditor.recordings.schema.run import StepRow, known
+from auditor.recordings.schema.sync import CourseRow
 from auditor.rule import NotLooked
 
 BEFORE, STEP, UPDATE = "before the steps", "forward and backward", "optimizer's step"

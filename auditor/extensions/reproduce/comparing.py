@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema.reproduce import (
+from auditor.recordings.schema.other_runs import (
     ReproduceOperatorRow,
     ReproduceOutcomeRow,
     ReproduceRow,

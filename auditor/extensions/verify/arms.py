@@ -16,7 +16,7 @@ from auditor.model import Edit, Report
 from auditor.model.sections import Status, Verified
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
-from auditor.recordings.sources import content_digest
+from auditor.recordings.writer import content_digest
 
 LESS_MEMORY = 0.99
 """A patch that leaves the time as it is counts as better when the device's peak is at most this

@@ -23,7 +23,7 @@ from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import StepRow, known
 from auditor.recordings.schema.sync import CopyRow, ReadRow
-from auditor.recordings.sources import on_disk
+from auditor.recordings.writer import on_disk
 from auditor.runs import child_process
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
@@ -37,7 +37,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from auditor.model import Edit
-from auditor.recordings.schema.compare import LossRow, ParameterRow
+from auditor.recordings.schema.other_runs import LossRow, ParameterRow
 
 # -- what a run computed ---------------------------------------------------------------------------
 

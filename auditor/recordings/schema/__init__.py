@@ -11,31 +11,14 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from auditor.recordings.row import Row
-from auditor.recordings.schema import (
-    compare,
-    compiled,
-    course,
-    data,
-    dist,
-    drill,
-    graph,
-    memory,
-    numerics,
-    optim,
-    planned,
-    reproduce,
-    run,
-    sync,
-    waste,
-)
+from auditor.recordings.schema import data, dist, graph, numerics, other_runs, run, sync
 
 FAMILIES = "auditor.rules"
 """Rows that one family of rules alone reads stand in its module ``rows``."""
 
 
 def _modules() -> Iterator[ModuleType]:
-    yield from (run, sync, memory, course, data, graph, optim, numerics, waste, compiled, dist)
-    yield from (compare, drill, planned, reproduce)
+    yield from (run, sync, data, graph, numerics, dist, other_runs)
     package = importlib.import_module(FAMILIES)
     for family in pkgutil.iter_modules(package.__path__, FAMILIES + "."):
         name = f"{family.name}.rows"

@@ -1,12 +1,129 @@
-"""Rows about backward and autograd graphs: who calls, what is kept, what is never walked, what
-never gets a gradient.
+"""Rows about autograd graphs and gradients: backward calls, what is kept, never walked, thrown away,
+and how optimizers clear and step.
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
+
+from auditor.model import Site
 from auditor.recordings.row import Item, LineRow, MaybeAt, N, PassRow, doc, older
+
+
+class ThrownRow(PassRow, kw_only=True):
+    """When the pass is over: one row for each place whose work nobody needed, and one about the
+    whole.
+    """
+
+    part = "thrown"
+    when = "numbers"
+
+    what: Annotated[
+        str,
+        doc(
+            "`all`: the whole; `gradient`: cleared before an optimizer read it; `detach`: the same, "
+            "and the place is where the graph could end; `result`: nobody read it; `copy`: the same "
+            "of a copy to the device; `constant`: the same on every step; `repeat`: computed twice; `again`: "
+            "the same, with a backward between the two that may have freed the first graph"
+        ),
+    ]
+    at: Annotated[int | None, doc("the line: a number in `sites`; null of the whole")] = None
+    lines: Annotated[list[int], doc("further lines of the same")] = msgspec.field(
+        default_factory=list
+    )
+    other: Annotated[
+        int | None,
+        doc("the backward of a `detach`; of a `repeat` or `again` the line that did it before"),
+    ] = None
+    steps: Annotated[int, doc("on how many")] = 0
+    operators: Annotated[float, doc("operators per step")] = 0.0
+    share: Annotated[float, doc("of the work of all operators: bytes moved and operations")] = 0.0
+    nbytes: Annotated[
+        int, doc("bytes of the results per step; of the whole: copied to the device")
+    ] = 0
+    op: Annotated[str, doc("the operator with the most work; of copies what was copied")] = ""
+    owner: Annotated[str, doc("of gradients: the class of the optimizer")] = ""
+    names: Annotated[list[str], doc("of gradients: the first parameters")] = msgspec.field(
+        default_factory=list
+    )
+    n: Annotated[int, doc("of gradients: parameters")] = 0
+    graph: Annotated[bool, doc("a graph was recorded for it")] = False
+    products: Annotated[
+        int, doc("products of matrices, convolutions and attentions among the operators per step")
+    ] = 0
+    blind: Annotated[str, doc("of the whole: why nothing can be said")] = ""
+    trained: Annotated[bool, doc("of the whole: an optimizer stepped")] = False
+
+    @property
+    def before(self) -> Site | None:
+        """The line of `other`."""
+        return self.site_of(self.other)
+
+    @property
+    def others(self) -> tuple[Site, ...]:
+        """The further lines, each once."""
+        sites = {site.place: site for site in map(self.site_of, self.lines)}
+        return tuple(site for site in sites.values() if site.place != self.own.place)
+
+    @property
+    def own(self) -> Site:
+        """The line of what is not the whole."""
+        return self.site_of(self.at or 0)
+
+
+class ZeroGradRow(LineRow, kw_only=True, tag_field="call", tag="zero_grad"):
+    """Clearing gradients, per step and line."""
+
+    part = "optimizer"
+    when = "loud"
+
+    passes = ("loud",)
+
+    set_to_none: Annotated[bool, doc("else they are filled with zeros")] = older(value=True)
+    owner: Annotated[
+        str,
+        doc(
+            "`Optimizer` or `Module`, or `Tensor` for `grad.zero_()` of the user's own that the "
+            "next backward adds to"
+        ),
+    ] = older("Optimizer")
+
+
+class CensusRow(PassRow, kw_only=True):
+    """State of modules and optimizers that is lost, or that changes although it should not, or does
+    not although it should: one row for each line, once that is known.
+    """
+
+    part = "census"
+    when = "all"
+
+    at: MaybeAt
+    kind: Annotated[
+        str,
+        doc(
+            "`remade` (an optimizer over what an equal one had stepped), `unread` (a loaded state "
+            "that no step reads), `untied` (two weights that were one), `norm` (a frozen batch norm "
+            "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
+            "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
+            "sets, which no longer steps)"
+        ),
+    ]
+    name: Annotated[str, doc("the class, function or name of what it is of")]
+    other: Annotated[
+        str, doc("`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer")
+    ] = older("")
+    n: Annotated[int, doc("how often, or how many tensors")] = older(0)
+    steps: Annotated[int, doc("on how many steps")] = older(0)
+    other_at: Annotated[
+        int | None,
+        doc(
+            "`untied`: where they were tied; `unread`: where it was loaded; `norm`: where it runs; "
+            "`stale`: where the scheduler steps"
+        ),
+    ] = older(None)
+    meant: Annotated[bool, doc("it may be on purpose")] = older(value=False)
 
 
 class BackwardRow(LineRow, kw_only=True):

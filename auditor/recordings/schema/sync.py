@@ -1,10 +1,97 @@
-"""Rows about what makes the host wait for the device: reads, copies, calls."""
+"""Rows about the device: what makes the host wait for it (reads, copies, calls), its memory, and the
+way that steps took on it.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import LineRow, MaybeAt, PassRow, Row, doc, older
+from auditor.recordings.row import LineRow, MaybeAt, N, PassRow, Row, doc, older
+
+
+class CourseRow(PassRow, kw_only=True):
+    """The way that a step took, by the lines whose operators ran on the device.
+
+    Written by a rehearsal and by the run on the null device beside it, so that they can be
+    compared.
+    """
+
+    part = "course"
+    when = "a rehearsal with a null device beside it: loud; null device: all"
+
+    global_step: Annotated[int, doc("of the run, warm-up included")]
+    places: Annotated[
+        list[int], doc("lines in order (numbers in `sites`), each once for operators in a row")
+    ]
+    read_at: Annotated[list[int], doc("lines of scalar reads in order")]
+    read: Annotated[list[str], doc("what they gave, as Python writes it")]
+    sized: Annotated[
+        list[int], doc("lines of operators whose result has a size that depends on values")
+    ]
+    answered: Annotated[int, doc("null device: reads that got the rehearsal's value")] = 0
+    cut: Annotated[bool, doc("the lists end before the step did")] = False
+
+
+class DeviceWorkRow(PassRow, kw_only=True):
+    """What the null device was asked for on a line in a step, by its own log."""
+
+    part = "device_work"
+    when = "null device: loud"
+
+    at: MaybeAt
+    n: N
+    launches: Annotated[int, doc("kernels, those of libraries included")]
+    waits: Annotated[int, doc("calls that made the host wait for the device")]
+    calls: Annotated[list[str], doc("their names, each once: `cudaStreamSynchronize`")]
+
+
+class OwnerRow(PassRow, kw_only=True):
+    """What blocks of device memory are for: at each optimizer's step the addresses of the storages
+    of what it owns.
+
+    One row with `what` = `step` stands where a step begins.
+    """
+
+    part = "owners"
+    when = "a rehearsal: loud; CUDA: memory"
+
+    what: Annotated[
+        str, doc("`parameter`, `gradient`, `optimizer state`, `workspace` (cuBLAS), or `step`")
+    ]
+    time_us: Annotated[
+        int, doc("since 1970, as in snapshots: an address serves many purposes one after another")
+    ]
+    addresses: Annotated[list[int], doc("in ascending order")]
+
+
+class KeptRow(PassRow, kw_only=True):
+    """At the pass's end, one row per variable that held more tensors without a graph, arrays or
+    values than at the first step's end, or as many with more bytes.
+    """
+
+    part = "kept"
+    when = "loud"
+
+    root: Annotated[str, doc("`trainer.py:Trainer.step:self.seen[*]`")]
+    file: Annotated[str, doc("where it is filled, absolute")] = older("")
+    function: Annotated[str, doc("the function there")] = older("")
+    name: Annotated[str, doc("the variable")] = older("")
+    path: Annotated[str, doc("from it (`.seen[*]`)")] = older("")
+    line: Annotated[int | None, doc("null where not found")] = older(None)
+    tensors: Annotated[list[int], doc("held at the end of each step")]
+    nbytes: Annotated[list[int], doc("their bytes, likewise")]
+    devices: Annotated[list[str], doc("where the last ones lie")] = older([])
+    keys: Annotated[
+        str,
+        doc(
+            "of a dictionary whose keys never come again: `tensors`, or `shuffled` for tuples of "
+            "the same numbers, put together again each time"
+        ),
+    ] = older("")
+    kind: Annotated[str, doc("`tensors`, `arrays` of NumPy, or `values` (numbers, strings)")] = (
+        older("tensors")
+    )
+
 
 BURST = 10
 """Times in one step from which it may be a phase (a rollout, an evaluation): a log reads fewer."""

@@ -26,7 +26,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import modules_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 
 from ..rows import TrainModeForwardRow
 from .eval_mode_steps import differs, parameters_of

@@ -16,8 +16,8 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import NonfiniteProbe
 from auditor.capture.probes.registry import PROBES, find, homes, select
-from auditor.evidence.recorded.step_series import TIMED
-from auditor.judging.method import PASSES
+from auditor.evidence.recorded.steps import TIMED
+from auditor.judging.build_report import PASSES
 from auditor.model.devices import CPU, SHADOW, DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 

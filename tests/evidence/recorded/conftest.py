@@ -8,7 +8,7 @@ import pytest
 
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 LINES = "\n".join(f"line{number} = {number}" for number in range(1, 30))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.evidence.recorded.communication import Communication, communication_of
+from auditor.evidence.recorded.data_parallel import Communication, communication_of
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
 from auditor.recordings.schema.dist import CommunicationRow, RankMemoryRow

@@ -1,6 +1,6 @@
 """What the report says of torch.compile, from the rows of a recording."""
 
-from auditor.evidence.recorded.compiled_regions import PARTS, compilation
+from auditor.evidence.recorded.compiles import PARTS, compilation
 from tests.evidence.recorded.test_compiled_regions import ran, region, steps
 from tests.evidence.recorded.test_compiles import compiled, row
 

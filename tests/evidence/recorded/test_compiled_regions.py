@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.recorded.compiled_regions import CompiledRegions
+from auditor.evidence.recorded.compiles import CompiledRegions
 from auditor.rule import NotLooked
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.recorded.loading import LEAST_LATE, LEAST_LATE_US, LEAST_LOOKS, Loading, Seen
+from auditor.evidence.recorded.batches import LEAST_LATE, LEAST_LATE_US, LEAST_LOOKS, Loading, Seen
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud

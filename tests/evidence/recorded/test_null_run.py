@@ -14,8 +14,7 @@ from auditor.evidence.recorded.null_run import (
     unseen_waits,
 )
 from auditor.model import Site
-from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
-from auditor.recordings.schema.sync import CallRow, CopyRow, ReadRow
+from auditor.recordings.schema.sync import CallRow, CopyRow, CourseRow, DeviceWorkRow, ReadRow
 
 
 def site(line):

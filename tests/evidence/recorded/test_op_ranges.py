@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, OpRanges, facts_of, vanishes
+from auditor.evidence.recorded.amp import LARGEST, SMALLEST, OpRanges, facts_of, vanishes
 from auditor.model import Site
 from tests.rules.asking import delicate
 

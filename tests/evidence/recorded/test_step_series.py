@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from auditor.evidence.recorded.step_series import step_series
+from auditor.evidence.recorded.steps import step_series
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording, RecordingWriter
 from auditor.recordings.schema.data import BatchRow

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from auditor.evidence.recorded.trend import FEWEST, MOST, Slope, Trend, sen_slope
+from auditor.evidence.recorded.step_pattern import FEWEST, MOST, Slope, Trend, sen_slope
 
 
 def test_the_slope_is_the_median_of_all_pairs_with_sens_interval():

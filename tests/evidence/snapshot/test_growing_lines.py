@@ -8,7 +8,7 @@ from auditor.rules.mem.mem003_memory_grows import GrowingLines
 from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 KIB = 1 << 10
 SOURCE = "import torch\nbank = torch.zeros(0)\nfor x in data:\n    bank = torch.cat([bank, x])\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.snapshot.segments import Origins
+from auditor.evidence.snapshot.state_at import Origins
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording
 

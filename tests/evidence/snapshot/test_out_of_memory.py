@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from auditor.evidence.snapshot.out_of_memory import OutOfMemory, ran_out
+from auditor.evidence.snapshot.what_if import OutOfMemory, ran_out
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.rule import NotLooked

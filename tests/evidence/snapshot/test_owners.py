@@ -6,17 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from auditor.evidence.snapshot.owners import (
+from auditor.evidence.snapshot.state_at import (
     EARLIER,
     FOR_EVER,
     KEPT,
     OF_STEP,
     Category,
+    LiveBlock,
     Owners,
     by_category,
 )
-from auditor.evidence.snapshot.state_at import LiveBlock
-from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.schema.sync import OwnerRow
 
 
 class Rows:

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.cli.main import main
 from auditor.evidence.snapshot.history import Allocations
-from auditor.evidence.snapshot.out_of_memory import OutOfMemory as Shortage
+from auditor.evidence.snapshot.what_if import OutOfMemory as Shortage
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Severity

@@ -18,10 +18,8 @@ from auditor.rules.sync.driver_calls import SegmentRequests
 from auditor.rules.sync.explicit import CacheChurn
 
 from auditor.evidence.snapshot.history import Allocations
-from auditor.evidence.snapshot.out_of_memory import OutOfMemory
-from auditor.evidence.snapshot.segments import Snapshot
-from auditor.evidence.snapshot.state_at import NeverFreed
-from auditor.evidence.snapshot.what_if import WhatIf
+from auditor.evidence.snapshot.state_at import NeverFreed, Snapshot
+from auditor.evidence.snapshot.what_if import OutOfMemory, WhatIf
 from auditor.evidence.table import Evidence, Table
 from auditor.recordings.standalone import SnapshotRecording
 from auditor.rule import NotLooked

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from auditor.evidence.snapshot import unpickle
-from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain, memory_capped
+from auditor.evidence.snapshot import file
+from auditor.evidence.snapshot.file import RefusedPickle, load_plain, memory_capped
 from auditor.isolation import ReaderDied
 
 
@@ -26,8 +26,8 @@ def asked(monkeypatch):
     def isolated(read, errors, *, seconds, memory):
         found["rehearsed"].append((seconds, memory))
 
-    monkeypatch.setattr(unpickle, "memory_capped", capped)
-    monkeypatch.setattr(unpickle, "isolated", isolated)
+    monkeypatch.setattr(file, "memory_capped", capped)
+    monkeypatch.setattr(file, "isolated", isolated)
     return found
 
 
@@ -63,7 +63,7 @@ class Long(bytes):
 def test_memory_has_a_limit(asked, written, monkeypatch, size, memory):
     long = Long(pickle.dumps(1))
     long.says = size
-    monkeypatch.setattr(unpickle, "_unpacked", lambda path, limit: long)
+    monkeypatch.setattr(file, "_unpacked", lambda path, limit: long)
     load_plain(written(b""))
     assert asked["memory"] == [memory]
 
@@ -72,7 +72,7 @@ def test_memory_has_a_limit(asked, written, monkeypatch, size, memory):
 @pytest.mark.parametrize(("number", "tried"), [(4_999, 0), (5_000, 1)])
 def test_many_tuples_are_rehearsed(asked, written, opcode, number, tried):
     few = pickle.dumps(1)
-    assert not any(map(few.count, unpickle.TUPLES))
+    assert not any(map(few.count, file.TUPLES))
     load_plain(written(few + opcode * number))  # what follows the end is not read
     assert len(asked["rehearsed"]) == tried
 
@@ -81,7 +81,7 @@ def test_a_reader_that_dies_refuses(monkeypatch, written):
     def dies(read, errors, *, seconds, memory):
         raise ReaderDied("it died")
 
-    monkeypatch.setattr(unpickle, "isolated", dies)
+    monkeypatch.setattr(file, "isolated", dies)
     with pytest.raises(RefusedPickle, match="s.pickle was not read: it died"):
         load_plain(written(pickle.dumps(b"t" * 6000)))
 
@@ -103,9 +103,9 @@ def test_the_limit_is_of_the_unpacked_bytes(asked, written, limit, refused, pack
     [(4999, 1, True), (6000, 1, False), (1, 200, False), (1, 1, True)],
 )
 def test_a_small_file_may_inflate_by_so_much(asked, written, monkeypatch, least, ratio, refused):
-    assert (unpickle.RATIO, unpickle.UNPACKED_AT_LEAST) == (200, 64 * 2**20)
-    monkeypatch.setattr(unpickle, "UNPACKED_AT_LEAST", least)
-    monkeypatch.setattr(unpickle, "RATIO", ratio)
+    assert (file.RATIO, file.UNPACKED_AT_LEAST) == (200, 64 * 2**20)
+    monkeypatch.setattr(file, "UNPACKED_AT_LEAST", least)
+    monkeypatch.setattr(file, "RATIO", ratio)
     path = written(gzip.compress(pickle.dumps("x" * 5000)))
     if refused:
         with pytest.raises(RefusedPickle, match="larger than"):
@@ -115,7 +115,7 @@ def test_a_small_file_may_inflate_by_so_much(asked, written, monkeypatch, least,
 
 
 def test_documented_limits():
-    assert unpickle.SIZE_LIMIT == 1 << 30
+    assert file.SIZE_LIMIT == 1 << 30
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -123,7 +123,7 @@ def test_collections_are_as_they_were(enabled):
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
-        with unpickle.no_collections():
+        with file.no_collections():
             assert not gc.isenabled()
         assert gc.isenabled() is enabled
     finally:

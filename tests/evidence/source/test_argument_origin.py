@@ -2,12 +2,7 @@
 
 import pytest
 
-from auditor.evidence.source.argument_origin import (
-    Home,
-    allocator_home,
-    reads_of,
-)
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import Home, allocator_home, given, reads_of
 from auditor.evidence.source.config_values import Configs, Setting
 from auditor.evidence.source.files import Source
 from auditor.model import Site

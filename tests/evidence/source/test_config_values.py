@@ -7,7 +7,7 @@ import pytest
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.source.statements import excerpt
+from auditor.evidence.source.files import excerpt
 from auditor.model import Site
 from auditor.recordings.folder import Recording
 

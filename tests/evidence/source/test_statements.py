@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.source.statements import LONGEST_TEXT, Statements, shorten
+from auditor.evidence.source.files import LONGEST_TEXT, Statements, shorten
 from auditor.model import Site
 
 TEXT = """\

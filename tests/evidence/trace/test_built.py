@@ -7,10 +7,9 @@ from auditor.rules.amp.precision import Precision
 from auditor.rules.dist.communication import Job
 
 from auditor.evidence.table import Evidence
-from auditor.evidence.trace.device_time import device_time
-from auditor.evidence.trace.facts import facts_of, timeline_of
+from auditor.evidence.trace.facts import step_us, timeline_of
 from auditor.evidence.trace.host_waits import TraceWaits
-from auditor.evidence.trace.idle import DeviceIdle
+from auditor.evidence.trace.idle import DeviceIdle, device_time
 from auditor.evidence.trace.patterns import OptimizerCalls, Structure, _loops
 from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import text, training
@@ -63,10 +62,10 @@ def test_one_step_of_training_in_numbers(traced, steps):
     assert (optimizer.us_per_step, optimizer.host_share) == (100.0, 0.1)
     assert (idle.window_us, idle.kernels) == (1000.0 * steps, times_of(times) * steps)
     assert precision.busy == pytest.approx(times.busy)
-    facts = facts_of(timeline_of(evidence))
-    assert (facts.steps, facts.step_us) == (steps, (1000.0,) * steps)
-    products = next(each for each in facts.operators if each.name == "aten::mm")
-    assert (products.calls, products.self_us) == (2.0, 40.0)
+    line = timeline_of(evidence)
+    assert (line.steps.count, step_us(line)) == (steps, (1000.0,) * steps)
+    products = next(each for each in line.operators if each.name == "aten::mm")
+    assert (products.calls, products.ns) == (2 * steps, 40_000 * steps)
 
 
 def times_of(times):

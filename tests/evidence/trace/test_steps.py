@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from auditor.evidence.trace.steps import OPTIMIZER, PROFILER, TraceStep, TraceSteps, _loader
+from auditor.evidence.trace.facts import OPTIMIZER, PROFILER, TraceStep, TraceSteps, _loader
 from auditor.rule import NotLooked
 
 

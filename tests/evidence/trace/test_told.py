@@ -19,12 +19,10 @@ from auditor.rules.mem.memory import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.device_time import device_time
-from auditor.evidence.trace.facts import read
+from auditor.evidence.trace.facts import TraceSteps, devices, step_us, timeline_of
 from auditor.evidence.trace.host_waits import TraceWaits
-from auditor.evidence.trace.idle import DeviceIdle
+from auditor.evidence.trace.idle import DeviceIdle, device_time
 from auditor.evidence.trace.patterns import OptimizerCalls, Structure
-from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Site
 from auditor.recordings.standalone import TraceRecording
 from auditor.rule import NotLooked
@@ -98,7 +96,9 @@ def told(case: str, folder: Path) -> dict[str, Any]:
             found[table.__name__] = plain(evidence.get(table))
         except NotLooked as why:
             found[table.__name__] = str(why)
-    found["device_time"], found["facts"] = plain(device_time(evidence)), plain(read(evidence))
+    line = timeline_of(evidence)
+    found["device_time"] = plain(device_time(evidence))
+    found["facts"] = plain({"devices": devices(line), "step_us": step_us(line)})
     return found
 
 

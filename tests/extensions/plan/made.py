@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from auditor.extensions.plan.measured import BEFORE, STEP, UPDATE, Loader, Measured
 from auditor.extensions.plan.reruns import Reruns, Wanted
-from auditor.recordings.schema.planned import PlannedBlocksRow, PlannedOptimizerRow
+from auditor.recordings.schema.other_runs import PlannedBlocksRow, PlannedOptimizerRow
 
 MIB = 1 << 20
 

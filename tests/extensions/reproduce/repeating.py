@@ -21,7 +21,7 @@ from auditor.extensions.reproduce.comparing import Log
 from auditor.extensions.reproduce.runs import PARTS, Order, Outcome, Runs
 from auditor.model.devices import CPU
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.runs.plan import Plan
 from auditor.runs.project_copy import NOTHING
 from auditor.runs.repeat import Repeat

@@ -17,7 +17,7 @@ from auditor.capture.probes.reproduce.sources import Sources
 from auditor.extensions.reproduce import comparing, result
 from auditor.extensions.reproduce.runs import Order
 from auditor.model import Site
-from auditor.recordings.schema.reproduce import ReproduceOperatorRow, ReproduceOutcomeRow
+from auditor.recordings.schema.other_runs import ReproduceOperatorRow, ReproduceOutcomeRow
 from auditor.runs.repeat import HELD, Repeat
 from tests.extensions.reproduce import programs
 from tests.extensions.reproduce.repeating import InForks, compared

@@ -18,7 +18,7 @@ from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.row import Row
 from auditor.recordings.schema.run import StepRow
 from auditor.recordings.schema.sync import CopyRow, ReadRow
-from auditor.recordings.sources import store_sources
+from auditor.recordings.writer import store_sources
 from auditor.runs import child_process
 
 

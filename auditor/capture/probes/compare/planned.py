@@ -26,7 +26,7 @@ from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.capture.probes.data.largest_batch import LargestBatches
-from auditor.recordings.schema.planned import (
+from auditor.recordings.schema.other_runs import (
     PlannedBlocksRow,
     PlannedChangeRow,
     PlannedInputRow,

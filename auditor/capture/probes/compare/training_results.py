@@ -14,7 +14,7 @@ from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import homes_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, capturing, groups_of
-from auditor.recordings.schema.compare import LossRow, ParameterRow
+from auditor.recordings.schema.other_runs import LossRow, ParameterRow
 
 LOSSES = 10_000
 """Losses that are kept at most: a scalar of a few bytes each."""

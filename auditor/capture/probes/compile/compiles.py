@@ -11,7 +11,7 @@ import torch
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.torch_private.compiler import is_compilation
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema.compiled import CompileRow
+from auditor.recordings.schema.run import CompileRow
 
 _BREAK = re.compile(r"[Gg]raph break in user code at (?P<file>.+?):(?P<line>\d+)\n")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')

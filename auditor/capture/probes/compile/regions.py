@@ -18,7 +18,7 @@ from auditor.capture.instruments.torch_private.compiler import (
 )
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema.compiled import RegionRow, RegionRunRow
+from auditor.recordings.schema.run import RegionRow, RegionRunRow
 
 MOST = 1000
 """Regions that are watched: a program that calls ``torch.compile`` on each step makes more."""

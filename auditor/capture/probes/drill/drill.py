@@ -18,7 +18,7 @@ from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.tensor_digest import digest, finite
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import names_of
-from auditor.recordings.schema.drill import DrillRow
+from auditor.recordings.schema.other_runs import DrillRow
 from auditor.runs.plan import Drill
 
 NAMED = 200

@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.schema.sync import OwnerRow
 
 PARAMETER, GRADIENT, STATE = "parameter", "gradient", "optimizer state"
 WORKSPACE = "workspace"

@@ -20,7 +20,7 @@ from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.plain_tensor import bytes_kept
 from auditor.capture.instruments.variable_paths import Place
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema.memory import KeptRow
+from auditor.recordings.schema.sync import KeptRow
 
 ROOTS = 64
 """Rows written at most."""

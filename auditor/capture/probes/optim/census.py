@@ -22,7 +22,7 @@ from auditor.capture.instruments.torch_private.training import BatchNorm, own_pa
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
-from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.graph import CensusRow
 
 STALE = 3
 """Steps of a scheduler between which its optimizer did not step, and another one did."""

@@ -18,7 +18,7 @@ from auditor.capture.instruments.storages import storage_key
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.capture.probes.tally import Counted, Tally
-from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.graph import ZeroGradRow
 
 Key = tuple[int | None, int]
 """Storage and number of elements: ``grad.data`` has those of ``grad``, one row of it has not."""

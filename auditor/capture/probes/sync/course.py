@@ -25,8 +25,8 @@ from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.shadow.tensor import Rooms
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.run import SiteRow
+from auditor.recordings.schema.sync import CourseRow, DeviceWorkRow
 
 if TYPE_CHECKING:
     from torch_null_device.watching import Blocking

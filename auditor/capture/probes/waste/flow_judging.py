@@ -9,7 +9,7 @@ from typing import Any
 
 from auditor.capture.probes.waste.flow import Flow, Node, Path, Value, behind
 from auditor.capture.probes.waste.flow_operators import FILLS
-from auditor.recordings.schema.waste import ThrownRow
+from auditor.recordings.schema.graph import ThrownRow
 
 FEWEST = 2
 """Steps on which something must have been for nothing; on the last one it may still be needed."""

@@ -31,7 +31,7 @@ from auditor.capture.probes.waste.flow import Path
 from auditor.capture.probes.waste.flow_judging import Gradient, Judging
 from auditor.capture.probes.waste.flow_watch import MOST_NODES, FlowWatch
 from auditor.cycles import period_of
-from auditor.recordings.schema.waste import ThrownRow
+from auditor.recordings.schema.graph import ThrownRow
 
 ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
 """Methods that hand out a tensor's memory: who reads it then is not seen."""

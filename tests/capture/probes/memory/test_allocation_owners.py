@@ -9,18 +9,18 @@ import torch
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from torch import nn
 
-from auditor.evidence.snapshot.owners import (
+from auditor.evidence.snapshot.state_at import (
     EARLIER,
     KEPT,
     NAMES,
     OF_STEP,
     WORKSPACE,
+    LiveBlock,
     Owners,
     by_category,
 )
-from auditor.evidence.snapshot.state_at import LiveBlock
 from auditor.evidence.table import Evidence
-from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.schema.sync import OwnerRow
 from tests.inprocess import record
 
 MIB = 2**20

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from auditor.model.what_if import Change
-from auditor.timeline.copies import OVERHEAD_NS
-from auditor.timeline.idle import LONG_GAP_NS
-from auditor.timeline.intervals import Intervals, union, without
-from auditor.timeline.naming import is_communication, is_launch, mask
+from auditor.timeline.device import OVERHEAD_NS
+from auditor.timeline.intervals import Intervals, is_communication, is_launch, mask, union, without
 from auditor.timeline.phases import loading
-from auditor.timeline.replay.schedule import Lists, Schedule, schedule
+from auditor.timeline.schedule import Lists, Schedule, schedule
 from auditor.timeline.trace import Flags, Ints
+from auditor.timeline.waits import LONG_GAP_NS
 
 if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline
