@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.files import Function, Source, name_of, unparsed
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule
+from auditor.syntax.index import LOOPS, nodes_in, parameters_of, targets_of
 
 from ..lines import places_of
-from .resumes import Resumes
 
 Lack = tuple[str, str, Severity]
 """What is missing, what happens without it, and how bad that is."""
 
 
-MOMENTS = "after a resume its moments start from zero, and the loss jumps"
-SCHEDULE = "after a resume the schedule starts over"
+STARTS_COLD = "after a resume its moments start from zero, and the loss jumps"
+STARTS_OVER = "after a resume the schedule starts over"
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class CheckpointCannotResume(Rule):
         if not resumes.looked:
             raise NotLooked("the recorded source has no checkpoint from which training resumes")
         for lack in resumes.unsaved:
-            then = MOMENTS if lack.what == "optimizer" else SCHEDULE
+            then = STARTS_COLD if lack.what == "optimizer" else STARTS_OVER
             yield Finding(
                 lack.site,
                 f"this checkpoint holds weights and `{lack.counter}`, and training resumes from it "
@@ -45,7 +49,7 @@ class CheckpointCannotResume(Rule):
                 steps=1,
                 seen_on="source",
                 severity=Severity.NOTE if lack.kind == "SGD" else None,
-                places=places_of(lack.site, lack.saved, lack.resumed),
+                places=places_of(lack.site, lack.resumed),
                 remedy=Remedy(
                     f"Add the {lack.what}'s state_dict() to the checkpoint, and pass it to its "
                     "load_state_dict() where the weights are loaded."
@@ -105,3 +109,335 @@ def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
             "shuffling and dropout do not continue where they stopped",
             Severity.NOTE,
         )
+
+
+# -- resumes ---------------------------------------------------------------------------------------
+# Checkpoints that a program goes on from, and what of the training it never puts there, by its
+# source. What may be an optimizer or a scheduler is read generously, so that what is not named
+# surely is not there.
+
+COUNTER = re.compile(
+    r"^(start|last|current|cur|global|next|resume)?_?(epoch|step|iter|iteration|update)s?"
+    r"(_?(no|num|number|idx|index|count|run|done))?$",
+    re.IGNORECASE,
+)
+"""Keys that say how far the training is, and names that do."""
+
+TURNS = frozenset({"range", "trange", "islice", "enumerate", "count"})
+"""Calls by which a loop begins where the training was."""
+
+ELSEWHERE = ("save_state", "save_checkpoint", "register_for_checkpointing", "save_training_state")
+"""What libraries call that save all they know of."""
+
+HOLDS = frozenset({"state_dict", "cpu", "detach", "stack", "cat", "tensor"})
+"""Calls whose result is tensors, or a state whose owner is in the source."""
+
+DEEP = 2
+"""Names that are followed from one to the next."""
+
+MOMENTS = frozenset(
+    """
+    Adam AdamW NAdam RAdam Adamax Adagrad Adadelta RMSprop Adafactor SparseAdam Lion LAMB AdamW8bit
+    Adam8bit FusedAdam
+    """.split()
+)
+"""Optimizers that keep moments of the gradients; SGD does with ``momentum``."""
+
+SCHEDULE = re.compile(r"(LR|WarmRestarts|^get_\w*schedule\w*)$")
+"""Classes and functions that make a scheduler, without ReduceLROnPlateau: it keeps a count of bad
+epochs, and the rate comes back with the optimizer.
+"""
+
+NAMED = {
+    "optimizer": re.compile(r"opt|solver", re.IGNORECASE),
+    "scheduler": re.compile(r"sched|(^|_)lrs?(_|$)|lr_?s|warm|anneal|cosine", re.IGNORECASE),
+}
+"""How programs call them: whatever has such a name may be one."""
+
+OTHERS = re.compile("|".join((*(each.pattern for each in NAMED.values()), "scaler")), re.IGNORECASE)
+"""Names of what is loaded and holds no weights."""
+
+ELSE = re.compile(
+    f"{OTHERS.pattern}|model|net|module|critic|actor|policy|agent|student|teacher|former|backbone|"
+    "head|gen|disc|encod|decod|vae|ema",
+    re.IGNORECASE,
+)
+"""Names that tell what has a state: one of these, or weights."""
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """A checkpoint with weights and a ``counter`` that training goes on from at ``resumed``, and the
+    optimizer or the scheduler that is never in it. ``kind``: its class, made at ``made``.
+    """
+
+    what: str
+    kind: str
+    site: Site
+    resumed: Site
+    made: Site
+    counter: str
+
+
+@dataclass(frozen=True)
+class Resumes(Table):
+    """All of the program that is unsaved, by its recorded source; ``looked``: it has a checkpoint
+    that training goes on from.
+    """
+
+    unsaved: tuple[Unsaved, ...] = ()
+    looked: bool = False
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Resumes:
+        """From the recorded source."""
+        return resumes(evidence.get(Source))
+
+
+def resumes(source: Source) -> Resumes:
+    """What a program that goes on from its own checkpoints never saves."""
+    loads = any("torch.load(" in text for text in source.texts.values())
+    found = next(_gone_on_from(source), None) if loads and any(_saves(source)) else None
+    if found is None:
+        return Resumes()
+    site, resumed, counter = found
+    if not _tells_what_it_saves(source):
+        return Resumes(looked=True)
+    parts = [
+        Unsaved(each.what, each.kind, site, resumed, source.site_of(*each.made[-1]), counter)
+        for each in (_Trained(source, "optimizer"), _Trained(source, "scheduler"))
+        if each.made and not each.comes_back(counter)
+    ]
+    return Resumes(tuple(parts), looked=True)
+
+
+def _gone_on_from(source: Source) -> Iterator[tuple[Site, Site, str]]:
+    """Dictionaries with a counter and a state, the line that loads the state, and the counter by
+    which a loop of the program then begins.
+    """
+    loads = [(file, call) for file, call in source.calls_of("load_state_dict")]
+    for file, node in source.every(ast.Dict) if loads else ():
+        entries = {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        }
+        weights = {key for key, value in entries.items() if _calls(value, "state_dict")}
+        for counter in filter(COUNTER.match, entries):
+            for at, call in loads:
+                read = any(weights & {*_keys_read(each)} for each in call.args)
+                if read and not OTHERS.search(unparsed(call.func)) and _loops_by(source, counter):
+                    yield source.site_of(file, node), source.site_of(at, call), counter
+
+
+def _calls(value: ast.expr, name: str) -> bool:
+    return isinstance(value, ast.Call) and name_of(value.func) == name
+
+
+def _keys_read(node: ast.AST) -> Iterator[str]:
+    """``state["model"]``, ``state.get("model")``."""
+    for each in nodes_in(node, ast.Subscript, ast.Call):
+        key: ast.expr | None = None
+        if isinstance(each, ast.Subscript):
+            key = each.slice
+        elif name_of(each.func) in ("get", "pop") and each.args:
+            key = each.args[0]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value
+
+
+def _loops_by(source: Source, counter: str) -> bool:
+    """Whether a loop of the program begins, or goes on, by a name that the counter went into: by
+    assignments, and by functions that return it.
+    """
+    names, grown = set[str](), -1
+    given = [
+        (node.value, _written_to(node))
+        for kind in (ast.Assign, ast.AnnAssign)
+        for _, node in source.every(kind)
+        if node.value is not None
+    ]
+    given += [
+        (node.value, [function.name])
+        for _, function in source.functions
+        for node in nodes_in(function, ast.Return)
+        if node.value is not None
+    ]
+    while grown != len(names):
+        grown = len(names)
+        for value, targets in given:
+            if any(nodes_in(value, ast.JoinedStr)):
+                continue
+            if counter in _keys_read(value) or not names.isdisjoint(_last_names(value)):
+                names.update(targets)
+    turned = [loop.test for _, loop in source.every(ast.While)]
+    turned += [
+        call
+        for _, loop in source.every(ast.For)
+        for call in nodes_in(loop.iter, ast.Call)
+        if name_of(call.func) in TURNS
+    ]
+    return not names.isdisjoint(_last_names(turned))
+
+
+def _written_to(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    """Last names, inside tuples too."""
+    return [name_of(part) for each in targets_of(node) for part in getattr(each, "elts", [each])]
+
+
+def _last_names(nodes: ast.AST | Iterable[ast.AST]) -> set[str]:
+    return set(map(name_of, nodes_in(nodes, ast.Name, ast.Attribute)))
+
+
+# -- what is saved ---------------------------------------------------------------------------------
+
+
+def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
+    for file, call in source.calls_of("save", "dump"):
+        writes = unparsed(call.func) in ("torch.save", "pickle.dump", "dill.dump", "joblib.dump")
+        if writes and call.args:
+            yield file, call.args[0]
+
+
+def _tells_what_it_saves(source: Source) -> bool:
+    """False where something is saved that nobody can read off the source, or by a library."""
+    own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
+
+    def tells(file: str, value: ast.expr, depth: int = 0) -> bool:
+        if isinstance(value, ast.Dict):
+            return None not in value.keys
+        if isinstance(value, ast.Call):
+            return name_of(value.func) in own | HOLDS
+        if not isinstance(value, ast.Name) or depth > DEEP:
+            return isinstance(value, ast.Constant)
+        made = [(file, node.value) for node in source.index(file).assigned.get(value.id, ())]
+        made += [] if made else _handed_over(source, value.id)
+        return bool(made) and all(tells(*each, depth + 1) for each in made)
+
+    library = any(name_of(call.func) not in own for _, call in source.calls_of(*ELSEWHERE))
+    return not library and all(tells(*each) for each in _saves(source))
+
+
+def _handed_over(source: Source, name: str) -> list[tuple[str, ast.expr]]:
+    """What functions with a parameter of this name are given for it."""
+    found = []
+    for _, function in source.functions:
+        names = [each for each in parameters_of(function) if each not in ("self", "cls")]
+        for file, call in source.calls_of(function.name) if name in names else ():
+            named = {each.arg: each.value for each in call.keywords}
+            given = {**dict(zip(names, call.args, strict=False)), **named}
+            found += [(file, given[name])] if name in given else []
+    return found
+
+
+class _Trained:
+    """The optimizers with moments, or the schedulers, that a program makes (file and call), and what
+    is called as they are.
+    """
+
+    def __init__(self, source: Source, what: str) -> None:
+        self._source, self.what = source, what
+        makes = _keeps_moments if what == "optimizer" else _is_schedule
+        made = [(file, call) for file, call in source.every(ast.Call) if makes(call)]
+        # a schedule of schedules is made after its parts
+        self.made = sorted(made, key=lambda each: (each[0], each[1].lineno))
+        calls = {call for _, call in made}
+        self._names = {
+            name
+            for kind in (ast.Assign, ast.AnnAssign)
+            for _, node in source.every(kind)
+            if node.value is not None and not calls.isdisjoint(nodes_in(node.value, ast.Call))
+            for name in _written_to(node)
+        }
+
+    @property
+    def kind(self) -> str:
+        """The class of the last one."""
+        return name_of(self.made[-1][1].func)
+
+    def comes_back(self, counter: str) -> bool:
+        """Whether it may be saved or loaded somewhere, begins anew by itself, or is brought to where
+        the training was in another way.
+        """
+        asked = (
+            node.value
+            for _, node in self._source.every(ast.Attribute)
+            if node.attr in ("state_dict", "load_state_dict")
+        )
+        if any(self._among(each) or not ELSE.search(unparsed(each)) for each in asked):
+            return True
+        saved = [value for _, value in _saves(self._source)]
+        saved += [
+            node for _, node in self._source.every(ast.Dict) if counter in _constants(node.keys)
+        ]
+        if any(map(self._among, saved)) or any(self._in_a_loop(*each) for each in self.made):
+            return True
+        return self.what == "scheduler" and self._set_by_hand()
+
+    def _among(self, node: ast.AST) -> bool:
+        """Whether a part of the expression has the name of one, or such a name."""
+        return any(
+            name in self._names or NAMED[self.what].search(name) for name in _last_names(node)
+        )
+
+    def _in_a_loop(self, file: str, call: ast.Call, *, followed: bool = True) -> bool:
+        """Whether it is made in a loop, or in a function that is called in one."""
+        index = self._source.index(file)
+        scope = index.scope_of(call)
+        first = scope.lineno if isinstance(scope, Function) and followed else 0
+        if any(first < loop.lineno < call.lineno for loop in index.on(call.lineno, *LOOPS)):
+            return True
+        name = scope.name if isinstance(scope, Function) else "__init__"
+        calls = self._source.calls_of(name) if followed and name != "__init__" else ()
+        return any(self._in_a_loop(*each, followed=False) for each in calls)
+
+    def _set_by_hand(self) -> bool:
+        """``scheduler.step(epoch)``, ``scheduler.last_epoch = epoch``, a loop that only steps it, one
+        that is made at a step; or nothing steps it.
+        """
+        steps = [
+            call
+            for _, call in self._source.calls_of("step")
+            if isinstance(call.func, ast.Attribute) and self._among(call.func.value)
+        ]
+        if not steps or any(call.args or call.keywords for call in steps):
+            return True
+        for _, call in self.made:
+            own = {each.arg for part in nodes_in(call, ast.Lambda) for each in part.args.args}
+            named = {each.arg or "" for each in call.keywords} | _last_names(
+                [*call.args, *call.keywords]
+            )
+            if any(name == "last_epoch" or _is_now(name) for name in named - own):
+                return True
+        set_to = (
+            each.value
+            for _, node in self._source.every(ast.Assign)
+            for each in node.targets
+            if isinstance(each, ast.Attribute)
+        )
+        alone = (
+            node.body[0]
+            for _, node in self._source.every(ast.For)
+            if len(node.body) == 1 and isinstance(node.body[0], ast.Expr)
+        )
+        return any(map(self._among, (*set_to, *alone)))
+
+
+def _constants(nodes: Iterable[ast.expr | None]) -> set[object]:
+    return {each.value for each in nodes if isinstance(each, ast.Constant)}
+
+
+def _is_now(name: str) -> bool:
+    """Where the training is; not ``epochs``, which is how long it is."""
+    return COUNTER.match(name) is not None and not name.endswith("s")
+
+
+def _keeps_moments(call: ast.Call) -> bool:
+    momentum = next((each.value for each in call.keywords if each.arg == "momentum"), None)
+    zero = isinstance(momentum, ast.Constant) and not momentum.value
+    kind = name_of(call.func)
+    return kind in MOMENTS or (kind == "SGD" and momentum is not None and not zero)
+
+
+def _is_schedule(call: ast.Call) -> bool:
+    return SCHEDULE.search(name_of(call.func)) is not None

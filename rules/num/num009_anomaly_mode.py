@@ -22,7 +22,7 @@ from auditor.recordings.schema.sync import ReadRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import names_in
 
-from ..pricing import between
+from ..lines import between
 
 OFF = "set_detect_anomaly(False)"
 

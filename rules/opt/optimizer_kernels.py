@@ -1,4 +1,4 @@
-"""OPT001 and 3: optimizers that launch a kernel for each tensor."""
+"""OPT001, 3, 13 and 14: optimizers that launch a kernel for each tensor, or lose their state."""
 
 from __future__ import annotations
 
@@ -16,9 +16,44 @@ from auditor.evidence.table import Evidence, Rows, together
 from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
+from auditor.recordings.schema.optim import CensusRow
 from auditor.rule import Rule, knob
 
+from ..census import CensusSays
 from .rows import SingleTensorStepRow
+
+
+class OptimizerMadeAnew(CensusSays):
+    """An optimizer is made again and again, and its state begins anew."""
+
+    code = "OPT013"
+    kind = "remade"
+    advice = (
+        "Create the optimizer once, before the loop over the epochs, and pass it on; set "
+        'group["lr"] or use a scheduler to change its rate.'
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.name} is created here again and again over the same "
+            f"{amounts.count(row.n, 'parameter')}, the last time after "
+            f"{amounts.count(row.steps, 'step')}: each time its state (momentum, moments) is lost"
+        )
+
+
+class LoadedStateIsLost(CensusSays):
+    """The state that an optimizer loaded is lost: another one steps."""
+
+    code = "OPT014"
+    kind = "unread"
+    advice = "Create the optimizer first, call its load_state_dict(), and step that optimizer."
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"this {row.name} steps with empty state: the state loaded at "
+            f"{row.site_of(row.other_at)} went to another {row.name} over the same parameters, "
+            "which never steps"
+        )
 
 
 @dataclass(frozen=True)

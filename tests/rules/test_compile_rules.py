@@ -3,13 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.comp.comp001_graph_break import Entered, GraphBreak, GraphEntries
 from auditor.rules.comp.compiled import (
     CompiledInStep,
     CompileDoesNotPay,
     CompiledUnused,
+    Entered,
+    GraphBreak,
+    GraphEntries,
+    RecompileLimitReached,
+    RecompilesAgainAndAgain,
 )
-from auditor.rules.comp.recompiling import RecompileLimitReached, RecompilesAgainAndAgain
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region

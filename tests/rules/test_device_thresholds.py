@@ -5,12 +5,12 @@ no numpy.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.half import CastThrash
 from auditor.rules.amp.precision import (
     FP32,
     HALF,
     TF32,
     AwkwardProductSizes,
+    CastThrash,
     NoMixedPrecision,
     Precision,
     Tf32Off,

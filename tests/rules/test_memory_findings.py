@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
-from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
-from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.peaks import Peak, PeakHeldByFewLines, PeakHolders, RanOutOfMemory
 from auditor.rules.mem.varying_sizes import Varying, VaryingSizes, VaryingSizesReallocate
 from auditor.rules.num.num014_gradients_explode import GradientNorms, GradientsExplode, NormSeries
 from auditor.rules.opt.gradients import GradientsPileUp

@@ -4,23 +4,36 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.half import HalfWhereBfloat16IsNative
+from auditor.rules.amp.precision import HalfWhereBfloat16IsNative
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
-from auditor.rules.graph.kept import Backward, RetainedGraphNeverNeeded
-from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
-from auditor.rules.mem.mem003_memory_grows import GrowingLine, GrowingLines, MemoryGrowsEveryStep
-from auditor.rules.mem.memory import DeviceMemory, HostMemory
-from auditor.rules.mem.segments import BlockPinsSegment, ReservedMemoryNeverNeeded
-from auditor.rules.num.num008_unstable_formula import UnstableFormula
+from auditor.rules.graph.kept import (
+    Backward,
+    GraphKeptAcrossSteps,
+    RetainedGraphNeverNeeded,
+)
+from auditor.rules.mem.mem003_memory_grows import (
+    GrowingLine,
+    GrowingLines,
+    Keeper,
+    KeptTensors,
+    MemoryGrowsEveryStep,
+)
+from auditor.rules.mem.segments import (
+    BlockPinsSegment,
+    DeviceMemory,
+    HostMemory,
+    ReservedMemoryNeverNeeded,
+)
+from auditor.rules.num.formulas import UnstableFormula
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
 from auditor.rules.opt.gradients import GradientsFilledWithZeros
-from auditor.rules.sync.explicit import AllocatorCallEveryStep, ExplicitSynchronize
 from auditor.rules.sync.waiting import (
+    AllocatorCallEveryStep,
     BranchOnTensor,
     CopyToHostEveryStep,
     DataDependentShape,
+    ExplicitSynchronize,
     ScalarReadEveryStep,
 )
 from msgspec import structs

@@ -1,7 +1,10 @@
-"""A few steps of a rehearsal with one change each: how much lower is the peak of device memory?"""
+"""A few steps of a rehearsal with one change each: how much lower is the peak of device memory? And
+the user's lines that a backward runs under, for the handlers around it.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import torch
@@ -9,7 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.torch_private.tensors import version_of
-from auditor.capture.probes.base import Context
+from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.largest_batch import LargestBatches
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,
@@ -19,7 +22,38 @@ from auditor.capture.probes.optim.optimizer_hooks import (
 )
 from auditor.runs.plan import LEANER_STEPS
 
-from ..rows import LeanerRow
+from ..rows import EnclosingRow, LeanerRow
+
+STACKS = 64
+"""Different stacks that are written at most: recursion must not fill the recording."""
+
+
+class BackwardCallersProbe(Probe):
+    """Writes ``enclosing``: one row for each stack of user frames around the step's backwards."""
+
+    name = "enclosing"
+    parts = ("enclosing",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._told: set[tuple[int, ...]] = set()
+
+    def start(self) -> None:
+        self._told.clear()
+        super().start()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Write the stack, the first time that it is seen."""
+        if call.nested or not self.context.in_step or len(self._told) >= STACKS:
+            return
+        frames = self.context.frames
+        lines = tuple(frames.number(each) for each in frames.user_frames(sys._getframe()))
+        if lines and lines not in self._told:
+            self._told.add(lines)
+            self.context.add(EnclosingRow(lines=list(lines)))
+
 
 ENDLESS: Final = 1 << 50
 """Bytes of a card that nothing fills."""

@@ -1,7 +1,7 @@
 """Memory step by step: host and device, and from which shares on it counts as fragmented."""
 
 import pytest
-from auditor.rules.mem.memory import DeviceMemory, HostMemory
+from auditor.rules.mem.segments import DeviceMemory, HostMemory
 
 from auditor.evidence.recorded.steps import Step
 from tests.evidence.recorded.rows import steps

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from auditor.rules.mem.mem003_memory_grows import GrowingLines
-from auditor.rules.mem.mem006_peak_by_line import PeakHolders
+from auditor.rules.mem.peaks import PeakHolders
 from auditor.rules.mem.varying_sizes import VaryingSizes
 from auditor.rules.sync.driver_calls import SegmentRequests
-from auditor.rules.sync.explicit import CacheChurn
+from auditor.rules.sync.waiting import CacheChurn
 
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory

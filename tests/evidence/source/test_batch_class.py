@@ -1,7 +1,7 @@
 """Batches of the user's own class, which ``pin_memory=True`` passes over."""
 
 import pytest
-from auditor.rules.data.data003_pageable_batches import unpinned_class
+from auditor.rules.data.datasets import unpinned_class
 
 from auditor.evidence.source.files import Source
 

@@ -1,7 +1,7 @@
 """How often compiled functions are entered, read off spans of the compiler in a trace."""
 
 import pytest
-from auditor.rules.comp.comp001_graph_break import LOOKUP, Entered, GraphEntries, _entered
+from auditor.rules.comp.compiled import LOOKUP, Entered, GraphEntries, _entered
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of

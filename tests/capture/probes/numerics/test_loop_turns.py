@@ -1,7 +1,7 @@
 """What a turn of a loop needs of the turns before it, operator by operator."""
 
 import pytest
-from auditor.rules.kern.probes.loop_turns import Made, Turns, made_of
+from auditor.rules.kern.probes.indexing_loops import Made, Turns, made_of
 
 
 def run(*names: str) -> Turns:
