@@ -129,7 +129,6 @@ def test_the_first_setting_that_fits_is_advised():
 MANY = Varying(
     Site("train.py", 9),
     (1000, 1013, 1529, 1700, 2000, 1000),
-    Site("data.py", 4),
     scale=20.0,
     reserved=1000 * MIB,
     fixed=900 * MIB,
