@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
@@ -14,7 +13,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import OpRanges, facts_of
 from auditor.evidence.source.files import Source, name_of
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import Evidence, Table, by_line
 from auditor.evidence.trace.facts import kernel_timeline
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import NumericRow
@@ -197,14 +196,11 @@ class LossInHalf(Rule):
     )
 
     def detect(self, numerics: OpRanges) -> Iterator[Finding]:
-        calls = [
+        for here in by_line(
             call
             for call in numerics.of("function")
             if call.half and call.loss and call.op not in STABLE
-        ]
-        calls.sort(key=lambda call: call.site.place)
-        for site, group in groupby(calls, key=lambda call: call.site):
-            here = list(group)
+        ):
             worst = min(here, key=lambda call: call.dtype != "float16")
             names = " and ".join(
                 dict.fromkeys(
@@ -212,7 +208,7 @@ class LossInHalf(Rule):
                 )
             )
             yield Finding(
-                site,
+                worst.site,
                 f"{names} ran in {worst.dtype} on the way to the loss, which keeps "
                 f"{DIGITS[worst.dtype]} decimal digits{_range(worst)}",
                 steps=max(call.steps for call in here),

@@ -11,7 +11,7 @@ from auditor.evidence.source.files import Index, Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity, Site
 from auditor.rule import Rule, knob
-from auditor.syntax.index import LOOPS, blocks_of, nodes_in, targets_of
+from auditor.syntax.index import LOOPS, nodes_in, targets_of
 from auditor.syntax.reaching import shared_names
 
 from .rows import KeptStateRow
@@ -135,19 +135,14 @@ def _owner(value: ast.expr) -> str:
 def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
     best = BEST in kept.name.lower()
     for node in nodes_in(scope, ast.Call, ast.Return):
-        if isinstance(node, ast.Call) and node.args and _mentions(node.args[0], kept):
-            name = name_of(node.func)
-            if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
-                if name_of(node.func.value) == kept.owner:
-                    yield node
-            elif name == "save" and best:
-                yield node
-        elif isinstance(node, ast.Return) and best and _returns(node, kept):
+        if isinstance(node, ast.Return):
+            given, brings = node.value, best and not kept.attribute
+        else:
+            given, name = node.args[0] if node.args else None, name_of(node.func)
+            loads = name == "load_state_dict" and isinstance(node.func, ast.Attribute)
+            brings = name_of(node.func.value) == kept.owner if loads else best and name == "save"
+        if brings and given is not None and _mentions(given, kept):
             yield node
-
-
-def _returns(node: ast.Return, kept: _Kept) -> bool:
-    return node.value is not None and not kept.attribute and _mentions(node.value, kept)
 
 
 def _mentions(value: ast.expr, kept: _Kept) -> bool:
@@ -163,25 +158,7 @@ def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.s
     chosen = BEST in kept.name.lower() or any(isinstance(node, ast.If) for node in around)
     if not index.holds(home, use):
         return chosen
-    above = list(takewhile(lambda node: node is not home, index.up(use)))
+    above = takewhile(lambda node: node is not home, index.up(use))
     if any(isinstance(node, LOOPS) and node not in around for node in above):
         return True  # taken before the loop in which it is used
-    return chosen and not _is_before(index, [*above, home], kept, use)
-
-
-def _is_before(index: Index, above: list[ast.AST], kept: _Kept, use: ast.expr | ast.stmt) -> bool:
-    """Some statement before the use, in a block around it, always gives the name a state."""
-    for outer in above:
-        for block in blocks_of(outer):
-            at = next((n for n, each in enumerate(block) if index.holds(each, use)), None)
-            if at is not None and any(_assigns(each, kept) for each in block[:at]):
-                return True
-        if isinstance(outer, LOOPS):
-            return False
-    return False
-
-
-def _assigns(statement: ast.stmt, kept: _Kept) -> bool:
-    if not isinstance(statement, ast.Assign) or not _owner(statement.value):
-        return False
-    return any(_mentions(target, kept) for target in statement.targets)
+    return chosen and not index.holds(index.parents[kept.statement], use)

@@ -10,7 +10,7 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
@@ -236,14 +236,8 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class ReservedMemoryNeverNeeded(Rule):
-    """Reserved device memory was never needed, not even at the peak."""
-
-    code = "MEM004"
-    severity = Severity.WARNING
-    since = "0.1"
-    rehearsed = True
-    native = True
+class FragmentationRule(Rule):
+    """Base of the rules about reserved memory that is not needed; no rule itself."""
 
     share: float = knob(0.25, "Report only if this share of the reserved memory is unneeded.")
     least_mib: float = knob(
@@ -253,13 +247,28 @@ class ReservedMemoryNeverNeeded(Rule):
         0.1, "The share to use instead if the allocator retried or ran out of memory."
     )
 
-    def detect(self, memory: DeviceMemory, machine: Machine) -> Iterator[Finding]:
-        machine.nothing_seen_without_cuda("the CUDA allocator was not used")
-        if not memory.fragmented(
+    def fragmented(self, memory: DeviceMemory | Course) -> bool:
+        """Whether much of the reserve was never needed; less will do if the allocator ran short."""
+        return memory.fragmented(
             share=self.share,
             least_bytes=int(self.least_mib * MIB),
             share_if_pressed=self.share_if_pressed,
-        ):
+        )
+
+
+@dataclass(frozen=True)
+class ReservedMemoryNeverNeeded(FragmentationRule):
+    """Reserved device memory was never needed, not even at the peak."""
+
+    code = "MEM004"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    native = True
+
+    def detect(self, memory: DeviceMemory, machine: Machine) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("the CUDA allocator was not used")
+        if not self.fragmented(memory):
             return
         yield Finding(
             None,
@@ -273,10 +282,7 @@ class ReservedMemoryNeverNeeded(Rule):
 
     def in_snapshot(self, allocations: Allocations) -> Iterator[Finding]:
         for course in allocations.devices:
-            least = int(self.least_mib * MIB)
-            if not course.fragmented(
-                share=self.share, least_bytes=least, share_if_pressed=self.share_if_pressed
-            ):
+            if not self.fragmented(course):
                 continue
             yield Finding(
                 None,
@@ -300,7 +306,7 @@ class ReservedMemoryNeverNeeded(Rule):
 
 
 @dataclass(frozen=True)
-class BlockPinsSegment(Rule):
+class BlockPinsSegment(FragmentationRule):
     """A small live block keeps a large free segment."""
 
     code = "MEM005"
@@ -309,12 +315,6 @@ class BlockPinsSegment(Rule):
     rehearsed = True
     native = True
 
-    share: float = knob(0.25, "Report only if this share of the reserve is unneeded (as MEM004).")
-    least_mib: float = knob(256.0, "Report only at least this many unneeded MiB (as MEM004).")
-    share_if_pressed: float = knob(
-        0.1,
-        "The share to use instead if the allocator retried or ran out of memory (as MEM004).",
-    )
     pinned_mib: float = knob(
         64.0, "Show only lines that keep at least this many free MiB reserved."
     )
@@ -324,21 +324,12 @@ class BlockPinsSegment(Rule):
         self, memory: DeviceMemory, snapshot: Snapshot, machine: Machine
     ) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("the CUDA allocator was not used")
-        fragmented = memory.fragmented(
-            share=self.share,
-            least_bytes=int(self.least_mib * MIB),
-            share_if_pressed=self.share_if_pressed,
-        )
-        if not fragmented and not snapshot.at_oom:
-            return
-        yield from self._pins(snapshot, machine.bytes_basis)
+        if self.fragmented(memory) or snapshot.at_oom:
+            yield from self._pins(snapshot, machine.bytes_basis)
 
     def in_snapshot(self, allocations: Allocations, snapshot: Snapshot) -> Iterator[Finding]:
-        least = int(self.least_mib * MIB)
         for course in allocations.devices:
-            if course.fragmented(
-                share=self.share, least_bytes=least, share_if_pressed=self.share_if_pressed
-            ):
+            if self.fragmented(course):
                 yield from self._pins(snapshot.on(course.device), "measured")
 
     def _pins(self, snapshot: Snapshot, basis: Basis) -> Iterator[Finding]:

@@ -8,10 +8,10 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, OpRanges, facts_of, vanishes
 from auditor.evidence.source.files import Source, name_of, span_of, the_only
+from auditor.evidence.table import by_line
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
@@ -59,16 +59,14 @@ class EpsilonVanishes(Rule):
     rehearsed = True
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
-        calls = sorted(numerics.of("epsilon"), key=lambda call: call.site.place)
-        for site, group in groupby(calls, key=lambda call: call.site):
-            here = list(group)
+        for here in by_line(numerics.of("epsilon")):
             gone = [call for call in here if vanishes(call)]
             chosen = gone or [call for call in here if _steep(call)]
             if not chosen:
                 continue
             call = chosen[0]
             yield Finding(
-                site,
+                call.site,
                 _vanishes(call) if gone else _too_steep(call),
                 steps=call.steps,
                 per_step=sum(numerics.per_step(each) for each in chosen),
@@ -272,14 +270,14 @@ class UnstableFormula(Rule):
         )
 
     def _formulas(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
-        calls = sorted(numerics.of("function"), key=lambda call: call.site.place)
-        for site, group in groupby(calls, key=lambda call: call.site):
+        for here in by_line(numerics.of("function")):
             judged = [
-                (severity, call) for call in group if (severity := self._judged(call)) is not None
+                (severity, call) for call in here if (severity := self._judged(call)) is not None
             ]
             if not judged:
                 continue
             severity, call = min(judged, key=lambda pair: pair[0].rank)
+            site = call.site
             stable = stable_log(source, site) if call.feed in ("sigmoid", "softmax") else None
             yield Finding(
                 site,
@@ -313,17 +311,12 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         for call in numerics.of("function")
         if call.op in ENDS and call.low is not None and call.low <= ENDS[call.op]
     )
-    for site, group in groupby(
-        sorted(calls, key=lambda call: call.site.place), key=lambda call: call.site
-    ):
-        here = [call for call in group if not call.guarded and not call.in_optimizer]
-        if not here:
-            continue
+    for here in by_line(call for call in calls if not call.guarded and not call.in_optimizer):
         worst = min(here, key=lambda call: call.low or 0.0)
         assert worst.low is not None
         made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
         yield Finding(
-            site,
+            worst.site,
             f"{worst.op} got values down to {worst.low:.3g}, of which it makes {made}; the "
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
@@ -339,16 +332,12 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
 
 def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterator[Finding]:
     """One for each line that is not reported already; of several operators the first."""
-    for site, group in groupby(
-        sorted(numerics.of("gradient"), key=lambda call: call.site.place),
-        key=lambda call: call.site,
-    ):
-        call = next(iter(group))
-        if site in said:
+    for call, *_ in by_line(numerics.of("gradient")):
+        if call.site in said:
             continue
         edit = epsilon_in_root(source, call)
         yield Finding(
-            site,
+            call.site,
             pole_said(call, numerics.steps),
             steps=call.steps,
             per_step=numerics.per_step(call),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.op_ranges import LARGEST, OpRanges, facts_of
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
@@ -47,14 +46,10 @@ class HalfNearOverflow(Rule):
     def _over(
         self, numerics: OpRanges, seen: str, severity: Severity | None = None
     ) -> Iterator[Finding]:
-        calls = (call for call in numerics.of("output") if call.overflowed)
-        for site, group in groupby(
-            sorted(calls, key=lambda call: call.site.place), key=lambda call: call.site
-        ):
-            here = list(group)
+        for here in by_line(call for call in numerics.of("output") if call.overflowed):
             worst = max(here, key=lambda call: call.overflowed)
             yield Finding(
-                site,
+                worst.site,
                 f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of "
                 f"{worst.n} calls; {seen}",
                 steps=worst.steps,
@@ -64,14 +59,11 @@ class HalfNearOverflow(Rule):
             )
 
     def _near(self, numerics: OpRanges) -> Iterator[Finding]:
-        calls = sorted(numerics.of("output"), key=lambda call: call.site.place)
-        for site, group in groupby(calls, key=lambda call: call.site):
-            near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
-            if not near:
-                continue
+        calls = (call for call in numerics.of("output") if 0.0 <= _headroom(call) < self.bits)
+        for near in by_line(calls):
             worst = min(near, key=_headroom)
             yield Finding(
-                site,
+                worst.site,
                 f"{worst.op} gave values up to {_peak(worst):.4g} in float16, which ends at 65504: "
                 f"{_headroom(worst):.2g} powers of two are left",
                 steps=worst.steps,
