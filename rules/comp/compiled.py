@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.batch_means import Estimate
@@ -15,16 +13,10 @@ from auditor.evidence.recorded.compiles import Compiles, Recompiled
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.facts import timed_timeline
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.rule import NotLooked, Rule, knob
+from auditor.rule import Rule, knob
 
 from ..lines import between
-
-if TYPE_CHECKING:
-    from auditor.timeline import Timeline
-    from auditor.timeline.trace import Operators
 
 
 def named(each: Recompiled) -> str:
@@ -198,7 +190,7 @@ class GraphBreak(Rule):
     cause = "read"  # of a line that reads a value, the rules of SYNC say what the wait costs
     leads = 5
 
-    def detect(self, compiles: Compiles, entries: GraphEntries) -> Iterator[Finding]:
+    def detect(self, compiles: Compiles) -> Iterator[Finding]:
         for each in compiles.breaks:
             if not (each.own or each.lost) or any(word in each.reason for word in MEANT):
                 continue
@@ -214,91 +206,9 @@ class GraphBreak(Rule):
                 facts=(
                     ("the compiler says", each.reason),
                     ("its code", each.gb or "none"),
-                    *_after(entries.of(each.after)),
                 ),
                 remedy=Remedy(KINDS[kind][2] if kind else OTHER),
             )
-
-
-def _after(entered: Entered) -> tuple[tuple[str, str], ...]:
-    """What the trace shows of what goes on after the break."""
-    if not entered.n:
-        return ()
-    took = f", {amounts.duration(entered.lookup_us)} of lookup" if entered.lookup_us else ""
-    return (("entered again after it", f"{amounts.digits(entered.n)} a step{took}"),)
-
-
-# -- graph entries ---------------------------------------------------------------------------------
-# How often compiled functions were entered in the traced steps, and what finding them cost.
-
-
-LOOKUP = "TorchDynamo Cache Lookup"
-"""Span in which the guards of what was compiled of a frame are checked, just before it runs."""
-
-_REGION = re.compile(r"Torch-Compiled Region: !?(?:\d+/)?(?P<frame>\d+)/\d+")
-
-
-@dataclass(frozen=True)
-class Entered:
-    """Of one frame in each step: how often it was entered, and the host time of its lookups, us."""
-
-    n: float = 0.0
-    lookup_us: float = 0.0
-
-
-@dataclass(frozen=True)
-class GraphEntries(Table):
-    """``frames`` by the compiler's number; empty where there is no trace, or it has no times."""
-
-    parts: ClassVar[tuple[str, ...]] = ("compiles",)
-
-    frames: Mapping[str, Entered] = field(default_factory=dict)
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> GraphEntries:
-        """From the trace."""
-        try:
-            return cls(_entered(timed_timeline(evidence)))
-        except NotLooked:
-            return cls()
-
-    def of(self, frames: Iterable[str]) -> Entered:
-        """All of these together."""
-        found = [self.frames[each] for each in frames if each in self.frames]
-        return Entered(sum(each.n for each in found), sum(each.lookup_us for each in found))
-
-
-def _entered(line: Timeline) -> dict[str, Entered]:
-    import numpy as np
-
-    operators, names = line.trace.operators, line.trace.names
-    frames = {
-        code: match["frame"]
-        for code, name in enumerate(names)
-        if (match := _REGION.match(name)) is not None
-    }
-    if not frames:
-        return {}
-    lookups = [code for code, name in enumerate(names) if name == LOOKUP]
-    told = np.isin(operators.name, [*frames, *lookups])
-    rows = np.flatnonzero(told)
-    rows = rows[np.lexsort((operators.start[rows], operators.thread[rows]))]
-    in_step = line.steps.of(operators.start[rows]) >= 0
-    found: dict[str, Entered] = {}
-    for place, row in enumerate(rows):
-        frame = frames.get(int(operators.name[row]))
-        if frame is not None and in_step[place]:
-            us = _looked_up(operators, frames, int(rows[place - 1]), int(row)) if place else 0.0
-            known = found.get(frame, Entered())
-            found[frame] = Entered(known.n + 1, known.lookup_us + us)
-    count = line.steps.count
-    return {frame: Entered(each.n / count, each.lookup_us / count) for frame, each in found.items()}
-
-
-def _looked_up(operators: Operators, frames: Mapping[int, str], before: int, row: int) -> float:
-    if int(operators.name[before]) in frames or operators.thread[before] != operators.thread[row]:
-        return 0.0
-    return float(operators.end[before] - operators.start[before]) / 1e3
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import ModeRow
-from auditor.recordings.schema.sync import ReadRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import names_in
 
@@ -113,22 +112,11 @@ def _facts(modes: DebugModes) -> tuple[tuple[str, str], ...]:
     facts = [("backward calls under it", f"{amounts.digits(modes.anomaly_backwards)} per step")]
     if modes.anomaly_library:
         facts.append(("switched on inside", modes.anomaly_library))
-    if modes.checks:
-        facts.append(
-            (
-                "host syncs of its checks on a GPU",
-                f"{amounts.digits(modes.checks)} per step (rehearsed)",
-            )
-        )
     return tuple(facts)
 
 
 # -- debug modes -----------------------------------------------------------------------------------
 # Switches that were left on: anomaly mode during backward passes.
-
-
-ENGINE = "torch/autograd/graph.py:_engine_run_backward"
-"""The innermost Python frame of what the autograd engine does by itself."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +127,6 @@ class DebugModes(Table):
 
     steps: int = 0
     anomaly: tuple[ModeRow, ...] = ()
-    checks: float | None = None
-    """Host syncs in each rehearsed step that the autograd engine makes to look for NaN; None
-    without a rehearsal.
-    """
 
     @classmethod
     def build(cls, evidence: Evidence) -> DebugModes:
@@ -154,7 +138,7 @@ class DebugModes(Table):
             for row in evidence.get(Rows[ModeRow])
             if row.pass_name == name and row.what == "anomaly"
         )
-        return cls(len(steps.of(name)), rows, _checks(evidence))
+        return cls(len(steps.of(name)), rows)
 
     @property
     def anomaly_rhythm(self) -> StepPattern:
@@ -177,17 +161,3 @@ class DebugModes(Table):
         """The library's function that did so on that line's behalf; empty if there is none."""
         at = next((row.at for row in self.anomaly if row.site == self.anomaly_site), None)
         return "" if at is None else framework_of(self.anomaly[0].home.via(at))
-
-
-def _checks(evidence: Evidence) -> float | None:
-    rehearsed = evidence if evidence.recording.device.shadow else evidence.inside("rehearsal")
-    if rehearsed is None or not rehearsed.has("reads"):
-        return None
-    steps = len(rehearsed.get(Steps).loud)
-    rows = [
-        row for row in rehearsed.rows(ReadRow) if row.pass_name == "loud" and row.kind == "item"
-    ]
-    by_engine = [
-        row.n for row in rows if (rehearsed.recording.site_row(row.at).via or "").startswith(ENGINE)
-    ]
-    return sum(by_engine) / steps if steps else None
