@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,13 +65,6 @@ class Turns:
     first: int
     last: int
     """The first turn and the latest one: numbers of operators of the step."""
-    start: int
-    """First operator of the latest turn: this one, or one of the ``heads`` before it."""
-    heads: dict[int, int] = field(default_factory=dict)
-    """Lines that ran right before the first turn, and how many operators before: where one runs
-    again as far before a later turn, it belongs to that.
-    """
-    away: int = 0
     spoiled: bool = False
     """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
     a loader that loops.
@@ -146,7 +138,7 @@ def made_of(name: str, number: int, given: Iterable[Made], running: Iterable[Tur
 def _carried(made: Made, turns: Turns) -> Carried | None:
     if turns in made.carried:
         return made.carried[turns]
-    return Carried() if turns.first <= made.number < turns.start else None
+    return Carried() if turns.first <= made.number < turns.last else None
 
 
 def _joined(name: str, number: int, before: list[Carried], turns: Turns) -> Carried:
@@ -155,7 +147,7 @@ def _joined(name: str, number: int, before: list[Carried], turns: Turns) -> Carr
     used = min((each.used for each in before if each.used is not None), default=None)
     if name in GATHERS or (fold is not None and len(folds) == 1):
         return Carried(folds, used)
-    if name in READS or (used is not None and used < turns.start):
+    if name in READS or (used is not None and used < turns.last):
         turns.chained = True
     return Carried(folds, number if used is None else used)
 
@@ -274,9 +266,6 @@ it over.
 BODY = 64
 """Operators after which a loop that has no further turn is over."""
 
-HEAD = 16
-"""Operators before the first turn that may belong to it."""
-
 _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
 
 
@@ -296,7 +285,6 @@ class IndexingLoopsWatch(Subscriber):
         self._cut: Storages[dict[int, int]] = Storages()
         self._group: Storages[Turns] = Storages()
         self._parameters = ParametersNow()
-        self._recent: deque[int | None] = deque(maxlen=HEAD)
         self._backward = 0
         self._whole = 0
         self._seen = 0
@@ -315,9 +303,6 @@ class IndexingLoopsWatch(Subscriber):
         self._seen += 1
         given = [plain(each) for each in call.given]
         at = call.site
-        for each in self._running:
-            if each.start <= each.last and at in each.heads:
-                each.start, each.away = self._seen, each.heads[at]
         turn = self._turn_of(operator, call.args, given)
         turns = None
         if turn is not None and at is not None:
@@ -328,7 +313,6 @@ class IndexingLoopsWatch(Subscriber):
             if group is not None:
                 group.reduced += 1
                 self._group.drop(tensor)
-        self._recent.append(at)
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
         group = turns if turns is not None and turns.kind == GROUPS else None
@@ -413,13 +397,6 @@ class IndexingLoopsWatch(Subscriber):
         elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
         return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
-    def _heads(self, at: int) -> dict[int, int]:
-        """What ran before a first turn; nothing on a known line, which may be another loop's."""
-        if at in self._recent:
-            return {}
-        before = reversed(self._recent)
-        return {line: away for away, line in enumerate(before, 1) if line is not None}
-
     def _take(self, operator: Operator, turn: Turn, at: int) -> Turns:
         """The loop over that has another turn."""
         key = (at, operator.name, turn.kind, turn.over)
@@ -436,16 +413,12 @@ class IndexingLoopsWatch(Subscriber):
                 turn.shapes,
                 self._seen,
                 self._seen,
-                self._seen,
-                self._heads(at),
                 spoiled=_is_loader(),
                 begins=turn.value,
             )
             self._running.append(turns)
         elif turns not in self._running:
             self._running.append(turns)
-        if not (turns.start > turns.last and self._seen - turns.start == turns.away):
-            turns.start = self._seen
         turns.spoiled |= (
             turns.chained
             or turns.shapes != turn.shapes
@@ -475,7 +448,6 @@ class IndexingLoopsWatch(Subscriber):
         self._seen, self._backward, self._whole, self._running = 0, 0, 0, []
         self._turns.clear()
         self._over.clear()
-        self._recent.clear()
         self._made.clear()
         self._written.clear()
         self._cut.clear()
