@@ -224,10 +224,10 @@ def test_num014_names_the_scheduler_that_raised_the_rate(text, first, most, base
     assert ("end at 1" in rule.remedy(finding).text) == named
 
 
-def allocations(*per_step, uncached=0.0, **more):
+def allocations(*per_step, **more):
     number = sum(per_step)
     calls = DriverCalls("cudaMalloc", number, 10.0 * number, per_step, (6.0,) * len(per_step))
-    table = TraceDriver(**{"marked": True, "allocator": (calls,), "uncached": uncached, **more})
+    table = TraceDriver(**{"marked": True, "allocator": (calls,), **more})
     return list(DriverAllocationsInSteadyState().detect(table, SegmentRequests(), NeverFreed()))
 
 
@@ -250,13 +250,6 @@ def test_memory_from_the_driver_after_the_first_step(per_step, severity, seen):
             "driver again"
         )
         assert (each.steps, each.per_step, each.lost_us_per_step) == (seen, 2 / of, 6.0)
-
-
-def test_a_cache_that_is_switched_off_has_no_warm_up():
-    (finding,) = allocations(1, 0, 0, uncached=0.5)
-    assert finding.message.startswith("cudaMalloc on 1 of the 3 steps: the caching allocator is")
-    assert "0.5 allocations for each kernel" in finding.message
-    assert (finding.per_step, finding.severity) == (1 / 3, Severity.NOTE)
 
 
 # -- saves, piled gradients, gaps ------------------------------------------------------------------
