@@ -16,7 +16,7 @@ from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.dist import CommunicationRow
 from auditor.recordings.schema.run import StepRow
-from auditor.rule import NotLooked, Rule, knob
+from auditor.rule import NotLooked, Rule
 
 from ..lines import places_of
 from .rows import CollectiveCallRow
@@ -228,8 +228,6 @@ class RanksPart(Rule):
         "between ranks. Only writing and printing belong there."
     )
 
-    sizes: bool = knob(True, "Also report tensors of different sizes.")
-
     def detect(self, order: CollectiveOrder, source: Source) -> Iterator[Finding]:
         parting = order.parting
         if parting is None:
@@ -242,11 +240,9 @@ class RanksPart(Rule):
             there = f"rank {parting.other_rank} goes on to its next step without it"
         elif other.what != one.what or other.numbers == one.numbers:
             there = f"rank {other.rank} calls {other.what} at {other.site}"
-        elif self.sizes:
+        else:
             there = f"rank {other.rank} passes {amounts.count(other.numbers, 'number')}"
             there += f" and rank {one.rank} {one.numbers:,}"
-        else:
-            return
         before = (other.site,) if other is not None and other.site != one.site else ()
         yield Finding(
             one.site,

@@ -102,13 +102,10 @@ class BackendOfTheHost(Rule):
     since = "0.1"
     advice = 'Call torch.distributed.init_process_group("nccl") (the name of RCCL on AMD, too).'
 
-    least: int = knob(1, "Report a note if the trace has fewer process group operators than this.")
-
     def detect(self, job: Job) -> Iterator[Finding]:
         host_only = job.backend in ("gloo", "mpi")
         if not host_only or not job.kernels or job.collectives or job.world_size < 2:
             return
-        loud = job.operators >= self.least
         yield Finding(
             None,
             f"{job.world_size} ranks with GPUs communicate over {job.backend}: gradients travel "
@@ -116,7 +113,7 @@ class BackendOfTheHost(Rule):
             steps=job.steps if job.marked else 0,
             per_step=job.operators / job.steps if job.marked else 0.0,
             seen_on="trace",
-            severity=None if loud else Severity.NOTE,
+            severity=None if job.operators else Severity.NOTE,
             facts=(
                 ("process group operators", f"{job.operators:,}"),
                 ("kernels on the device", f"{job.kernels:,}"),
@@ -240,8 +237,6 @@ class BarrierEveryStep(LineRule):
         "torch.cuda.Event or this audit."
     )
 
-    ranks: int = knob(2, "Report only with at least this many ranks.")
-
     def detect(
         self, collectives: Lines[CollectiveRow], machine: Machine, source: Source
     ) -> Iterator[Finding]:
@@ -250,7 +245,7 @@ class BarrierEveryStep(LineRule):
         reason = "communication outside torch (through files) may rely on it"
         for line in self.usual(collectives.lines(lambda call: call.what == "barrier")):
             ranks = max(call.ranks for call in line.rows)
-            if ranks >= self.ranks:
+            if ranks > 1:
                 yield self.report(
                     line,
                     f"dist.barrier() makes {ranks} ranks wait for one another on {line.pattern}",

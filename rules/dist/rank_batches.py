@@ -44,12 +44,11 @@ class AveragedTooOften(Rule):
 
     least: int = knob(3, "Report only if it happened in this many optimizer steps.")
     share: float = knob(0.5, "Report only if it happened in this share of the optimizer's steps.")
-    ranks: int = knob(2, "Report only with at least this many ranks.")
 
     def detect(self, modules: DataParallel) -> Iterator[Finding]:
         for module in modules.each:
             often = [n for n in module.averaged if n > 1]
-            if module.ranks < self.ranks or len(often) < self.least:
+            if module.ranks < 2 or len(often) < self.least:
                 continue
             if len(often) < self.share * len(module.averaged):
                 continue
@@ -83,9 +82,7 @@ class SteppedUnaveraged(Rule):
         "backward, even if an epoch ends with fewer micro-batches; run all others inside."
     )
 
-    least: int = knob(1, "Report from this many steps on partly averaged gradients.")
     alone: int = knob(5, "Report from this many steps if no backward averaged any gradient.")
-    ranks: int = knob(2, "Report only with at least this many ranks.")
     sent: float = knob(
         0.25,
         "Report nothing if the program itself sends this share of the gradients' bytes.",
@@ -97,11 +94,11 @@ class SteppedUnaveraged(Rule):
             sent[row.step] += row.bytes
         most = max(sent.values(), default=0)
         for module in modules.each:
-            if module.ranks < self.ranks or most >= self.sent * module.nbytes:
+            if module.ranks < 2 or most >= self.sent * module.nbytes:
                 continue
             if len(module.bypassed) == module.stepped >= self.alone:
                 yield _bypassed(module)
-            least = self.least if module.averaged else self.alone
+            least = 1 if module.averaged else self.alone
             if len(module.apart) < least:
                 continue
             places = Counter((each.entered_at, each.backward_at) for each in module.apart)
@@ -230,11 +227,10 @@ class SameOrderEachEpoch(Rule):
 
     epochs: int = knob(2, "Epochs with one number that must have begun in a pass.")
     share: float = knob(0.5, "Share of the pass's steps that must take batches of the loader.")
-    replicas: int = knob(2, "Ranks that the sampler must divide its samples among.")
 
     def detect(self, samplers: SamplerEpochs, source: Source) -> Iterator[Finding]:
         for each in samplers.each:
-            if each.epochs < self.epochs or each.replicas < self.replicas:
+            if each.epochs < self.epochs or each.replicas < 2:
                 continue
             if each.share < self.share:
                 continue

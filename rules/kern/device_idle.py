@@ -44,6 +44,9 @@ TOLD_US = 100.0
 kernel seldom longer than this.
 """
 
+LEAST_KERNELS = 20
+"""Kernels below which a trace is no training step."""
+
 UNEXPLAINED = "no single cause explains half of the idle time"
 
 
@@ -66,9 +69,6 @@ class DeviceIdleInStep(Rule):
     )
 
     share: float = knob(0.3, "Report if the device does nothing for this share of the steps' time.")
-    least_kernels: int = knob(
-        20, "Report a note if the trace has fewer kernels than this: it is no training step."
-    )
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
@@ -79,7 +79,7 @@ class DeviceIdleInStep(Rule):
             if not others.silent(*owners) and (cause != LAUNCHING or idle.small)
         ]
         unowned = idle.share - idle.share_of(*carried)
-        loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
+        loud = _is_training(idle) and unowned >= self.share
         cause = max((*OWNERS, DEVICE), key=idle.share_of)
         mostly = 2 * idle.share_of(cause) >= idle.share
         why = (
@@ -99,6 +99,10 @@ class DeviceIdleInStep(Rule):
             facts=(*idle.facts, *_waiting_in_queue(idle)),
             remedy=WAITED if mostly and cause == DEVICE else None,
         )
+
+
+def _is_training(idle: DeviceIdle) -> bool:
+    return idle.marked and idle.kernels >= LEAST_KERNELS
 
 
 def _because(idle: DeviceIdle, cause: str) -> str:
@@ -149,16 +153,13 @@ class HostLeavesDeviceIdle(Rule):
         0.5,
         "Report a note if fewer steps than this share have such a gap: one may be a checkpoint.",
     )
-    least_kernels: int = knob(
-        20, "Report a note if the trace has fewer kernels than this: it is no training step."
-    )
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         share = idle.share_of(HOST)
         if share < self.share or not idle.gaps:
             return
         usual = idle.gap_steps >= self.of_steps * idle.steps
-        loud = idle.marked and usual and idle.kernels >= self.least_kernels
+        loud = _is_training(idle) and usual
         longest = idle.gaps[0]
         yield Finding(
             None,
@@ -207,9 +208,6 @@ class LaunchBound(Rule):
         "time.",
     )
     noticed: float = knob(0.05, "Report a note from this share.")
-    least_kernels: int = knob(
-        20, "Report a note if the trace has fewer kernels than this: it is no training step."
-    )
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:
         share = idle.share_of(LAUNCHING)
@@ -219,13 +217,7 @@ class LaunchBound(Rule):
         # OPT001 has it, with its price
         optimizers = min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0
         single = optimizer.one_by_one and 2 * optimizers >= lost
-        loud = (
-            share >= self.share
-            and idle.marked
-            and idle.kernels >= self.least_kernels
-            and idle.small
-            and not single
-        )
+        loud = share >= self.share and _is_training(idle) and idle.small and not single
         most = f", most of it in the optimizer{see('OPT001')}" if single else ""
         yield Finding(
             None,

@@ -25,6 +25,10 @@ from auditor.rule import NotLooked, Rule, knob
 
 from .rows import DifferencesRow, LeanerRow
 
+MIB = 2**20
+LINES = 10
+"""Lines that are told of, those that hold most memory."""
+
 WHY = {
     "demand": "the tensors in use fill the memory; this is real demand, not fragmentation",
     "fragmentation": "enough memory was free, but only in pieces that are too small (fragmentation)",
@@ -42,8 +46,6 @@ class RanOutOfMemory(Rule):
     severity = Severity.ERROR
     since = "0.1"
     rehearsed = True
-
-    lines: int = knob(10, "Show at most this many lines, those that hold most memory.")
 
     def detect(self, oom: OutOfMemory, machine: Machine, configs: Configs) -> Iterator[Finding]:
         if not oom.happened:
@@ -75,7 +77,7 @@ class RanOutOfMemory(Rule):
             seen_on="snapshot",
             facts=(
                 *self._figures(oom),
-                *(holder.row for holder in oom.holders[: self.lines]),
+                *(holder.row for holder in oom.holders[:LINES]),
                 *self._replays(oom),
             ),
             remedy=_remedy(oom.kind, fitting, allocator_home(configs)),
@@ -144,7 +146,6 @@ class PeakHeldByFewLines(Rule):
 
     least_mib: float = knob(512.0, "Report only peaks of at least this many MiB.")
     share: float = knob(0.1, "Point at a line only if it holds at least this share of the peak.")
-    lines: int = knob(10, "Lines shown.")
 
     def detect(self, peak: PeakHolders, machine: Machine) -> Iterator[Finding]:
         for each in peak.devices:
@@ -165,7 +166,7 @@ class PeakHeldByFewLines(Rule):
                 seen_on="snapshot",
                 facts=(
                     *each.purposes,
-                    *(holder.row for holder in each.holders[: self.lines]),
+                    *(holder.row for holder in each.holders[:LINES]),
                     ("stack of the largest block", " < ".join(first.stack)),
                 ),
             )
@@ -250,7 +251,6 @@ def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners
     )
 
 
-MIB = 2**20
 SAID = {
     "gradients": "the gradients of the last step stay allocated during the "
     "forward; cleared right after optimizer.step()",

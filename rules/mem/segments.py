@@ -318,7 +318,6 @@ class BlockPinsSegment(FragmentationRule):
     pinned_mib: float = knob(
         64.0, "Show only lines that keep at least this many free MiB reserved."
     )
-    lines: int = knob(3, "Show at most this many lines.")
 
     def detect(
         self, memory: DeviceMemory, snapshot: Snapshot, machine: Machine
@@ -333,9 +332,7 @@ class BlockPinsSegment(FragmentationRule):
                 yield from self._pins(snapshot.on(course.device), "measured")
 
     def _pins(self, snapshot: Snapshot, basis: Basis) -> Iterator[Finding]:
-        pins = [
-            pin for pin in snapshot.pins()[: self.lines] if pin.free_bytes >= self.pinned_mib * MIB
-        ]
+        pins = [pin for pin in snapshot.pins()[:3] if pin.free_bytes >= self.pinned_mib * MIB]
         if not pins and snapshot.untold_bytes >= self.pinned_mib * MIB:
             raise NotLooked(
                 "the blocks that keep the segments were allocated before the allocation history "
