@@ -312,6 +312,7 @@ class Precision(Table):
 
 def _table(line: Timeline) -> Precision:
     use = line.devices[0]
+    from auditor.timeline.precision import matmul_ns
     from auditor.timeline.precision import products as products_of
 
     products = products_of(line, use)
@@ -326,19 +327,13 @@ def _table(line: Timeline) -> Precision:
         busy=1 - line.idle.total / max(1, line.idle.windows.length) if line.idle else 0.0,
         kernel_us=use.kernel_ns / 1e3,
         products_us=tuple((one.arithmetic, one.ns / 1e3) for one in products),
-        matmul_us=_matmuls(line),
+        matmul_us=tuple((name, ns / 1e3) for name, ns in matmul_ns(line, use).items()),
         top=tuple((name, ns / 1e3) for name, ns in slow.top[:3]) if slow else (),
         casts=len(line.casts.rows),
         cast_us=line.casts.ns / 1e3,
         shapes=awkward.looked,
         awkward=tuple((size, ns / 1e3) for size, ns in awkward.sizes),
     )
-
-
-def _matmuls(line: Timeline) -> tuple[tuple[str, float], ...]:
-    from auditor.timeline.precision import matmul_ns
-
-    return tuple((name, ns / 1e3) for name, ns in matmul_ns(line, line.devices[0]).items())
 
 
 def _amd(line: Timeline) -> bool:

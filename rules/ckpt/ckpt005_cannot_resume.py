@@ -407,7 +407,8 @@ class _Trained:
             named = {each.arg or "" for each in call.keywords} | _last_names(
                 [*call.args, *call.keywords]
             )
-            if any(name == "last_epoch" or _is_now(name) for name in named - own):
+            named = {name for name in named - own if not name.endswith("s")}  # epochs: how long
+            if "last_epoch" in named or any(map(COUNTER.match, named)):
                 return True
         set_to = (
             each.value
@@ -425,11 +426,6 @@ class _Trained:
 
 def _constants(nodes: Iterable[ast.expr | None]) -> set[object]:
     return {each.value for each in nodes if isinstance(each, ast.Constant)}
-
-
-def _is_now(name: str) -> bool:
-    """Where the training is; not ``epochs``, which is how long it is."""
-    return COUNTER.match(name) is not None and not name.endswith("s")
 
 
 def _keeps_moments(call: ast.Call) -> bool:

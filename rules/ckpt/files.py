@@ -79,7 +79,11 @@ class CheckpointOverridesRate(Rule):
         made_with = kept | {
             rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base
         }
-        peak = {name: rate for name, rate in configured.items() if peaks and _is_peak(name)}
+        peak = {
+            name: rate
+            for name, rate in configured.items()
+            if peaks and re.search("max|peak", name, re.IGNORECASE)
+        }
         start = {name: rate for name, rate in configured.items() if name not in peak}
         by_hand = math.inf if made_with else max(now, default=0.0)
         other = {**self._stale(start, made_with or now, below=by_hand), **self._stale(peak, peaks)}
@@ -111,10 +115,6 @@ class CheckpointOverridesRate(Rule):
 def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:
     groups = [group for optimizer in checkpoint.scan.optimizers for group in optimizer.groups]
     return {group[key] for group in groups for key in keys if key in group}
-
-
-def _is_peak(name: str) -> bool:
-    return "max" in name.lower() or "peak" in name.lower()
 
 
 def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Finding]:

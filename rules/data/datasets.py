@@ -77,7 +77,9 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 f"device{'' if made_at is None else _lines(places)} on {place.pattern} "
                 f"from unpinned memory{decided}",
                 site=made_at,
-                severity=Severity.NOTE if all(map(self._is_small, places)) else None,
+                severity=Severity.NOTE
+                if all(each.bytes_per_step <= self.small * each.per_step for each in places)
+                else None,
                 remedy=self._remedy(places, made_at, pinned, source, configs),
             )
 
@@ -114,9 +116,6 @@ class LoaderWithoutPinnedMemory(CopyRule):
             unwaited = self.without_waiting(each_move, own)
             edits = tuple(dict.fromkeys((*edits, *unwaited)))
         return Remedy(text + pinned.advice, edits, refused=pinned.refused)
-
-    def _is_small(self, place: CopyLine) -> bool:
-        return place.bytes_per_step <= self.small * place.per_step
 
 
 def _number(copy: Copy) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
@@ -142,11 +142,8 @@ def _ended_by_others(recording: Recording) -> bool:
     error = recording.manifest.get("error") or {}
     if recording.manifest.get("outcome") == "timeout":
         return True
-    return error.get("type") in ENDED_BY_OTHERS or _is_of_ranks(error)
-
-
-def _is_of_ranks(error: Mapping[str, Any]) -> bool:
-    return bool(OF_RANKS.search(f"{error.get('type', '')}: {error.get('message', '')}"))
+    said = f"{error.get('type', '')}: {error.get('message', '')}"
+    return error.get("type") in ENDED_BY_OTHERS or OF_RANKS.search(said) is not None
 
 
 def _waits_at(recording: Recording) -> Site | None:

@@ -280,6 +280,8 @@ class GraphRecordedInEvaluation(Rule):
             if place.n < self.calls or place.walked or place.held:
                 continue
             saved = place.saved_bytes
+            # the line itself lets go of the graph: what it saved is freed at once
+            cut = place.mode == "trained" and ".detach()" in place.site.text
             cost = (
                 f"; {amounts.size(saved)} were saved for it in one call"
                 if saved is not None
@@ -293,7 +295,7 @@ class GraphRecordedInEvaluation(Rule):
                 per_step=place.n / place.steps,
                 lost_bytes=saved,
                 basis="none" if saved is None else "measured",
-                severity=Severity.NOTE if _is_cut(place) else None,
+                severity=Severity.NOTE if cut else None,
                 facts=(("calls", str(place.n)), ("graphs walked", "0")),
                 places=places_of(place.site, place.site_of(place.outer)),
                 remedy=Remedy(self.advice, tuple(_decorated(source, place))),
@@ -306,11 +308,6 @@ def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
     if function is not None:
         reason = "the function's result then has no graph"
         yield Edit(function, "decorate", value=NO_GRAD, reason=reason)
-
-
-def _is_cut(place: EvalRow) -> bool:
-    """The line itself lets go of the graph: what it saved is freed at once."""
-    return place.mode == "trained" and ".detach()" in place.site.text
 
 
 def _ran(place: EvalRow) -> str:

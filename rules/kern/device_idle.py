@@ -174,7 +174,7 @@ class HostLeavesDeviceIdle(Rule):
             facts=tuple(
                 (
                     f"gap at {amounts.duration(gap.at_us)}",
-                    f"{amounts.duration(gap.us)}{_in(gap)}{_until(gap)}",
+                    f"{amounts.duration(gap.us)}{_in(gap)}{f', until {gap.api}' if gap.api else ''}",
                 )
                 for gap in idle.gaps
             ),
@@ -184,10 +184,6 @@ class HostLeavesDeviceIdle(Rule):
 
 def _in(gap: Gap) -> str:
     return f", in `{gap.doing}`" if gap.doing else ", in Python between operators"
-
-
-def _until(gap: Gap) -> str:
-    return f", until {gap.api}" if gap.api else ""
 
 
 @dataclass(frozen=True)
@@ -231,12 +227,10 @@ class LaunchBound(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=idle.facts,
-            changes=(_launches(optimizer),) if loud else (),
+            changes=(Change("other launches" if optimizer.one_by_one else "launches"),)
+            if loud
+            else (),
         )
-
-
-def _launches(optimizer: OptimizerCalls) -> Change:
-    return Change("other launches" if optimizer.one_by_one else "launches")
 
 
 @dataclass(frozen=True)

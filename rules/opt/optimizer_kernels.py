@@ -93,7 +93,7 @@ class OptimizerStepsOneByOne(Rule):
         yield from self.in_trace(optimizer, source, configs)
         watched = len(steps.loud)
         own = (row for row in stepped if row.site is not None and row.step < watched)
-        for calls in together(own, _maker):
+        for calls in together(own, lambda row: (str(row.made or row.site), row.name)):
             first, n = calls[0], sum(call.n for call in calls)
             operators = sum(call.operators for call in calls) / n
             pattern = step_pattern({call.step for call in calls}, watched)
@@ -138,10 +138,6 @@ class OptimizerStepsOneByOne(Rule):
             remedy=_foreach(optimizer.names, source, configs),
             changes=(Change("optimizer launches"),) if priced else (),
         )
-
-
-def _maker(row: SingleTensorStepRow) -> tuple[str, str]:
-    return str(row.made or row.site), row.name
 
 
 def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Remedy:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
-from auditor.evidence.snapshot.file import Event, snapshot_of
+from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
 from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.snapshot.state_at import NeverFreed
@@ -256,7 +256,9 @@ class SegmentRequests(Table):
                 frames = event.get("frames") or ()
                 if event["action"] in GAINS:
                     counter = asked
-                elif event["action"] in LOSSES and _by_the_program(frames):
+                elif event["action"] in LOSSES and any(
+                    "empty_cache" in each["name"] for each in frames
+                ):
                     counter = emptied
                 else:
                     continue
@@ -266,7 +268,3 @@ class SegmentRequests(Table):
         except (NotLooked, *MALFORMED):
             return cls()
         return cls(tuple(asked.most_common()), next(iter(dict(emptied.most_common())), None))
-
-
-def _by_the_program(frames: Sequence[Event]) -> bool:
-    return any("empty_cache" in frame["name"] for frame in frames)

@@ -76,7 +76,8 @@ class PairwiseDifferencesWatch(Subscriber):
 
     def _follow(self, call: Call, result: torch.Tensor) -> None:
         operator, args = call.operator, call.args
-        trail = self._trails.of(args[0]) if _is_tensor(args[:1]) else None
+        known = args and isinstance(args[0], torch.Tensor)
+        trail = self._trails.of(args[0]) if known else None
         kind = _kind(operator, args) if trail is not None else ""
         if trail is None or trail.used:
             self._spoil(call)
@@ -94,10 +95,6 @@ class PairwiseDifferencesWatch(Subscriber):
             trail = self._trails.of(each)
             if trail is not None:
                 trail.used = True
-
-
-def _is_tensor(args: tuple[Any, ...]) -> bool:
-    return bool(args) and isinstance(args[0], torch.Tensor)
 
 
 def _all_pairs(args: tuple[Any, ...], result: torch.Tensor) -> bool:
