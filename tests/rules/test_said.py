@@ -18,7 +18,7 @@ from auditor.timeline import fleet, trace_files
 from tests.rules.test_rules import HERE, RULES, TRACED, factories, load
 
 SAID = HERE / "said.json"
-NUMBERS = ("lost_us_per_step", "lost_bytes", "per_step", "steps")
+NUMBERS = ("lost_us_per_step", "lost_bytes")
 
 
 def cases() -> list[tuple[str, str, str]]:
@@ -51,7 +51,6 @@ def said(finding: Finding) -> dict[str, Any]:
     told = {
         "message": finding.message,
         "severity": finding.severity.value,
-        "basis": finding.basis,
         **{name: getattr(finding, name) for name in NUMBERS},
         "facts": [f"{label}: {text}" for label, text in finding.facts],
         "advice": finding.remedy.text if finding.remedy is not None else None,
