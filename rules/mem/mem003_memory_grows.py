@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
@@ -13,16 +12,11 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs, grows
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.by_line import held_at, told
-from auditor.evidence.snapshot.file import snapshot_of
-from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.snapshot.state_at import NeverFreed
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.memory import KeptRow
-from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked, Rule, knob, see
 from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
@@ -290,55 +284,6 @@ def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
     )
 
 
-@dataclass(frozen=True)
-class GrowingLine:
-    """What one line's blocks held at the end of each step, in bytes."""
-
-    site: Site
-    held: Trend = field(default_factory=Trend)
-
-
-@dataclass(frozen=True)
-class GrowingLines(Table):
-    """Lines that held more at the end than at the beginning, by growth; empty where there is no
-    history or the steps' times are unknown.
-    """
-
-    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
-
-    lines: tuple[GrowingLine, ...] = ()
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> GrowingLines:
-        """From the history of the device with most memory."""
-        try:
-            course = evidence.get(Allocations).devices[0]
-            ends = _step_ends(evidence, course)
-            return cls(_growing(evidence, course, ends) if len(ends) > 1 else ())
-        except NotLooked:
-            return cls()
-
-
-def _step_ends(evidence: Evidence, course: Course) -> tuple[int, ...]:
-    """The last event before each step that began inside the history, and the last event of all."""
-    begun = sorted({row.unix_us for row in evidence.rows(StepRow) if row.unix_us})
-    ends = [bisect_left(course.time_us, start) - 1 for start in begun] if course.time_us else []
-    last = len(course.reserved) - 1
-    return tuple(sorted({end for end in ends if 0 <= end < last} | ({last} if ends else set())))
-
-
-def _growing(evidence: Evidence, course: Course, ends: tuple[int, ...]) -> tuple[GrowingLine, ...]:
-    history = told(snapshot_of(evidence), course, origins_of(evidence))
-    found = [
-        GrowingLine(owner, Trend(tuple(map(float, held))))
-        for owner, held in zip(
-            history.owners, zip(*held_at(history, ends).held, strict=True), strict=True
-        )
-        if isinstance(owner, Site) and held[-1] > held[0]
-    ]
-    return tuple(sorted(found, key=lambda line: -line.held.total))
-
-
 MIB = 2**20
 
 SHARE_OF_PEAK = 0.01
@@ -409,7 +354,6 @@ class MemoryGrowsEveryStep(Rule):
         host: HostMemory,
         held: RetainedGraphs,
         kept: NeverFreed,
-        growing: GrowingLines,
         *,
         keepers: KeptTensors,
         machine: Machine,
@@ -419,7 +363,7 @@ class MemoryGrowsEveryStep(Rule):
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} retains graphs{see('GRAPH001')}" if names else ""
         for where, place in (
-            ("device", self._on_device(device.trend, kept, growing, keepers)),
+            ("device", self._on_device(device.trend, kept, keepers)),
             ("host", self._on_host(host.trend, keepers, measured=not machine.simulated)),
         ):
             if place is None:
@@ -445,33 +389,20 @@ class MemoryGrowsEveryStep(Rule):
     def tells_growth(self, size: float) -> bool:
         return size >= self.host_mib * MIB
 
-    def _on_device(
-        self, trend: Trend, kept: NeverFreed, growing: GrowingLines, keepers: KeptTensors
-    ) -> _Place | None:
-        """The variable that holds half of it, else the line whose blocks stay or get larger."""
+    def _on_device(self, trend: Trend, kept: NeverFreed, keepers: KeptTensors) -> _Place | None:
+        """The variable that holds half of it, else the line whose blocks stay."""
         floor = max(self.device_mib * MIB, SHARE_OF_PEAK * trend.peak)
         rate = self._rate(trend, floor)
         made = kept.lines[0].site if kept.lines else None
         keeper = self._keeper(keepers, rate, device=True)
         if keeper is not None:
-            if keeper.larger:  # told where it is made: at the line that grows as it does
-                made = next((each.site for each in growing.lines if self._as(each, keeper)), None)
-            site = made if keeper.larger and made is not None else keeper.site
-            return _kept_by(keeper, rate, trend, site, made)
+            return _kept_by(keeper, rate, trend, None if keeper.larger else made)
         if rate is None:
             return None
         if kept.lines:
             said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
             return _Place(rate, trend, made, said)
-        for each in growing.lines:
-            if self._rate(each.held, floor / 2) is not None:
-                said = ": the tensor allocated here gets larger on each step"
-                return _Place(rate, trend, each.site, said)
         return _Place(rate, trend)
-
-    def _as(self, line: GrowingLine, keeper: Keeper) -> bool:
-        one, other = self._rate(line.held, 0.0), self._rate(keeper.trend, 0.0)
-        return one is not None and other is not None and other / 2 <= one <= 2 * other
 
     def _on_host(self, trend: Trend, keepers: KeptTensors, *, measured: bool) -> _Place | None:
         """A variable is counted; the resident set tells of other growth, where tensors that are
@@ -480,7 +411,7 @@ class MemoryGrowsEveryStep(Rule):
         rate = self._rate(trend, self.host_mib * MIB) if measured else None
         keeper = self._keeper(keepers, rate, device=False)
         if keeper is not None:
-            return _kept_by(keeper, rate, trend, keeper.site)
+            return _kept_by(keeper, rate, trend)
         if rate is None or trend.returned > RETURNED or trend.evenness < EVEN:
             return None
         return _Place(rate, trend)
@@ -510,9 +441,7 @@ class MemoryGrowsEveryStep(Rule):
         )
 
 
-def _kept_by(
-    each: Keeper, rate: float | None, trend: Trend, site: Site | None, made: Site | None = None
-) -> _Place:
+def _kept_by(each: Keeper, rate: float | None, trend: Trend, made: Site | None = None) -> _Place:
     more = f"a larger {each.kind[:-1]}" if each.larger else f"more {each.kind}"
     if each.cycled:
         said = ": itertools.cycle keeps every batch of the first epoch and repeats them after it"
@@ -524,7 +453,7 @@ def _kept_by(
     slope = each.trend.slope
     if rate is None and slope is not None:
         rate, trend = slope.per_step, each.trend
-    return _Place(rate or 0.0, trend, site, said, each, made if site == each.site else each.site)
+    return _Place(rate or 0.0, trend, each.site, said, each, made)
 
 
 def _remedy(where: str, keeper: Keeper | None) -> Remedy:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auditor.rules.mem.mem003_memory_grows import GrowingLines
 from auditor.rules.mem.peaks import PeakHolders
 from auditor.rules.mem.varying_sizes import VaryingSizes
 from auditor.rules.sync.driver_calls import SegmentRequests
@@ -32,7 +31,6 @@ TOLD = Path(__file__).with_name("told.json")
 TABLES: tuple[type[Table], ...] = (
     Allocations,
     CacheChurn,
-    GrowingLines,
     NeverFreed,
     OutOfMemory,
     PeakHolders,

@@ -71,7 +71,7 @@ def memory_of_segments_handed_back_longer__rehearsal():
         def forward(self, x, mems):
             kept = []
             for layer, mem in zip(self.layers, mems, strict=True):
-                kept.append(torch.cat([mem, x.detach()], dim=1))  # MEM003
+                kept.append(torch.cat([mem, x.detach()], dim=1))
                 x = x + layer(x) + mem.mean(1, keepdim=True)
             return x, kept
 
@@ -80,7 +80,7 @@ def memory_of_segments_handed_back_longer__rehearsal():
 
     def step():
         nonlocal mems
-        out, mems = model(torch.ones(4, 8, 32, device="cuda"), mems)
+        out, mems = model(torch.ones(4, 8, 32, device="cuda"), mems)  # MEM003
         out.square().mean().backward()
 
     return step
