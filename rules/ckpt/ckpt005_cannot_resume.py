@@ -12,7 +12,7 @@ from auditor.evidence.source.files import Function, Source, name_of, unparsed
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule
-from auditor.syntax.index import LOOPS, nodes_in, parameters_of, targets_of
+from auditor.syntax.index import LOOPS, nodes_in, targets_of
 
 from ..lines import places_of
 
@@ -131,9 +131,6 @@ ELSEWHERE = ("save_state", "save_checkpoint", "register_for_checkpointing", "sav
 
 HOLDS = frozenset({"state_dict", "cpu", "detach", "stack", "cat", "tensor"})
 """Calls whose result is tensors, or a state whose owner is in the source."""
-
-DEEP = 2
-"""Names that are followed from one to the next."""
 
 MOMENTS = frozenset(
     """
@@ -300,34 +297,25 @@ def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _tells_what_it_saves(source: Source) -> bool:
-    """False where something is saved that nobody can read off the source, or by a library."""
+    """False where something is saved that nobody can read off the source, or by a library. Of a
+    parameter it is not asked what calls give for it.
+    """
     own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
 
-    def tells(file: str, value: ast.expr, depth: int = 0) -> bool:
+    def tells(value: ast.expr) -> bool:
         if isinstance(value, ast.Dict):
             return None not in value.keys
         if isinstance(value, ast.Call):
             return name_of(value.func) in own | HOLDS
-        if not isinstance(value, ast.Name) or depth > DEEP:
-            return isinstance(value, ast.Constant)
-        made = [(file, node.value) for node in source.index(file).assigned.get(value.id, ())]
-        made += [] if made else _handed_over(source, value.id)
-        return bool(made) and all(tells(*each, depth + 1) for each in made)
+        return isinstance(value, ast.Name | ast.Constant)
 
+    saved = [*_saves(source)]
+    for file, value in tuple(saved):
+        saved += [
+            (file, node.value) for node in source.index(file).assigned.get(unparsed(value), ())
+        ]
     library = any(name_of(call.func) not in own for _, call in source.calls_of(*ELSEWHERE))
-    return not library and all(tells(*each) for each in _saves(source))
-
-
-def _handed_over(source: Source, name: str) -> list[tuple[str, ast.expr]]:
-    """What functions with a parameter of this name are given for it."""
-    found = []
-    for _, function in source.functions:
-        names = [each for each in parameters_of(function) if each not in ("self", "cls")]
-        for file, call in source.calls_of(function.name) if name in names else ():
-            named = {each.arg: each.value for each in call.keywords}
-            given = {**dict(zip(names, call.args, strict=False)), **named}
-            found += [(file, given[name])] if name in given else []
-    return found
+    return not library and all(tells(value) for _, value in saved)
 
 
 class _Trained:
