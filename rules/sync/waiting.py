@@ -322,11 +322,11 @@ class ScalarReadEveryStep(ReadingRule):
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("scalar")):
             does = CHECKED if place.checks else "turns a tensor into a Python number"
-            more = self.less_often(reads, source, place)
+            remedy = self.less_often(reads, source, place)
             if place.checks and not place.library:  # no patch leaves a check of torch.linalg out
-                more["remedy"] = Remedy(UNCHECKED)
+                remedy = Remedy(UNCHECKED)
             said = f"`{place.text}` {does}{place.through}: {place.waits('it')}"
-            yield self.report(place, said, severity=severity, **more)
+            yield self.report(place, said, severity=severity, remedy=remedy)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -384,8 +384,8 @@ class CopyToHostEveryStep(ReadingRule):
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("transfer")):
             said = f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
-            more = self.less_often(reads, source, place)
-            yield self.report(place, said, severity=severity, **more)
+            remedy = self.less_often(reads, source, place)
+            yield self.report(place, said, severity=severity, remedy=remedy)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
