@@ -109,12 +109,6 @@ class DeviceMemory(Table):
             ("out of memory", str(self.ooms)),
         )
 
-    def fragmented(self, *, share: float, least_bytes: int, share_if_pressed: float) -> bool:
-        """True if much of the reserved memory was never needed; less will do if it ran short."""
-        if self.retries or self.ooms:
-            return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
-        return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share
-
 
 @dataclass(frozen=True)
 class DeviceMemoryNearlyFull(Rule):
@@ -249,11 +243,10 @@ class FragmentationRule(Rule):
 
     def fragmented(self, memory: DeviceMemory | Course) -> bool:
         """Whether much of the reserve was never needed; less will do if the allocator ran short."""
-        return memory.fragmented(
-            share=self.share,
-            least_bytes=int(self.least_mib * MIB),
-            share_if_pressed=self.share_if_pressed,
-        )
+        if memory.retries or memory.ooms:
+            return memory.unneeded_bytes > 0 and memory.unneeded_share >= self.share_if_pressed
+        large = memory.unneeded_bytes >= int(self.least_mib * MIB)
+        return large and memory.unneeded_share >= self.share
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting, RanksPart
-from auditor.rules.dist.communication import BarrierEveryStep
+from auditor.rules.dist.communication import (
+    BarrierEveryStep,
+    Call,
+    CollectiveOrder,
+    Parting,
+    RanksPart,
+)
 from auditor.rules.dist.rank_batches import (
     AveragedTooOften,
     SameBatchesOnAllRanks,

@@ -12,7 +12,7 @@ from auditor.rules.kern.loops import ModuleLoop, ModuleLoops, ModulePieceByPiece
 from auditor.rules.mem.peaks import AllDifferences
 from auditor.rules.mem.rows import DifferencesRow
 from auditor.rules.opt.gradients import ClippingMisplaced
-from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
+from auditor.rules.opt.optimizer_kernels import ScheduleInEpochs
 from auditor.rules.opt.rows import ClippingRow, SchedulerRow
 from auditor.rules.time.storage_syncs import StorageWaitedFor
 
