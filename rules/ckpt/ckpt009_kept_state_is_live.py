@@ -139,8 +139,9 @@ def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
             given, brings = node.value, best and not kept.attribute
         else:
             given, name = node.args[0] if node.args else None, name_of(node.func)
-            loads = name == "load_state_dict" and isinstance(node.func, ast.Attribute)
-            brings = name_of(node.func.value) == kept.owner if loads else best and name == "save"
+            brings = best and name == "save"
+            if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
+                brings = name_of(node.func.value) == kept.owner
         if brings and given is not None and _mentions(given, kept):
             yield node
 

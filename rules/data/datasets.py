@@ -14,7 +14,7 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Function, Source, name_of, unparsed
+from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity, Site
@@ -24,6 +24,11 @@ from auditor.syntax.index import called_in, nodes_in, targets_of
 
 from ..copying import CopyRule, TransferRule
 
+UNPINNED = Remedy(
+    "torch pins tensors, and those in lists, tuples and dicts: give a class of your own a method "
+    "pin_memory(self) that pins its tensors and returns self, or collate into a named tuple or a dict. "
+    "What is made of a batch on the host is not pinned either: move the batch first."
+)
 PINNED = "page-locking the batch changes where it lies, not what it holds"
 
 
@@ -54,19 +59,13 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at = None  # made by a library, or by a subclass of the user's
             if made_at is None and place.library:
                 continue
-            own = unpinned_class(source, loader.collate) if loader and loader.pins else None
-            if own is not None:
+            if loader is not None and loader.pins:
                 yield self.report(
                     place,
-                    f"pin_memory=True has no effect on the batches of this loader: {own.name} has no "
-                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from unpinned "
-                    "memory",
-                    site=own.site,
-                    remedy=Remedy(
-                        f"Give {own.name} a method pin_memory(self) that pins its tensors and "
-                        "returns self; or collate into a named tuple or a dict, which torch pins "
-                        "itself."
-                    ),
+                    f"the loader pins its batches (pin_memory=True), but {place.amount} are "
+                    f"copied{_lines(places)} from unpinned memory",
+                    site=made_at,
+                    remedy=UNPINNED,
                 )
                 continue
             pinned = given(source, configs, made_at, "DataLoader", "pin_memory", ran=False)
@@ -125,63 +124,6 @@ def _number(copy: Copy) -> int:
 def _lines(places: Sequence[CopyLine]) -> str:
     more = len(places) - 1
     return f" at {places[0].site}" + (f" and {more} more line{'s' * (more > 1)}" if more else "")
-
-
-# -- batch class -----------------------------------------------------------------------------------
-# The user's own class of a loader's batches, where ``pin_memory=True`` passes over it.
-
-
-PLAIN = frozenset({"object", "Generic", "ABC"})
-"""Bases that bring no ``pin_memory`` and make the class no container."""
-
-
-@dataclass(frozen=True)
-class BatchClass:
-    """A class whose objects torch does not pin: no tensor, container or named tuple, and without a
-    ``pin_memory`` of its own.
-    """
-
-    name: str
-    site: Site
-
-
-def unpinned_class(source: Source, collate: str) -> BatchClass | None:
-    """What the collate function of this qualified name returns, where that is one such class of the
-    program's (or where the function is the class itself); else None.
-    """
-    name = collate.rpartition(".")[2]
-    classes = {node.name: (file, node) for file, node in source.every(ast.ClassDef)}
-    returned = {
-        _made_by(each.value, node)
-        for _, node in source.functions
-        if node.name == name
-        for each in nodes_in(node, ast.Return)
-    }
-    made = returned or {name}
-    file, found = classes.get(made.pop(), ("", None)) if len(made) == 1 else ("", None)
-    if found is None or not _is_passed_over(found):
-        return None
-    return BatchClass(found.name, source.site_of(file, found))
-
-
-def _made_by(value: ast.expr | None, function: ast.AST) -> str:
-    """The class that a returned value is an object of, as far as one line shows it."""
-    if isinstance(value, ast.Name):
-        given = [
-            node.value
-            for node in nodes_in(function, ast.Assign)
-            if any(unparsed(each) == value.id for each in node.targets)
-        ]
-        value = given[0] if len(given) == 1 else None
-    return name_of(value.func) if isinstance(value, ast.Call) else ""
-
-
-def _is_passed_over(found: ast.ClassDef) -> bool:
-    bases = {
-        name_of(base.value if isinstance(base, ast.Subscript) else base) for base in found.bases
-    }
-    methods = {node.name for node in found.body if isinstance(node, Function)}
-    return bases <= PLAIN and not methods & {"pin_memory", "__getattr__", "__getattribute__"}
 
 
 # -- batches ---------------------------------------------------------------------------------------
