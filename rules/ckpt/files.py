@@ -1,4 +1,6 @@
-"""CKPT001, 3, 4 and 6 to 8: what a saved file holds, what saving and loading it costs."""
+"""CKPT001 to 4 and 6 to 8: what a saved file holds, what saving and loading it costs, and a variant of
+checkpointing that torch asks to choose.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,23 @@ from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, SaveRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..lines import LineReport, between, places_of
+from ..torch_says import TorchSays
 
 if TYPE_CHECKING:
     from auditor.evidence.scans import TensorFacts
+
+
+class CheckpointVariantNotChosen(TorchSays):
+    """Activation checkpointing is not told its variant."""
+
+    code = "CKPT002"
+    severity = Severity.NOTE
+    warning = "checkpoint variant"
+    defect = (
+        "checkpoint() without use_reentrant is the old variant, which gives no gradient if "
+        "no input has one; torch will refuse the call"
+    )
+    advice = "Pass use_reentrant=False."
 
 
 KEPT = ("initial_lr", "max_lr")

@@ -1,4 +1,4 @@
-"""DATA003, 4 and 8 to 12: how batches reach the device, and what a data set does for each sample."""
+"""DATA003, 4 and 8 to 13: how batches reach the device, and what a data set does for each sample."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ from auditor.rule import Rule, knob
 from auditor.syntax.index import called_in, nodes_in, targets_of
 
 from ..copying import CopyRule, TransferRule
+from ..torch_says import TorchSays
+
+
+class ArrayNotWritable(TorchSays):
+    """A tensor shares memory that must not be written."""
+
+    code = "DATA013"
+    severity = Severity.NOTE
+    warning = "array not writable"
+    defect = (
+        "a tensor shares the memory of a read-only array: an in-place operation would write to it"
+    )
+    advice = "Copy it first: torch.from_numpy(array.copy())."
+
 
 UNPINNED = Remedy(
     "torch pins tensors, and those in lists, tuples and dicts: give a class of your own a method "

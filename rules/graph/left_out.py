@@ -1,5 +1,5 @@
-"""GRAPH003, 5, 6 and 8: graphs that nobody walks, parameters that get no gradient, and graphs for
-several losses.
+"""GRAPH003, 5, 6 and 8 to 10: graphs that nobody walks, parameters that get no gradient, graphs for
+several losses, and gradients that torch warns are not there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,31 @@ from auditor.recordings.schema.graph import FedRow
 from auditor.rule import Rule, knob
 
 from ..lines import places_of
+from ..torch_says import TorchSays
 from .rows import EvalRow, StrayRow, SummedRow
+
+
+class GradOfNonLeaf(TorchSays):
+    """The gradient of a tensor that is no leaf is read."""
+
+    code = "GRAPH009"
+    severity = Severity.NOTE
+    warning = "grad of non-leaf"
+    defect = "reads .grad of a tensor that is the result of an operation: it is None"
+    advice = (
+        "Call retain_grad() on it before the backward, or read .grad of the leaf: .to(), "
+        ".cuda() and arithmetic create a new tensor."
+    )
+
+
+class TensorMadeOfATensor(TorchSays):
+    """torch.tensor() is given a tensor."""
+
+    code = "GRAPH010"
+    severity = Severity.NOTE
+    warning = "tensor of tensor"
+    defect = "torch.tensor() of a tensor copies it and cuts its graph: no gradient passes"
+    advice = "Use the tensor itself, or tensor.detach().clone() for a copy without a graph."
 
 
 def for_nobody(

@@ -1,4 +1,6 @@
-"""KERN001 to 3 and 5: what keeps a device from work, in a trace."""
+"""KERN001 to 3, 5, 9 and 10: what keeps a device from work, in a trace, and slow paths that torch warns
+of.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,29 @@ from auditor.evidence.trace.patterns import OptimizerCalls, Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.rule import Rule, knob, see
+
+from ..torch_says import TorchSays
+
+
+class VmapLoops(TorchSays):
+    """vmap runs an operator sample by sample."""
+
+    code = "KERN009"
+    severity = Severity.NOTE
+    warning = "slow vmap"
+    defect = "vmap has no batching rule for an operator and runs it sample by sample"
+    advice = "Write that operator with the batch dimension, outside vmap."
+
+
+class SearchOfACopy(TorchSays):
+    """searchsorted copies what it is given."""
+
+    code = "KERN010"
+    severity = Severity.NOTE
+    warning = "search copies"
+    defect = "searchsorted() or bucketize() copies a non-contiguous tensor in each call"
+    advice = "Call .contiguous() on it once, before."
+
 
 OWNERS = {
     INPUT: ("the loop has no batch", ("DATA007",)),
