@@ -248,22 +248,16 @@ def _loops_by(source: Source, counter: str) -> bool:
     assignments, and by functions that return it.
     """
     names, grown = set[str](), -1
-    given = [
-        (node.value, _written_to(node))
-        for kind in (ast.Assign, ast.AnnAssign)
-        for _, node in source.every(kind)
-        if node.value is not None
-    ]
+    given = [(node.value, _written_to(node)) for node in _assigns(source)]
     given += [
         (node.value, [function.name])
         for _, function in source.functions
         for node in nodes_in(function, ast.Return)
-        if node.value is not None
     ]
     while grown != len(names):
         grown = len(names)
         for value, targets in given:
-            if any(nodes_in(value, ast.JoinedStr)):
+            if value is None or any(nodes_in(value, ast.JoinedStr)):
                 continue
             if counter in _keys_read(value) or not names.isdisjoint(_last_names(value)):
                 names.update(targets)
@@ -275,6 +269,11 @@ def _loops_by(source: Source, counter: str) -> bool:
         if name_of(call.func) in TURNS
     ]
     return not names.isdisjoint(_last_names(turned))
+
+
+def _assigns(source: Source) -> list[ast.Assign | ast.AnnAssign]:
+    plain = [node for _, node in source.every(ast.Assign)]
+    return [*plain, *(node for _, node in source.every(ast.AnnAssign))]
 
 
 def _written_to(node: ast.Assign | ast.AnnAssign) -> list[str]:
@@ -332,9 +331,8 @@ class _Trained:
         calls = {call for _, call in made}
         self._names = {
             name
-            for kind in (ast.Assign, ast.AnnAssign)
-            for _, node in source.every(kind)
-            if node.value is not None and not calls.isdisjoint(nodes_in(node.value, ast.Call))
+            for node in _assigns(source)
+            if not calls.isdisjoint(nodes_in(node.value or (), ast.Call))
             for name in _written_to(node)
         }
 
