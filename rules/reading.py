@@ -237,15 +237,10 @@ class _Scopes:
 
     def only_arithmetic(self, node: ast.AST, root: ast.AST) -> bool:
         """Between the read and the statement nothing but sums and products."""
-        between: list[ast.AST] = []
-        for up in self.up(node):
-            if up is root:
-                return all(
-                    isinstance(each, ast.BinOp) and isinstance(each.op, ARITHMETIC)
-                    for each in between
-                )
-            between.append(up)
-        return False
+        between = takewhile(lambda up: up is not root, self.up(node))
+        return all(
+            isinstance(each, ast.BinOp) and isinstance(each.op, ARITHMETIC) for each in between
+        )
 
     def takes_a_tensor(self, summing: ast.AugAssign, *, within: bool) -> bool:
         """True if all other uses of the sum do, and none of them reads it on every step."""
@@ -290,7 +285,7 @@ class _Scopes:
     def _is_read(self, top: ast.AST, parent: ast.AST) -> bool:
         if isinstance(parent, ast.Call):
             return top is not parent.func and (
-                name_of(parent.func) in SINKS or _is_math(parent.func)
+                name_of(parent.func) in SINKS or unparsed(parent.func).startswith("math.")
             )
         if isinstance(parent, ast.Tuple):
             parent = self.parents[parent]
@@ -333,15 +328,6 @@ class _Scopes:
         ]
         numbers = [each.value for each in known if isinstance(each, ast.Constant)]
         return not any(isinstance(each, int) and each < SELDOM for each in numbers)
-
-
-def _is_math(callee: ast.expr) -> bool:
-    """True for ``math.exp``: it takes what has ``__float__`` and gives a number."""
-    return (
-        isinstance(callee, ast.Attribute)
-        and isinstance(callee.value, ast.Name)
-        and callee.value.id == "math"
-    )
 
 
 # -- values read -----------------------------------------------------------------------------------

@@ -421,7 +421,12 @@ class OptimizerMomentsSpoiled(Rule):
         for checkpoint in checkpoints.each:
             for optimizer, moments in checkpoint.moments:
                 dead = [
-                    tensor for tensor, gradient in moments if gradient == 0.0 and _finite(tensor)
+                    tensor
+                    for tensor, gradient in moments
+                    if gradient == 0.0
+                    and (tally := tensor.tally)
+                    and tally.count > 0
+                    and not tally.nonfinite
                 ]
                 if dead and (optimizer.steps or 0) >= self.steps:
                     yield _finding(
@@ -435,10 +440,6 @@ class OptimizerMomentsSpoiled(Rule):
                 if high and len(moments) >= FEWEST:
                     what = f"a gradient more than {self.ratio:g} times the median of all"
                     yield _finding(checkpoint, high, len(moments), f"what is left of {what}")
-
-
-def _finite(tensor: TensorFacts) -> bool:
-    return tensor.tally is not None and tensor.tally.count > 0 and not tensor.tally.nonfinite
 
 
 def _finding(checkpoint: Checkpoint, tensors: list[TensorFacts], of: int, what: str) -> Finding:

@@ -349,7 +349,13 @@ class CompileDoesNotPay(Rule):
         lost = Estimate(-gained.value, -gained.high, -gained.low)
         if not lost.proven or steps.share_of_step(lost.low) < self.share:
             return
-        backend, compiled = _backend(running), len(steps.quiet) + len(steps.compiled_again)
+        compiled = len(steps.quiet) + len(steps.compiled_again)
+        for_debugging = (
+            name
+            for name in DEBUGGING
+            if all(f"backend={name!r}" in each.options for each in running)
+        )
+        backend = next(for_debugging, "")
         found = Finding(
             running[0].site,
             f"without torch.compile the step takes {amounts.duration(lost.value)} less"
@@ -363,11 +369,3 @@ class CompileDoesNotPay(Rule):
             remedy=Remedy(NO_CODE if backend else self.advice),
         )
         yield between(found, lost)
-
-
-def _backend(running: list[Region]) -> str:
-    """The backend of all of them, if it is one for debugging."""
-    for name in DEBUGGING:
-        if all(f"backend={name!r}" in each.options for each in running):
-            return name
-    return ""

@@ -207,7 +207,7 @@ class StepWaitsForInput(Rule):
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
-        why = None if waiting is None else self._why(waiting, batches, loading)
+        why = waiting and cause(waiting.loader, batches.starts(waiting.loader.number), loading)
         if waiting is None or not self._waits(waiting, why):
             aside = [*self._begun(batches, loading)]
             aside = aside or [*self._hidden(batches, machine, loading)]
@@ -248,9 +248,6 @@ class StepWaitsForInput(Rule):
             ),
         )
         yield between(found, price)
-
-    def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
-        return cause(waiting.loader, batches.starts(waiting.loader.number), loading)
 
     def _waits(self, waiting: Waiting, why: Slow | None) -> bool:
         share = RESTARTED if why is not None and why.kind == "epoch" else self.share

@@ -61,7 +61,12 @@ class EpsilonVanishes(Rule):
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
         for here in by_line(numerics.of("epsilon")):
             gone = [call for call in here if vanishes(call)]
-            chosen = gone or [call for call in here if _steep(call)]
+            # where its input is 0, the derivative is beyond the root of the largest number
+            chosen = gone or [
+                call
+                for call in here
+                if ROOTS.intersection(call.into) and _slope(call) > LARGEST[call.dtype] ** 0.5
+            ]
             if not chosen:
                 continue
             call = chosen[0]
@@ -119,11 +124,6 @@ def _vanishes(call: NumericRow) -> str:
         f"{what} of {call.scalar:g} is 0 in {call.dtype}, whose smallest number is "
         f"{SMALLEST[call.dtype]:.1g}{then}"
     )
-
-
-def _steep(call: NumericRow) -> bool:
-    """Where its input is 0, the derivative is beyond the root of the largest number."""
-    return bool(ROOTS.intersection(call.into)) and _slope(call) > LARGEST[call.dtype] ** 0.5
 
 
 def _slope(call: NumericRow) -> float:
@@ -209,7 +209,8 @@ def _stable(inner: ast.expr, *, cast: bool) -> str | None:
         return None
     texts = [ast.unparse(each) for each in given]
     if cast:
-        texts[0] = f"{texts[0] if _binds_tightly(given[0]) else f'({texts[0]})'}.float()"
+        tight = isinstance(given[0], ast.Name | ast.Call | ast.Attribute | ast.Subscript)
+        texts[0] = f"{texts[0] if tight else f'({texts[0]})'}.float()"
     texts += [
         f"{each.arg}={ast.unparse(each.value)}" if each.arg else f"**{ast.unparse(each.value)}"
         for each in inner.keywords
@@ -219,10 +220,6 @@ def _stable(inner: ast.expr, *, cast: bool) -> str | None:
 
 def _is_module(node: ast.expr) -> bool:
     return ast.unparse(node) in ("torch", "F", "nn.functional", "torch.nn.functional", "functional")
-
-
-def _binds_tightly(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript)
 
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})

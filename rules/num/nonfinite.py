@@ -248,16 +248,11 @@ class NonfiniteValueBorn(Rule):
             per_step=1 / max(1, nonfinite.steps),
             facts=nonfinite.facts,
             remedy=Remedy(REMEDIES[birth.kind if birth is not None else ""]),
-            places=_with_step(nonfinite),
+            # with the line of the optimizer's step, where clipping belongs before it
+            places=()
+            if birth is None or not birth.ran_away
+            else places_of(birth.site, nonfinite.unclipped),
         )
-
-
-def _with_step(nonfinite: Nonfinite) -> tuple[FoundAt, ...]:
-    """With the line of the optimizer's step, where clipping belongs before it and there is none."""
-    birth, step = nonfinite.birth, nonfinite.unclipped
-    if birth is None or birth.site is None or step is None or not birth.ran_away:
-        return ()
-    return places_of(birth.site, step)
 
 
 # -- what is said ----------------------------------------------------------------------------------

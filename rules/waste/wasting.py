@@ -262,6 +262,7 @@ class ResultUnread(WasteRule):
     several: int = knob(3, "Report that note only from this many operators.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
+        several = max(self.several, self.operators * thrown.operators)
         for each in thrown.of("result"):
             sites = (each.own, *each.others)
             little = each.share < self.share
@@ -273,7 +274,8 @@ class ResultUnread(WasteRule):
                 remedy = Remedy(f"Call {each.op}_(), or give the result a name and use it.")
                 yield self.report(thrown, each, machine, said, remedy=remedy)
                 continue
-            if little and not self._is_several(each, thrown.operators):
+            enough = thrown.operators and each.operators >= several and each.op not in WRITES
+            if little and not enough:
                 continue
             if any(handed_on(source, site) for site in sites):
                 continue
@@ -287,10 +289,6 @@ class ResultUnread(WasteRule):
                 facts=also(each.others),
                 severity=Severity.NOTE if little or sometimes else None,
             )
-
-    def _is_several(self, each: ThrownRow, operators: float) -> bool:
-        enough = max(self.several, self.operators * operators)
-        return bool(operators) and each.operators >= enough and each.op not in WRITES
 
 
 @dataclass(frozen=True)
