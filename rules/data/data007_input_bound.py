@@ -207,7 +207,9 @@ class StepWaitsForInput(Rule):
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
-        why = waiting and cause(waiting.loader, batches.starts(waiting.loader.number), loading)
+        why = None
+        if waiting is not None:
+            why = cause(waiting.loader, batches.starts(waiting.loader.number), loading)
         if waiting is None or not self._waits(waiting, why):
             aside = [*self._begun(batches, loading)]
             aside = aside or [*self._hidden(batches, machine, loading)]

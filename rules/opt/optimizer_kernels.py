@@ -1,30 +1,120 @@
-"""OPT001, 3, 7, 13 and 14: optimizers that launch a kernel for each tensor or lose their state, and
-schedulers that are stepped with another count than they were made for.
+"""OPT001, 3, 7 and 9 to 14: optimizers that launch a kernel for each tensor or lose their state,
+schedulers that are stepped with another count than they were made for, and what torch warns of.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from auditor import amounts
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Evidence, Rows, together
 from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.recordings.schema.optim import CensusRow
+from auditor.recordings.schema.run import TorchWarningRow
 from auditor.rule import Rule, knob
 
 from ..census import CensusSays
+from ..torch_says import TorchSays
 from .rows import SchedulerRow, SingleTensorStepRow
+
+
+class SchedulerBeforeOptimizer(TorchSays):
+    """A learning-rate scheduler steps before its optimizer."""
+
+    code = "OPT009"
+    severity = Severity.WARNING
+    warning = "scheduler first"
+    defect = (
+        "the scheduler steps before the optimizer: the first rate of the schedule is never used"
+    )
+    advice = "Call scheduler.step() after optimizer.step()."
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self,
+        warnings: Rows[TorchWarningRow],
+        steps: Steps,
+        amp: Amp,
+        schedulers: Rows[SchedulerRow],
+    ) -> Iterator[Finding]:
+        """Silent under a GradScaler, which leaves the optimizer's first steps out: torch warns then,
+        whatever the order.
+        """
+        if any(event.what == "scale" for event in amp.events):
+            return
+        often = {row.site: row for row in schedulers if row.calls > 2 * row.steps > 0}
+        for finding in self.at_lines(warnings, steps):
+            row = often.get(finding.site) if finding.site is not None else None
+            yield (
+                finding
+                if row is None
+                else replace(
+                    finding,
+                    message=f"the scheduler steps {row.calls:,} times in "
+                    f"{amounts.count(row.steps, 'optimizer step')}: a schedule made for optimizer "
+                    "steps is over early",
+                    remedy=Remedy(
+                        "Call scheduler.step() where the optimizer steps, or create it for the number of micro-batches."
+                    ),
+                )
+            )
+
+
+class ClippingOfAnEmptyGenerator(TorchSays):
+    """Clipping is given a generator that is used up."""
+
+    code = "OPT010"
+    severity = Severity.WARNING
+    warning = "empty clipping"
+    defect = "clipping gets an exhausted generator: no gradient is clipped"
+    advice = "Pass model.parameters() in each call, or keep list(model.parameters())."
+
+
+class ParameterTwiceInAGroup(TorchSays):
+    """An optimizer is given a parameter twice."""
+
+    code = "OPT011"
+    severity = Severity.WARNING
+    warning = "parameter twice"
+    defect = "an optimizer group holds a parameter twice: each step updates it twice"
+    advice = "Pass each parameter once, as list(dict.fromkeys(parameters))."
+
+
+class SchedulerGivenAnEpoch(TorchSays):
+    """A scheduler is told the epoch, which is deprecated."""
+
+    code = "OPT012"
+    severity = Severity.NOTE
+    warning = "scheduler epoch"
+    defect = (
+        "scheduler.step() gets the epoch: the rate is recomputed from it, and torch "
+        "will remove the argument"
+    )
+    advice = "Call scheduler.step() without the epoch."
+
+    def detect(  # type: ignore[override]  # as above
+        self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source
+    ) -> Iterator[Finding]:
+        """Where the line gives it: torch's own schedulers pass it on to those inside them."""
+        for finding in self.at_lines(warnings, steps):
+            calls = source.calls_at(finding.site) if finding.site is not None else ()
+            if any(
+                name_of(call.func).endswith("step") and (call.args or call.keywords)
+                for call in calls
+            ):
+                yield finding
+
 
 MOST_OF_THEM = 0.8
 """Share of the batches that the loader of the training must have given."""

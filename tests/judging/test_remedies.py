@@ -5,8 +5,7 @@ or no patch.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import unscale_call
-from auditor.rules.amp.precision import FP32, Precision
+from auditor.rules.amp.precision import FP32, Precision, unscale_call
 from auditor.rules.cfg.autotuning import Autotuning
 from auditor.rules.reading import patch_of
 

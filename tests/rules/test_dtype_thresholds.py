@@ -3,8 +3,7 @@ tables made by hand.
 """
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.precision import LossInHalf
+from auditor.rules.amp.precision import GradScalerMisused, LossInHalf
 from auditor.rules.num.formulas import EpsilonVanishes
 from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow

@@ -6,7 +6,7 @@ import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.mem.peaks import Peak, PeakHeldByFewLines, PeakHolders, RanOutOfMemory
 from auditor.rules.mem.varying_sizes import Varying, VaryingSizes, VaryingSizesReallocate
-from auditor.rules.num.num014_gradients_explode import GradientNorms, GradientsExplode, NormSeries
+from auditor.rules.num.backward import GradientNorms, GradientsExplode, NormSeries
 from auditor.rules.opt.gradients import GradientsPileUp
 from auditor.rules.opt.rows import UnclearedRow
 from auditor.rules.sync.driver_calls import (

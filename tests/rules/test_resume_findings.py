@@ -1,7 +1,7 @@
 """What CKPT005 says of a program that goes on from its own checkpoints."""
 
 import pytest
-from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume, Resumes, Unsaved
+from auditor.rules.ckpt.resuming import CheckpointCannotResume, Resumes, Unsaved
 
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked

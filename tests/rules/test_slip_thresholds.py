@@ -3,7 +3,7 @@
 import pytest
 from auditor.rules.cfg.modes import EvaluatedInTrainMode, TrainedInEvalMode
 from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
-from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
+from auditor.rules.ckpt.resuming import KeptStateIsLive
 from auditor.rules.ckpt.rows import KeptStateRow
 from auditor.rules.data.datasets import FileReadAgain, TensorOfListOfArrays, WorkersDrawAlike
 from auditor.rules.graph.left_out import OneBackwardForAll

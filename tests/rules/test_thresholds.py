@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.precision import HalfWhereBfloat16IsNative
+from auditor.rules.amp.precision import GradScalerMisused, HalfWhereBfloat16IsNative
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.graph.kept import (
@@ -23,8 +22,8 @@ from auditor.rules.mem.segments import (
     HostMemory,
     ReservedMemoryNeverNeeded,
 )
+from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 from auditor.rules.num.formulas import UnstableFormula
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
 from auditor.rules.opt.gradients import GradientsFilledWithZeros
 from auditor.rules.sync.waiting import (
     AllocatorCallEveryStep,

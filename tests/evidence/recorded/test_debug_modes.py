@@ -1,6 +1,6 @@
 """Anomaly mode: in which pass and on which steps, and who switched it on."""
 
-from auditor.rules.num.num009_anomaly_mode import DebugModes
+from auditor.rules.num.backward import DebugModes
 
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
