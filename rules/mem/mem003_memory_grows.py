@@ -28,7 +28,9 @@ from .segments import DeviceMemory, HostMemory
 # Which of the user's containers some line cuts, empties or begins anew.
 
 CUTS = frozenset(
-    ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")
+    """
+    cache_clear clear pop popitem popleft remove truncate resize_ rotate discard
+    """.split()
 )
 """Methods that take something out of a container."""
 

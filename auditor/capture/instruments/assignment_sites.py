@@ -12,7 +12,7 @@ from functools import cached_property
 from auditor.capture.instruments.notebook_cells import cells
 from auditor.capture.instruments.variable_paths import NO_FILE, Place
 from auditor.recordings.sources import content_of, decode_source
-from auditor.syntax.index import LOOPS
+from auditor.syntax.index import LOOPS, name_of
 
 _GROWING_CALLS = frozenset(
     "append appendleft extend extendleft add insert update setdefault put push".split()
@@ -220,15 +220,14 @@ class _Reader:
     ) -> Iterator[Store]:
         for statement in body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                first = min(
-                    [
-                        statement.lineno,
-                        *(decorator.lineno for decorator in statement.decorator_list),
-                    ]
-                )
-                yield from self.read(
-                    statement.body, _join(function, statement.name), (*scopes, first), cls
-                )
+                decorators = statement.decorator_list
+                first = min([statement.lineno, *(each.lineno for each in decorators)])
+                inner, inside = _join(function, statement.name), (*scopes, first)
+                for each in decorators:
+                    called = each.func if isinstance(each, ast.Call) else each
+                    if name_of(called) in ("cache", "lru_cache"):  # it keeps what is returned
+                        yield Store(each.lineno, inner, inside, cls, (statement.name,), grows=True)
+                yield from self.read(statement.body, inner, inside, cls)
             elif isinstance(statement, ast.ClassDef):
                 yield from self.read(
                     statement.body, _join(function, statement.name), scopes, statement.name
