@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from overhead import transformer
 
 from auditor.capture.probes.step.profiler_trace import compress
-from auditor.evidence.trace.facts import facts_of
+from auditor.evidence.recorded.amp import facts_of
 from auditor.timeline import Timeline
 
 STEPS = 10

@@ -5,15 +5,24 @@ report has of one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from auditor.batch_means import Estimate
 from auditor.evidence.recorded.lines import Line
 from auditor.evidence.source.files import Source, shorten
 from auditor.model import Basis, Edit, Finding, FoundAt, Remedy, Site
 from auditor.rule import Rule, knob
 
-from .pricing import between
+
+def between(finding: Finding, price: Estimate | None) -> Finding:
+    """The finding with the interval of its price in us per step; as it is where too little was seen
+    for one.
+    """
+    if price is None:
+        return finding
+    return replace(finding, lost_us_per_step_low=price.low, lost_us_per_step_high=price.high)
+
 
 L = TypeVar("L", bound=Line[Any])
 

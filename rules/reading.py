@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source, Span, name_of, shorten, span_of, unparsed
@@ -19,42 +18,6 @@ from auditor.syntax.index import LOOPS, Index, called_in, is_path, nodes_in
 from auditor.syntax.reaching import shared_names
 
 from .lines import LineReport
-
-# -- callers ---------------------------------------------------------------------------------------
-# Who calls a helper of the program's.
-
-MOST = 3
-"""Callers that are named."""
-
-
-def callers_named(source: Source, site: Site) -> tuple[tuple[str, str], ...]:
-    """As a fact of a finding: lines that call the function around a line by its own name, or by
-    ``self`` in its file; none where several functions have the name, or it runs the backward: then
-    it is no helper.
-    """
-    index = source.index(site.file)
-    function = index.scope_at(site.line)
-    if function is None or isinstance(function, ast.Module):
-        return ()
-    named = [source.index(file).functions_named.get(function.name, ()) for file in source.texts]
-    if sum(map(len, named)) != 1 or "backward" in called_in(function):
-        return ()
-    found = [
-        str(source.site_of(file, call))
-        for file, call in source.calls_of(function.name)
-        if _is_its_own(call.func, here=file == site.file)
-    ]
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return (("its function is called at", ", ".join(found[:MOST]) + more),) if found else ()
-
-
-def _is_its_own(callee: ast.expr, *, here: bool) -> bool:
-    if isinstance(callee, ast.Attribute):
-        return here and isinstance(callee.value, ast.Name) and callee.value.id == "self"
-    return True
-
-
-# -- reading ---------------------------------------------------------------------------------------
 
 LOG_EVERY = 50
 """Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to
@@ -128,19 +91,16 @@ class ReadingRule(LineReport):
                 harmless = weight == "sometimes" or place.library
                 yield place, Severity.NOTE if harmless else None
 
-    def less_often(self, reads: Reads, source: Source, place: Place) -> dict[str, Any]:
-        """What to do about a read that a patch can make seldom, and who calls the helper that it is
-        in.
-        """
+    def less_often(self, reads: Reads, source: Source, place: Place) -> Remedy:
+        """What to do about a read that a patch can make seldom."""
         text, edit = self.instead(place), patch_of(source, place)
-        remedy = Remedy(text, () if edit is None else (edit,))
         below = None if edit is None else self._below(reads, source, place.site)
-        if below is not None:
-            line = f"line {below.line}, `{shorten(below.text)}`,"
-            refused = f"{line} reads the same value on each step and would wait instead"
-            remedy = Remedy(text, refused=refused)
-        facts = *place.facts, *callers_named(source, place.site)
-        return {"facts": facts, "remedy": remedy}
+        if below is None:
+            return Remedy(text, () if edit is None else (edit,))
+        line = f"line {below.line}, `{shorten(below.text)}`,"
+        return Remedy(
+            text, refused=f"{line} reads the same value on each step and would wait instead"
+        )
 
     def _below(self, reads: Reads, source: Source, site: Site) -> Site | None:
         """The first line of the same function that reads the same value further below on most steps,
@@ -276,15 +236,10 @@ class _Scopes:
 
     def only_arithmetic(self, node: ast.AST, root: ast.AST) -> bool:
         """Between the read and the statement nothing but sums and products."""
-        between: list[ast.AST] = []
-        for up in self.up(node):
-            if up is root:
-                return all(
-                    isinstance(each, ast.BinOp) and isinstance(each.op, ARITHMETIC)
-                    for each in between
-                )
-            between.append(up)
-        return False
+        between = takewhile(lambda up: up is not root, self.up(node))
+        return all(
+            isinstance(each, ast.BinOp) and isinstance(each.op, ARITHMETIC) for each in between
+        )
 
     def takes_a_tensor(self, summing: ast.AugAssign, *, within: bool) -> bool:
         """True if all other uses of the sum do, and none of them reads it on every step."""
@@ -329,7 +284,7 @@ class _Scopes:
     def _is_read(self, top: ast.AST, parent: ast.AST) -> bool:
         if isinstance(parent, ast.Call):
             return top is not parent.func and (
-                name_of(parent.func) in SINKS or _is_math(parent.func)
+                name_of(parent.func) in SINKS or unparsed(parent.func).startswith("math.")
             )
         if isinstance(parent, ast.Tuple):
             parent = self.parents[parent]
@@ -372,15 +327,6 @@ class _Scopes:
         ]
         numbers = [each.value for each in known if isinstance(each, ast.Constant)]
         return not any(isinstance(each, int) and each < SELDOM for each in numbers)
-
-
-def _is_math(callee: ast.expr) -> bool:
-    """True for ``math.exp``: it takes what has ``__float__`` and gives a number."""
-    return (
-        isinstance(callee, ast.Attribute)
-        and isinstance(callee.value, ast.Name)
-        and callee.value.id == "math"
-    )
 
 
 # -- values read -----------------------------------------------------------------------------------

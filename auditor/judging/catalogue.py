@@ -289,11 +289,23 @@ LEFT = {
 KNOBS = {
     "AMP006": "fewest interval share",
     "DATA007": "busy costliest handed_us noticed restarted restarts several",
+    "DIST002": "least",
+    "DIST005": "ranks",
+    "DIST007": "replicas",
+    "DIST009": "ranks",
+    "DIST011": "sizes",
+    "DIST013": "least ranks",
+    "KERN001": "least_kernels",
+    "KERN002": "least_kernels",
+    "KERN003": "least_kernels",
     "KERN006": "body body_of_many many noted",
     "KERN007": "elements",
     "MEM003": "counted_kib device_share host_even host_returned host_step_kib trifle_kib "
     "unended_kib",
+    "MEM005": "lines",
+    "MEM006": "lines",
     "MEM008": "grid known late least_mib padded small_share times wide_share",
+    "MEM015": "lines",
     "TRAIN004": "least_attended",
 }
 """Knobs that left in 0.3, by their rule's code."""

@@ -10,7 +10,7 @@ from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -20,34 +20,20 @@ from .rows import ConvSizesRow
 
 
 @dataclass(frozen=True)
-class NewSizes:
-    """The steps of a rehearsal on which convolutions met ``sizes`` that they had not met before, in
-    all; ``site`` and ``shape`` are those of the last one. ``benchmark``: cuDNN's benchmark mode was
-    on in each of them.
-    """
-
-    pattern: StepPattern
-    sizes: int = 0
-    site: Site | None = None
-    shape: tuple[int, ...] = ()
-    benchmark: bool = False
-
-    @property
-    def later(self) -> StepPattern:
-        """Of the second half of the steps."""
-        half = self.pattern.of // 2
-        seen = {step - half for step in self.pattern.seen if step >= half}
-        return step_pattern(seen, self.pattern.of - half)
-
-
-@dataclass(frozen=True)
 class Autotuning(Table):
-    """What a trace shows (``structure``), or what a rehearsal says (``new``)."""
+    """What a trace shows (``structure``); or of a rehearsal the steps on which convolutions met
+    ``sizes`` that they had not met before, in all. ``site`` and ``shape`` are those of the last one.
+    ``benchmark``: cuDNN's benchmark mode was on in each of them.
+    """
 
     parts: ClassVar[tuple[str, ...]] = ("conv_sizes",)
 
     structure: Structure | None = None
-    new: NewSizes | None = None
+    pattern: StepPattern | None = None
+    sizes: int = 0
+    site: Site | None = None
+    shape: tuple[int, ...] = ()
+    benchmark: bool = False
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> Autotuning:
@@ -57,21 +43,13 @@ class Autotuning(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> Autotuning:
         """From the loud pass of a rehearsal."""
-        rows = [row for row in rows_of(evidence, ConvSizesRow) if row.new]
-        steps = len(evidence.get(Steps).loud)
-        pattern = step_pattern({row.step for row in rows}, steps)
+        rows = [row for row in evidence.get(Rows[ConvSizesRow]) if row.new]
+        pattern = step_pattern({row.step for row in rows}, len(evidence.get(Steps).loud))
         if not rows:
-            return cls(new=NewSizes(pattern))
-        last = rows[-1]
-        return cls(
-            new=NewSizes(
-                pattern,
-                sum(row.new for row in rows),
-                None if last.at is None else evidence.recording.site(last.at),
-                tuple(last.shape),
-                all(row.benchmark for row in rows),
-            )
-        )
+            return cls(pattern=pattern)
+        sizes, shape = sum(row.new for row in rows), tuple(rows[-1].shape)
+        benchmark = all(row.benchmark for row in rows)
+        return cls(None, pattern, sizes, rows[-1].site, shape, benchmark)
 
 
 @dataclass(frozen=True)
@@ -95,22 +73,22 @@ class AutotuningEveryStep(Rule):
     def detect(self, autotuning: Autotuning, source: Source) -> Iterator[Finding]:
         if autotuning.structure is not None:
             yield from self.in_trace(autotuning.structure, source)
-        new = autotuning.new
-        if new is None or not new.benchmark:
+        seen, site = autotuning.pattern, autotuning.site
+        if seen is None or not autotuning.benchmark:
             return
-        if new.pattern.usual(self.renewed) and new.later.usual(self.renewed):
+        half = seen.of // 2
+        later = step_pattern({step - half for step in seen.seen if step >= half}, seen.of - half)
+        if seen.usual(self.renewed) and later.usual(self.renewed):
             set_at = source.only_flag("cudnn.benchmark", value=True)
-            shape = f", the last {list(new.shape)}" if new.shape else ""
-            at = f" at {new.site}" if new.site is not None else ""
+            shape = f", the last {list(autotuning.shape)}" if autotuning.shape else ""
+            at = f" at {site}" if site is not None else ""
             yield Finding(
-                set_at or new.site,
-                (
-                    f"cudnn.benchmark is on, and on {new.pattern} convolutions meet new sizes "
-                    f"({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
-                ),
-                steps=len(new.pattern.seen),
-                per_step=new.sizes / max(1, new.pattern.of),
-                places=places_of(set_at, new.site),
+                set_at or site,
+                f"cudnn.benchmark is on, and on {seen} convolutions meet new sizes "
+                f"({autotuning.sizes} in all{shape}{at}): cuDNN tries its algorithms for each",
+                steps=len(seen.seen),
+                per_step=autotuning.sizes / max(1, seen.of),
+                places=places_of(set_at, site),
                 remedy=_remedy(set_at),
             )
 

@@ -1,7 +1,12 @@
-"""CKPT001, 3, 4 and 7: what a saved file holds, and what saving it costs."""
+"""CKPT001 to 4 and 6 to 8: what a saved file holds, what saving and loading it costs, and a variant of
+checkpointing that torch asks to choose.
+"""
 
 from __future__ import annotations
 
+import ast
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -10,17 +15,221 @@ from typing import TYPE_CHECKING
 from auditor import amounts
 from auditor.batch_means import Estimate, of_separate
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.compiles import CompiledRegions
 from auditor.evidence.recorded.lines import Line, Lines, TrainingLoop
+from auditor.evidence.recorded.load_state_dict import default_rate, overridden
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity
-from auditor.recordings.schema.data import SaveRow
+from auditor.evidence.source.compile_calls import compile_call
+from auditor.evidence.source.files import Source, unparsed
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, SaveRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineReport, places_of
-from ..pricing import between
+from ..lines import LineReport, between, places_of
+from ..torch_says import TorchSays
 
 if TYPE_CHECKING:
     from auditor.evidence.scans import TensorFacts
+
+
+class CheckpointVariantNotChosen(TorchSays):
+    """Activation checkpointing is not told its variant."""
+
+    code = "CKPT002"
+    severity = Severity.NOTE
+    warning = "checkpoint variant"
+    defect = (
+        "checkpoint() without use_reentrant is the old variant, which gives no gradient if "
+        "no input has one; torch will refuse the call"
+    )
+    advice = "Pass use_reentrant=False."
+
+
+KEPT = ("initial_lr", "max_lr")
+"""What schedulers keep in a parameter group: the rates they were made with."""
+
+
+@dataclass(frozen=True)
+class CheckpointOverridesRate(Rule):
+    """The learning rate in a checkpoint overrides the configured one."""
+
+    code = "CKPT006"
+    severity = Severity.WARNING
+    since = "0.1"
+    advice = (
+        "After load_state_dict, set lr, initial_lr and max_lr of each param_group, and create the "
+        "scheduler again."
+    )
+
+    tolerance: float = knob(1e-3, "Two rates are equal up to this relative difference.")
+
+    def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
+        for load in loads:
+            if not isinstance(load, OptimizerLoadRow):
+                continue
+            default = default_rate(load, source)
+            pairs = (overridden(group, self.tolerance, default) for group in load.groups)
+            changes = {pair for pair in pairs if pair is not None}
+            if changes:
+                said = ", ".join(f"{was:g} by {now:g}" for was, now in sorted(changes)[:4])
+                yield Finding(
+                    load.site,
+                    f"the state that {load.owner} loads here replaces the configured rate: {said}",
+                    steps=1,
+                )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        if not checkpoints.settings:
+            raise NotLooked("no --config was given to compare the rates with")
+        for checkpoint in checkpoints.each:
+            yield from self._rates(checkpoint, checkpoints.rates)
+            yield from _length(checkpoint, checkpoints.total_steps)
+
+    def _rates(self, checkpoint: Checkpoint, configured: dict[str, float]) -> Iterator[Finding]:
+        kept, peaks, now = (
+            _kept(checkpoint, *KEPT),
+            _kept(checkpoint, "max_lr"),
+            _kept(checkpoint, "lr"),
+        )
+        made_with = kept | {
+            rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base
+        }
+        peak = {
+            name: rate
+            for name, rate in configured.items()
+            if peaks and re.search("max|peak", name, re.IGNORECASE)
+        }
+        start = {name: rate for name, rate in configured.items() if name not in peak}
+        by_hand = math.inf if made_with else max(now, default=0.0)
+        other = {**self._stale(start, made_with or now, below=by_hand), **self._stale(peak, peaks)}
+        if other:
+            old = ", ".join(f"{each:g}" for each in sorted(made_with or now)[:4])
+            new = ", ".join(f"{name} is {rate:g}" for name, rate in other.items())
+            yield Finding(
+                None,
+                f"{checkpoint.name} was trained with a rate of {old}, and now {new}: loading it "
+                "brings the old one back",
+                steps=1,
+                seen_on="source",
+                facts=(("file", checkpoint.scan.path),),
+            )
+
+    def _stale(
+        self, configured: dict[str, float], saved: set[float], below: float = math.inf
+    ) -> dict[str, float]:
+        """Configured rates, if no saved rate is among them: else the rest is something else's."""
+        if not saved or any(
+            math.isclose(rate, each, rel_tol=self.tolerance)
+            for rate in configured.values()
+            for each in saved
+        ):
+            return {}
+        return {name: rate for name, rate in configured.items() if rate < below}
+
+
+def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:
+    groups = [group for optimizer in checkpoint.scan.optimizers for group in optimizer.groups]
+    return {group[key] for group in groups for key in keys if key in group}
+
+
+def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Finding]:
+    for scheduler in checkpoint.scan.schedulers:
+        if configured is None or scheduler.total is None or scheduler.total >= configured:
+            continue
+        yield Finding(
+            None,
+            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, but "
+            f"{configured:g} are configured",
+            steps=1,
+            seen_on="source",
+            facts=(("file", checkpoint.scan.path),),
+        )
+
+
+@dataclass(frozen=True)
+class CompiledPrefix(LineReport):
+    """The weights have the names of a compiled module"""
+
+    code = "CKPT008"
+    severity = Severity.NOTE
+    since = "0.1"
+    advice = (
+        "Save model.state_dict() of the module passed to torch.compile, or compile in "
+        "place with model.compile(). In an existing file, remove '_orig_mod.' from the keys."
+    )
+
+    def detect(
+        self, saves: Lines[SaveRow], regions: CompiledRegions, source: Source
+    ) -> Iterator[Finding]:
+        need_saves(saves)
+        if knows_prefix(source) or any(
+            loads_into_compiled(source, each.site) for each in regions.regions
+        ):
+            return
+        for line in saves.lines():
+            named = next((save.compiled for save in line.rows if save.compiled), "")
+            if named:
+                yield self.report(
+                    line,
+                    "the saved weights have the names of a compiled module, such as "
+                    f"{named}: load_state_dict of the plain module refuses them",
+                    facts=(),
+                )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            named = [each for each in checkpoint.weights if PREFIX in each.name.split(".")]
+            if not named:
+                continue
+            yield Finding(
+                None,
+                f"{checkpoint.name}: {amounts.count(len(named), 'weight')} of "
+                f"{len(checkpoint.weights)} named as in a compiled module, such as {named[0].name}",
+                steps=1,
+                seen_on="source",
+                facts=(("file", checkpoint.scan.path),),
+            )
+
+
+# -- compiled names --------------------------------------------------------------------------------
+# What a program knows of the names that a compiled module gives its weights, read off the source.
+
+
+PREFIX = "_orig_mod"
+"""The name under which ``torch.compile(module)`` holds the module that it was given."""
+
+_NAMED = re.compile(rf"(?<!\w){PREFIX}(?!\w)")
+
+
+def knows_prefix(source: Source) -> bool:
+    """Whether the program names the prefix anywhere: to take it off, or the module behind it."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == PREFIX)
+        or (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and _NAMED.search(node.value)
+        )
+        for file, text in source.texts.items()
+        if PREFIX in text
+        for node in source.nodes(file)
+    )
+
+
+def loads_into_compiled(source: Source, site: Site) -> bool:
+    """Whether a state is loaded, further down in the file, into what this line compiled."""
+    call = compile_call(source, site)
+    if call is None or not call.target:
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "load_state_dict"
+        and node.lineno > site.line
+        and unparsed(node.func.value) == call.target
+        for node in source.nodes(site.file)
+    )
 
 
 NAMED = 5
@@ -212,7 +421,12 @@ class OptimizerMomentsSpoiled(Rule):
         for checkpoint in checkpoints.each:
             for optimizer, moments in checkpoint.moments:
                 dead = [
-                    tensor for tensor, gradient in moments if gradient == 0.0 and _finite(tensor)
+                    tensor
+                    for tensor, gradient in moments
+                    if gradient == 0.0
+                    and (tally := tensor.tally)
+                    and tally.count > 0
+                    and not tally.nonfinite
                 ]
                 if dead and (optimizer.steps or 0) >= self.steps:
                     yield _finding(
@@ -226,10 +440,6 @@ class OptimizerMomentsSpoiled(Rule):
                 if high and len(moments) >= FEWEST:
                     what = f"a gradient more than {self.ratio:g} times the median of all"
                     yield _finding(checkpoint, high, len(moments), f"what is left of {what}")
-
-
-def _finite(tensor: TensorFacts) -> bool:
-    return tensor.tally is not None and tensor.tally.count > 0 and not tensor.tally.nonfinite
 
 
 def _finding(checkpoint: Checkpoint, tensors: list[TensorFacts], of: int, what: str) -> Finding:

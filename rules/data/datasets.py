@@ -1,18 +1,18 @@
-"""DATA010 to 12: what a data set does for each sample."""
+"""DATA003, 4 and 8 to 13: how batches reach the device, and what a data set does for each sample."""
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, InWorker
-from auditor.evidence.recorded.copies import Copies, CopyLine
+from auditor.evidence.recorded.copies import Copies, Copy, CopyLine
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.call_arguments import CallArgument
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
@@ -23,6 +23,122 @@ from auditor.rule import Rule, knob
 from auditor.syntax.index import called_in, nodes_in, targets_of
 
 from ..copying import CopyRule, TransferRule
+from ..torch_says import TorchSays
+
+
+class ArrayNotWritable(TorchSays):
+    """A tensor shares memory that must not be written."""
+
+    code = "DATA013"
+    severity = Severity.NOTE
+    warning = "array not writable"
+    defect = (
+        "a tensor shares the memory of a read-only array: an in-place operation would write to it"
+    )
+    advice = "Copy it first: torch.from_numpy(array.copy())."
+
+
+UNPINNED = Remedy(
+    "torch pins tensors, and those in lists, tuples and dicts: give a class of your own a method "
+    "pin_memory(self) that pins its tensors and returns self, or collate into a named tuple or a dict. "
+    "What is made of a batch on the host is not pinned either: move the batch first."
+)
+PINNED = "page-locking the batch changes where it lies, not what it holds"
+
+
+@dataclass(frozen=True)
+class LoaderWithoutPinnedMemory(CopyRule):
+    """Batches are copied to the device from unpinned memory."""
+
+    code = "DATA003"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    small: int = knob(
+        64_000,
+        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
+    )
+
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
+        lines: dict[int, list[CopyLine]] = {}
+        for place in self.usual(copies.sites("batch", pinned=False)):
+            for number in dict.fromkeys(map(_number, place.copies)):
+                lines.setdefault(number, []).append(place)
+        for number, places in lines.items():
+            moved = (copy for place in places for copy in place.copies if _number(copy) == number)
+            place = CopyLine.of(moved, copies.steps)
+            loader = copies.loaders.get(number)
+            made_at = loader.made_at if loader is not None else None
+            if made_at is not None and not source.called(made_at, "DataLoader"):
+                made_at = None  # made by a library, or by a subclass of the user's
+            if made_at is None and place.library:
+                continue
+            if loader is not None and loader.pins:
+                yield self.report(
+                    place,
+                    f"the loader pins its batches (pin_memory=True), but {place.amount} are "
+                    f"copied{_lines(places)} from unpinned memory",
+                    site=made_at,
+                    remedy=UNPINNED,
+                )
+                continue
+            pinned = given(source, configs, made_at, "DataLoader", "pin_memory", ran=False)
+            decided = f": {pinned.said}" if pinned.written else ""
+            yield self.report(
+                place,
+                f"{place.amount} of batches are copied to the "
+                f"device{'' if made_at is None else _lines(places)} on {place.pattern} "
+                f"from unpinned memory{decided}",
+                site=made_at,
+                severity=Severity.NOTE
+                if all(each.bytes_per_step <= self.small * each.per_step for each in places)
+                else None,
+                remedy=self._remedy(places, made_at, pinned, source, configs),
+            )
+
+    def _remedy(
+        self,
+        places: Sequence[CopyLine],
+        made_at: Site | None,
+        pinned: CallArgument,
+        source: Source,
+        configs: Configs,
+    ) -> Remedy:
+        """All copies of the loader's batches stop to wait, or none is touched."""
+        text = (
+            "Pass pin_memory=True to the loader, and move its batches with .to(device, "
+            "non_blocking=True)."
+        )
+        if places[0].library:
+            text = f"Pass pin_memory=True to the loader; {places[0].library} moves its batches."
+        if made_at is None:
+            return Remedy(text)
+        own = [each for each in places if not each.library]
+        moves = {str(each.site): self.waiting_moves(each, source, configs) for each in own}
+        waits = (
+            str(each.site)
+            for each in own
+            if each.waits_elsewhere or any(move.refused for move in moves[str(each.site)])
+        )
+        if still := next(waits, ""):  # a line whose copy waits all the same, and cannot be edited
+            text += f" Pinned memory alone gains little: the copy at {still} still waits."
+            return Remedy(text + pinned.advice, refused=pinned.refused)
+        edits = pinned.edits("True", safe=True, reason=PINNED)
+        if edits:
+            each_move = (move for each in moves.values() for move in each)
+            unwaited = self.without_waiting(each_move, own)
+            edits = tuple(dict.fromkeys((*edits, *unwaited)))
+        return Remedy(text + pinned.advice, edits, refused=pinned.refused)
+
+
+def _number(copy: Copy) -> int:
+    return -1 if copy.row.loader is None else copy.row.loader
+
+
+def _lines(places: Sequence[CopyLine]) -> str:
+    more = len(places) - 1
+    return f" at {places[0].site}" + (f" and {more} more line{'s' * (more > 1)}" if more else "")
+
 
 # -- batches ---------------------------------------------------------------------------------------
 # DATA004, 8 and 9: how batches reach the device.

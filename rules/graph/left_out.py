@@ -1,4 +1,6 @@
-"""GRAPH005, 6 and 8: parameters that get no gradient, and graphs for several losses."""
+"""GRAPH003, 5, 6 and 8 to 10: graphs that nobody walks, parameters that get no gradient, graphs for
+several losses, and gradients that torch warns are not there.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,38 @@ from dataclasses import dataclass, replace
 
 from auditor import amounts
 from auditor.evidence.source.files import Source, the_only, unparsed
+from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows, together
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import FedRow
 from auditor.rule import Rule, knob
 
+from ..lines import places_of
+from ..torch_says import TorchSays
 from .rows import EvalRow, StrayRow, SummedRow
+
+
+class GradOfNonLeaf(TorchSays):
+    """The gradient of a tensor that is no leaf is read."""
+
+    code = "GRAPH009"
+    severity = Severity.NOTE
+    warning = "grad of non-leaf"
+    defect = "reads .grad of a tensor that is the result of an operation: it is None"
+    advice = (
+        "Call retain_grad() on it before the backward, or read .grad of the leaf: .to(), "
+        ".cuda() and arithmetic create a new tensor."
+    )
+
+
+class TensorMadeOfATensor(TorchSays):
+    """torch.tensor() is given a tensor."""
+
+    code = "GRAPH010"
+    severity = Severity.NOTE
+    warning = "tensor of tensor"
+    defect = "torch.tensor() of a tensor copies it and cuts its graph: no gradient passes"
+    advice = "Use the tensor itself, or tensor.detach().clone() for a copy without a graph."
 
 
 def for_nobody(
@@ -254,3 +282,82 @@ class OneBackwardForAll(Rule):
                 basis="measured",
                 facts=(("losses", str(each.n)),),
             )
+
+
+NO_GRAD = "torch.no_grad()"
+
+
+@dataclass(frozen=True)
+class GraphRecordedInEvaluation(Rule):
+    """A model records a graph that is never used."""
+
+    code = "GRAPH003"
+    severity = Severity.WARNING
+    since = "0.1"
+    advice = (
+        "Put the call under torch.no_grad(), or torch.inference_mode() if nothing of it enters a "
+        "loss."
+    )
+
+    calls: int = knob(
+        3,
+        "Report a line only after this many calls in the diagnostic pass whose graph was never "
+        "walked.",
+    )
+
+    def detect(
+        self, evaluations: Rows[EvalRow], strays: Rows[StrayRow], source: Source
+    ) -> Iterator[Finding]:
+        for place in for_nobody(evaluations, strays, self.calls):
+            yield Finding(
+                place.site,
+                f"{_ran(place)} with gradients on {place.n} times, and backward computed "
+                "gradients of its parameters that are never used",
+                steps=place.steps,
+                per_step=place.n / place.steps,
+                lost_bytes=place.saved_bytes,
+                basis="none" if place.saved_bytes is None else "measured",
+                facts=(("calls", str(place.n)), ("graphs walked", str(place.walked))),
+            )
+        for place in evaluations:
+            if place.n < self.calls or place.walked or place.held:
+                continue
+            saved = place.saved_bytes
+            # the line itself lets go of the graph: what it saved is freed at once
+            cut = place.mode == "trained" and ".detach()" in place.site.text
+            cost = (
+                f"; {amounts.size(saved)} were saved for it in one call"
+                if saved is not None
+                else ""
+            )
+            yield Finding(
+                place.site,
+                f"{_ran(place)} with gradients on {place.n} times, and no backward walked the "
+                f"graph{cost}",
+                steps=place.steps,
+                per_step=place.n / place.steps,
+                lost_bytes=saved,
+                basis="none" if saved is None else "measured",
+                severity=Severity.NOTE if cut else None,
+                facts=(("calls", str(place.n)), ("graphs walked", "0")),
+                places=places_of(place.site, place.site_of(place.outer)),
+                remedy=Remedy(self.advice, tuple(_decorated(source, place))),
+            )
+
+
+def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
+    """The function around the line, where it does nothing but evaluate."""
+    function = evaluating(source, place.site) if place.mode == "eval" else None
+    if function is not None:
+        reason = "the function's result then has no graph"
+        yield Edit(function, "decorate", value=NO_GRAD, reason=reason)
+
+
+def _ran(place: EvalRow) -> str:
+    if place.mode == "trained":
+        return f"{place.module} ran"
+    return (
+        f"{place.module} ran in eval mode"
+        if place.mode == "eval"
+        else f"{place.module}, which no optimizer trains, ran"
+    )

@@ -1,4 +1,6 @@
-"""KERN001 to 3 and 5: what keeps a device from work, in a trace."""
+"""KERN001 to 3, 5, 9 and 10: what keeps a device from work, in a trace, and slow paths that torch warns
+of.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,29 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.rule import Rule, knob, see
 
+from ..torch_says import TorchSays
+
+
+class VmapLoops(TorchSays):
+    """vmap runs an operator sample by sample."""
+
+    code = "KERN009"
+    severity = Severity.NOTE
+    warning = "slow vmap"
+    defect = "vmap has no batching rule for an operator and runs it sample by sample"
+    advice = "Write that operator with the batch dimension, outside vmap."
+
+
+class SearchOfACopy(TorchSays):
+    """searchsorted copies what it is given."""
+
+    code = "KERN010"
+    severity = Severity.NOTE
+    warning = "search copies"
+    defect = "searchsorted() or bucketize() copies a non-contiguous tensor in each call"
+    advice = "Call .contiguous() on it once, before."
+
+
 OWNERS = {
     INPUT: ("the loop has no batch", ("DATA007",)),
     WAIT: (
@@ -43,6 +68,9 @@ TOLD_US = 100.0
 """Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's
 kernel seldom longer than this.
 """
+
+LEAST_KERNELS = 20
+"""Kernels below which a trace is no training step."""
 
 UNEXPLAINED = "no single cause explains half of the idle time"
 
@@ -66,9 +94,6 @@ class DeviceIdleInStep(Rule):
     )
 
     share: float = knob(0.3, "Report if the device does nothing for this share of the steps' time.")
-    least_kernels: int = knob(
-        20, "Report a note if the trace has fewer kernels than this: it is no training step."
-    )
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
@@ -79,7 +104,7 @@ class DeviceIdleInStep(Rule):
             if not others.silent(*owners) and (cause != LAUNCHING or idle.small)
         ]
         unowned = idle.share - idle.share_of(*carried)
-        loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
+        loud = _is_training(idle) and unowned >= self.share
         cause = max((*OWNERS, DEVICE), key=idle.share_of)
         mostly = 2 * idle.share_of(cause) >= idle.share
         why = (
@@ -99,6 +124,10 @@ class DeviceIdleInStep(Rule):
             facts=(*idle.facts, *_waiting_in_queue(idle)),
             remedy=WAITED if mostly and cause == DEVICE else None,
         )
+
+
+def _is_training(idle: DeviceIdle) -> bool:
+    return idle.marked and idle.kernels >= LEAST_KERNELS
 
 
 def _because(idle: DeviceIdle, cause: str) -> str:
@@ -149,16 +178,13 @@ class HostLeavesDeviceIdle(Rule):
         0.5,
         "Report a note if fewer steps than this share have such a gap: one may be a checkpoint.",
     )
-    least_kernels: int = knob(
-        20, "Report a note if the trace has fewer kernels than this: it is no training step."
-    )
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         share = idle.share_of(HOST)
         if share < self.share or not idle.gaps:
             return
         usual = idle.gap_steps >= self.of_steps * idle.steps
-        loud = idle.marked and usual and idle.kernels >= self.least_kernels
+        loud = _is_training(idle) and usual
         longest = idle.gaps[0]
         yield Finding(
             None,
@@ -173,7 +199,7 @@ class HostLeavesDeviceIdle(Rule):
             facts=tuple(
                 (
                     f"gap at {amounts.duration(gap.at_us)}",
-                    f"{amounts.duration(gap.us)}{_in(gap)}{_until(gap)}",
+                    f"{amounts.duration(gap.us)}{_in(gap)}{f', until {gap.api}' if gap.api else ''}",
                 )
                 for gap in idle.gaps
             ),
@@ -183,10 +209,6 @@ class HostLeavesDeviceIdle(Rule):
 
 def _in(gap: Gap) -> str:
     return f", in `{gap.doing}`" if gap.doing else ", in Python between operators"
-
-
-def _until(gap: Gap) -> str:
-    return f", until {gap.api}" if gap.api else ""
 
 
 @dataclass(frozen=True)
@@ -207,9 +229,6 @@ class LaunchBound(Rule):
         "time.",
     )
     noticed: float = knob(0.05, "Report a note from this share.")
-    least_kernels: int = knob(
-        20, "Report a note if the trace has fewer kernels than this: it is no training step."
-    )
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:
         share = idle.share_of(LAUNCHING)
@@ -219,13 +238,7 @@ class LaunchBound(Rule):
         # OPT001 has it, with its price
         optimizers = min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0
         single = optimizer.one_by_one and 2 * optimizers >= lost
-        loud = (
-            share >= self.share
-            and idle.marked
-            and idle.kernels >= self.least_kernels
-            and idle.small
-            and not single
-        )
+        loud = share >= self.share and _is_training(idle) and idle.small and not single
         most = f", most of it in the optimizer{see('OPT001')}" if single else ""
         yield Finding(
             None,
@@ -239,12 +252,10 @@ class LaunchBound(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=idle.facts,
-            changes=(_launches(optimizer),) if loud else (),
+            changes=(Change("other launches" if optimizer.one_by_one else "launches"),)
+            if loud
+            else (),
         )
-
-
-def _launches(optimizer: OptimizerCalls) -> Change:
-    return Change("other launches" if optimizer.one_by_one else "launches")
 
 
 @dataclass(frozen=True)

@@ -2,76 +2,288 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import ast
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.retained_graphs import RetainedGraphs
+from auditor.evidence.recorded.retained_graphs import RetainedGraphs, grows
 from auditor.evidence.recorded.step_pattern import Trend
-from auditor.evidence.snapshot.by_line import held_at, told
-from auditor.evidence.snapshot.file import snapshot_of
-from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.state_at import NeverFreed, origins_of
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.snapshot.state_at import NeverFreed
+from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
+from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.sync import KeptRow
 from auditor.rule import NotLooked, Rule, knob, see
+from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
 from ..lines import places_of
-from .kept_tensors import Keeper, KeptTensors
-from .memory import DeviceMemory, HostMemory
+from ..reading import whole
+from .segments import DeviceMemory, HostMemory
+
+# -- bounds ----------------------------------------------------------------------------------------
+# Which of the user's containers some line cuts, empties or begins anew.
+
+CUTS = frozenset(
+    """
+    cache_clear clear pop popitem popleft remove truncate resize_ rotate discard
+    """.split()
+)
+"""Methods that take something out of a container."""
+
+JOINS = frozenset("cat concat concatenate stack hstack vstack dstack pad".split())
+"""Functions of torch whose result holds all that they were given."""
+
+ONCE = frozenset(("main", "__init__", "__post_init__", "setup", "build"))
+"""Functions that run once, whoever calls them."""
 
 
-@dataclass(frozen=True)
-class GrowingLine:
-    """What one line's blocks held at the end of each step, in bytes."""
+class Bounds:
+    """By the last name of the expression: ``history`` of ``self.history[name]``."""
 
-    site: Site
-    held: Trend = field(default_factory=Trend)
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._cut: dict[str, frozenset[_Cut]] = {}
+        self._single: dict[str, bool] = {}
+
+    def cut(
+        self, file: str, name: str, *, by_item: bool = True, once: bool = True, made: bool = True
+    ) -> bool:
+        """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
+        attribute, a line of any recorded file. Without ``by_item``, an item that is put into it
+        (``seen[key] = x``) does not count: it is known to be a new one each time. Without ``once``,
+        neither does what it begins with: a tensor, which has no limit. Without ``made``, neither
+        does a value that is no part of another one.
+        """
+        if file not in self._source.texts:
+            return True  # it cannot be told
+        variable = name.split("[", 1)[0]
+        files = self._source.texts if "." in variable else (file,)
+        last = re.split(r"\W+", variable)[-1]
+        return any(
+            each.name == last
+            and (by_item or not each.item)
+            and (once or not each.once)
+            and (made or not each.made)
+            for one in files
+            for each in self._of(one)
+        )
+
+    def _of(self, file: str) -> frozenset[_Cut]:
+        if file not in self._cut:
+            index = self._source.index(file)
+            found = (each for node in index.nodes for each in self._cuts(index, node))
+            self._cut[file] = frozenset(found)
+        return self._cut[file]
+
+    def _cuts(self, index: Index, node: ast.AST) -> Iterator[_Cut]:
+        if isinstance(node, ast.Delete):
+            yield from (_Cut(_last(target)) for target in node.targets)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in CUTS or node.func.attr == "setdefault":
+                yield _Cut(_last(node.func.value), item=node.func.attr not in CUTS)
+        elif isinstance(node, ast.Compare):
+            yield from _measured(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            once = self._once(index, node)
+            for target, value in _given(node):
+                if value is None or not _longer(target, value):
+                    yield from _assigned(target, value, once=once)
+
+    def _once(self, index: Index, node: ast.AST, inside: tuple[str, ...] = ()) -> bool:
+        """Whether it runs a single time: in no loop, and in no function but such as run once."""
+        for up in index.up(node):
+            if isinstance(up, (*LOOPS, *COMPREHENSIONS, ast.Lambda)):
+                return False
+            if isinstance(up, Function):
+                return up.name in ONCE or self._called_once(up.name, inside)
+        return True
+
+    def _called_once(self, name: str, inside: tuple[str, ...]) -> bool:
+        """Whether nothing is done with what is called so but one call that runs a single time."""
+        if name not in self._single:
+            indices = [self._source.index(file) for file in self._source.texts]
+            uses = [(index, use) for index in indices for use in index.named.get(name, ())]
+            index, use = uses[0] if len(uses) == 1 else (None, None)
+            call = index.parents[use] if index is not None and use is not None else None
+            self._single[name] = (
+                index is not None
+                and isinstance(call, ast.Call)
+                and call.func is use
+                and name not in inside
+                and self._once(index, call, (*inside, name))
+            )
+        return self._single[name]
 
 
-@dataclass(frozen=True)
-class GrowingLines(Table):
-    """Lines that held more at the end than at the beginning, by growth; empty where there is no
-    history or the steps' times are unknown.
+class _Cut(NamedTuple):
+    """A last name that some line cuts; ``item`` where it puts an item into it, ``once`` where it
+    begins it a single time with what has a limit, ``made`` where it assigns no part of something.
     """
 
-    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+    name: str
+    item: bool = False
+    once: bool = False
+    made: bool = False
 
-    lines: tuple[GrowingLine, ...] = ()
+
+def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Each target and its value, those of ``a, b = x, y`` one by one."""
+    value = node.value
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
+            yield from zip(target.elts, value.elts, strict=True)
+        else:
+            yield target, value
+
+
+def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterator[_Cut]:
+    made = not isinstance(value, ast.Subscript)
+    for each in nodes_in(target, ast.Subscript, ast.Name, ast.Attribute):
+        if isinstance(each, ast.Subscript):
+            yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice), made=made)
+        elif isinstance(each.ctx, ast.Store) and (not once or _has_a_limit(value)):
+            yield _Cut(_last(each), once=once, made=made)
+
+
+def _measured(node: ast.Compare) -> Iterator[_Cut]:
+    """``if len(seen) < 100``: it grows up to there."""
+    if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops):
+        for each in (node.left, *node.comparators):
+            if isinstance(each, ast.Call) and _last(each.func) == "len" and each.args:
+                yield _Cut(_last(each.args[0]))
+
+
+def _longer(target: ast.expr, value: ast.expr) -> bool:
+    """``seen = seen + [x]``, ``bank = torch.cat([bank, x])``: all of it, and more."""
+    value, name = whole(value), unparsed(target)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        return name in (unparsed(value.left), unparsed(value.right))
+    if not isinstance(value, ast.Call) or name_of(value.func) not in JOINS:
+        return False
+    parts = (
+        part for arg in value.args for part in nodes_in(arg, ast.Name, ast.Attribute, ast.Subscript)
+    )
+    return name in map(unparsed, parts)
+
+
+def _has_a_limit(value: ast.expr | None) -> bool:
+    """``deque(maxlen=100)``, ``LRUCache(100)``: nothing but the plain containers has none."""
+    if isinstance(value, ast.Call):
+        return not (
+            _last(value.func) in ("list", "dict", "set", "defaultdict", "OrderedDict", "Counter")
+            or (_last(value.func) == "deque" and len(value.args) < 2 and not value.keywords)
+        )
+    return not isinstance(
+        value, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Set, ast.Tuple, type(None))
+    )
+
+
+def _last(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return name_of(node)
+
+
+# -- kept tensors ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
+    if it was not found. ``bounded``: some line cuts it, or begins it anew; ``cut`` the same, but of
+    a larger tensor a value that is no part of another one is not known to be shorter. ``keys`` as in ``KeptRow``.
+    """
+
+    name: str
+    site: Site | None
+    tensors: tuple[int, ...]
+    nbytes: tuple[int, ...]
+    devices: tuple[str, ...] = ()
+    bounded: bool = False
+    keys: str = ""
+    cut: bool = False
+    kind: str = "tensors"
+
+    @property
+    def larger(self) -> bool:
+        """It holds no more tensors, but larger ones."""
+        return self.tensors[-1] <= self.tensors[0]
+
+    @property
+    def cycled(self) -> bool:
+        """``itertools.cycle`` keeps what it gave, and gives the same again."""
+        return self.site is not None and re.search(r"\bcycle\(", self.site.text) is not None
+
+    @property
+    def trend(self) -> Trend:
+        """Its bytes."""
+        return Trend(tuple(map(float, self.nbytes)))
+
+
+@dataclass(frozen=True)
+class KeptTensors(Table):
+    """Such variables of the loud pass, the one that grew most first."""
+
+    parts: ClassVar[tuple[str, ...]] = ("kept",)
+
+    keepers: tuple[Keeper, ...] = ()
 
     @classmethod
-    def build(cls, evidence: Evidence) -> GrowingLines:
-        """From the history of the device with most memory."""
-        try:
-            course = evidence.get(Allocations).devices[0]
-            ends = _step_ends(evidence, course)
-            return cls(_growing(evidence, course, ends) if len(ends) > 1 else ())
-        except NotLooked:
-            return cls()
+    def without_parts(cls, evidence: Evidence) -> KeptTensors:
+        """Older recordings lack the part."""
+        return cls()
 
+    @classmethod
+    def build(cls, evidence: Evidence) -> KeptTensors:
+        """From the loud pass."""
+        bounds = Bounds(evidence.get(Source))
+        keepers = [
+            _keeper(evidence, row, bounds)
+            for row in rows_of(evidence, KeptRow)
+            if row.pass_name == "loud" and len(row.tensors) == len(row.nbytes)
+        ]
+        return cls(tuple(sorted(keepers, key=lambda each: -each.trend.total)))
 
-def _step_ends(evidence: Evidence, course: Course) -> tuple[int, ...]:
-    """The last event before each step that began inside the history, and the last event of all."""
-    begun = sorted({row.unix_us for row in evidence.rows(StepRow) if row.unix_us})
-    ends = [bisect_left(course.time_us, start) - 1 for start in begun] if course.time_us else []
-    last = len(course.reserved) - 1
-    return tuple(sorted({end for end in ends if 0 <= end < last} | ({last} if ends else set())))
-
-
-def _growing(evidence: Evidence, course: Course, ends: tuple[int, ...]) -> tuple[GrowingLine, ...]:
-    history = told(snapshot_of(evidence), course, origins_of(evidence))
-    found = [
-        GrowingLine(owner, Trend(tuple(map(float, held))))
-        for owner, held in zip(
-            history.owners, zip(*held_at(history, ends).held, strict=True), strict=True
+    def growing(self, share: float, *, device: bool) -> Iterator[Keeper]:
+        """Those that hold more on ``share`` of the steps and never let go, on a device or in host
+        memory, and whose line is known.
+        """
+        return (
+            each
+            for each in self.keepers
+            if each.site is not None
+            and grows(each.nbytes if each.larger else each.tensors, share)
+            and ({"cpu"} != set(each.devices)) is device
         )
-        if isinstance(owner, Site) and held[-1] > held[0]
-    ]
-    return tuple(sorted(found, key=lambda line: -line.held.total))
+
+
+def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
+    name = f"{row.name}{row.path}"
+    site = evidence.recording.site_at(row.file, row.line, row.function) if row.line else None
+    file = site.file if site is not None else row.file
+    found = Keeper(
+        name,
+        site,
+        tuple(row.tensors),
+        tuple(row.nbytes),
+        tuple(row.devices),
+        keys=row.keys,
+        kind=row.kind,
+    )
+    how = {"by_item": not row.keys, "once": not found.larger}
+    return replace(
+        found,
+        bounded=not found.cycled and bounds.cut(file, name, **how),
+        cut=not found.cycled and bounds.cut(file, name, **how, made=not found.larger),
+    )
 
 
 MIB = 2**20
@@ -144,7 +356,6 @@ class MemoryGrowsEveryStep(Rule):
         host: HostMemory,
         held: RetainedGraphs,
         kept: NeverFreed,
-        growing: GrowingLines,
         *,
         keepers: KeptTensors,
         machine: Machine,
@@ -154,7 +365,7 @@ class MemoryGrowsEveryStep(Rule):
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} retains graphs{see('GRAPH001')}" if names else ""
         for where, place in (
-            ("device", self._on_device(device.trend, kept, growing, keepers)),
+            ("device", self._on_device(device.trend, kept, keepers)),
             ("host", self._on_host(host.trend, keepers, measured=not machine.simulated)),
         ):
             if place is None:
@@ -180,33 +391,20 @@ class MemoryGrowsEveryStep(Rule):
     def tells_growth(self, size: float) -> bool:
         return size >= self.host_mib * MIB
 
-    def _on_device(
-        self, trend: Trend, kept: NeverFreed, growing: GrowingLines, keepers: KeptTensors
-    ) -> _Place | None:
-        """The variable that holds half of it, else the line whose blocks stay or get larger."""
+    def _on_device(self, trend: Trend, kept: NeverFreed, keepers: KeptTensors) -> _Place | None:
+        """The variable that holds half of it, else the line whose blocks stay."""
         floor = max(self.device_mib * MIB, SHARE_OF_PEAK * trend.peak)
         rate = self._rate(trend, floor)
         made = kept.lines[0].site if kept.lines else None
         keeper = self._keeper(keepers, rate, device=True)
         if keeper is not None:
-            if keeper.larger:  # told where it is made: at the line that grows as it does
-                made = next((each.site for each in growing.lines if self._as(each, keeper)), None)
-            site = made if keeper.larger and made is not None else keeper.site
-            return _kept_by(keeper, rate, trend, site, made)
+            return _kept_by(keeper, rate, trend, None if keeper.larger else made)
         if rate is None:
             return None
         if kept.lines:
             said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
             return _Place(rate, trend, made, said)
-        for each in growing.lines:
-            if self._rate(each.held, floor / 2) is not None:
-                said = ": the tensor allocated here gets larger on each step"
-                return _Place(rate, trend, each.site, said)
         return _Place(rate, trend)
-
-    def _as(self, line: GrowingLine, keeper: Keeper) -> bool:
-        one, other = self._rate(line.held, 0.0), self._rate(keeper.trend, 0.0)
-        return one is not None and other is not None and other / 2 <= one <= 2 * other
 
     def _on_host(self, trend: Trend, keepers: KeptTensors, *, measured: bool) -> _Place | None:
         """A variable is counted; the resident set tells of other growth, where tensors that are
@@ -215,7 +413,7 @@ class MemoryGrowsEveryStep(Rule):
         rate = self._rate(trend, self.host_mib * MIB) if measured else None
         keeper = self._keeper(keepers, rate, device=False)
         if keeper is not None:
-            return _kept_by(keeper, rate, trend, keeper.site)
+            return _kept_by(keeper, rate, trend)
         if rate is None or trend.returned > RETURNED or trend.evenness < EVEN:
             return None
         return _Place(rate, trend)
@@ -245,9 +443,7 @@ class MemoryGrowsEveryStep(Rule):
         )
 
 
-def _kept_by(
-    each: Keeper, rate: float | None, trend: Trend, site: Site | None, made: Site | None = None
-) -> _Place:
+def _kept_by(each: Keeper, rate: float | None, trend: Trend, made: Site | None = None) -> _Place:
     more = f"a larger {each.kind[:-1]}" if each.larger else f"more {each.kind}"
     if each.cycled:
         said = ": itertools.cycle keeps every batch of the first epoch and repeats them after it"
@@ -259,7 +455,7 @@ def _kept_by(
     slope = each.trend.slope
     if rate is None and slope is not None:
         rate, trend = slope.per_step, each.trend
-    return _Place(rate or 0.0, trend, site, said, each, made if site == each.site else each.site)
+    return _Place(rate or 0.0, trend, each.site, said, each, made)
 
 
 def _remedy(where: str, keeper: Keeper | None) -> Remedy:

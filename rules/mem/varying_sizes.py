@@ -4,14 +4,14 @@ setting would have held, by replays of the recorded steps.
 
 from __future__ import annotations
 
-import ast
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from math import gcd
+from statistics import correlation
 from typing import ClassVar
 
 from auditor import amounts
@@ -21,14 +21,10 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.state_at import origins_of
 from auditor.evidence.snapshot.what_if import EVENT_LIMIT
-from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked, Rule, knob
-from auditor.syntax.index import names_in, nodes_in
-
-from ..lines import places_of
 
 LEAST_STEPS = 6
 """Steps of one course that are compared at least: fewer cannot tell a few sizes from many."""
@@ -62,16 +58,14 @@ Sizes = Mapping[Key, int]
 
 @dataclass(frozen=True)
 class Varying:
-    """The line with which a step begins to have its own size. ``sizes`` in bytes, a step each;
-    ``made_at`` is the line on the host that made the size, where ``site`` only copies it to the
-    device. ``reserved`` is what the allocator holds at most with everything that the steps allocate
+    """The line with which a step begins to have its own size on the device. ``sizes`` in bytes, a
+    step each. ``reserved`` is what the allocator holds at most with everything that the steps allocate
     ``scale`` times as large, ``fixed`` the same with the largest size in each step. Calls of
     ``empty_cache`` are left out: they pay for the holes in time.
     """
 
     site: Site
     sizes: tuple[int, ...]
-    made_at: Site | None = None
     grows: bool = False
     """Larger in nearly each step, and held: growth, not sizes that vary."""
     scale: float = 1.0
@@ -119,7 +113,7 @@ class VaryingSizes(Table):
             if course.untrusted or len(course.reserved) > EVENT_LIMIT:
                 return cls()
             steps = _Steps.of(evidence, course)
-            return cls() if steps is None else cls(len(steps.sizes), _cause(evidence, steps))
+            return cls() if steps is None else cls(len(steps.sizes), _cause(steps))
         except (NotLooked, *MALFORMED):
             return cls()
 
@@ -195,7 +189,7 @@ def _keyed(evidence: Evidence, course: Course, start: int, end: int) -> Iterator
             seen[site] += 1
 
 
-def _cause(evidence: Evidence, steps: _Steps) -> Varying | None:
+def _cause(steps: _Steps) -> Varying | None:
     """The first line of the step whose sizes vary and that the rest follows."""
     varied = [key for key in steps.sizes[0] if len({sizes[key] for sizes in steps.sizes}) > 1]
     total = [sum(sizes[key] for key in varied) for sizes in steps.sizes]
@@ -203,8 +197,7 @@ def _cause(evidence: Evidence, steps: _Steps) -> Varying | None:
         sizes = [each[key] for each in steps.sizes]
         if key[0] is None or _rank_correlation(sizes, total) < FOLLOWS:
             continue
-        made_at = size_made_at(evidence.get(Source), key[0])
-        found = Varying(key[0], tuple(sizes), made_at, _grows(sizes, steps.ends), steps.scale)
+        found = Varying(key[0], tuple(sizes), _grows(sizes, steps.ends), steps.scale)
         few = len(set(sizes)) < FEW or steps.course.peak_allocated - steps.base < LEAST_PEAK
         return found if few else _replayed(found, steps)
     return None
@@ -228,11 +221,8 @@ def _grows(sizes: Sequence[int], ends: Sequence[int]) -> bool:
 
 def _rank_correlation(one: Sequence[int], other: Sequence[int]) -> float:
     """Spearman's, with mean ranks for ties; 0 where one of them does not vary."""
-    ranks = [_ranks(one), _ranks(other)]
-    means = [sum(each) / len(each) for each in ranks]
-    apart = [[rank - mean for rank in each] for each, mean in zip(ranks, means, strict=True)]
-    norm = (sum(x * x for x in apart[0]) * sum(y * y for y in apart[1])) ** 0.5
-    return sum(x * y for x, y in zip(*apart, strict=True)) / norm if norm else 0.0
+    varies = len(set(one)) > 1 and len(set(other)) > 1
+    return correlation(_ranks(one), _ranks(other)) if varies else 0.0
 
 
 def _ranks(values: Sequence[int]) -> list[float]:
@@ -240,143 +230,6 @@ def _ranks(values: Sequence[int]) -> list[float]:
     return [
         (bisect_left(ordered, value) + bisect_left(ordered, value + 1) - 1) / 2 for value in values
     ]
-
-
-# -- origin of sizes -------------------------------------------------------------------------------
-
-MOVES = frozenset(("to", "cuda"))
-PADS = frozenset(("pad_sequence", "pad", "interpolate", "resize", "crop", "random_crop"))
-"""Last names of functions whose result has a size of its own."""
-MAKES = frozenset(("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full"))
-"""Last names of functions that are given a size."""
-DRAWS = MAKES | {"rand", "randn", "randint", "normal"}
-GIVES = ("__call__", "__getitem__", "__iter__")
-"""Methods of a collating object and of a dataset that give batches or samples."""
-DEPTH = 4
-"""Names that are followed from one assignment to the next, at most."""
-
-Place = tuple[str, int]
-"""File and first line of a definition."""
-Scope = ast.Module | Function | ast.Lambda
-
-
-def size_made_at(source: Source, site: Site) -> Site | None:
-    """The line that gives what the site's line moves its size; None where that line moves nothing,
-    or no source tells.
-    """
-    moved = [
-        call.func.value
-        for call in source.calls_at(site)
-        if isinstance(call.func, ast.Attribute) and call.func.attr in MOVES
-    ]
-    if not moved:
-        return None
-    scope = source.index(site.file).scope_at(site.line)
-    assert scope is not None  # the line was recorded in it
-    found = (_origin(source, scope, each, site) for each in moved)
-    node = next((each for each in found if each is not None), None)
-    if node is None:
-        return next(_in_loaders(source), None)
-    return None if node.lineno == site.line else source.site_of(site.file, node)
-
-
-def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.expr | None:
-    """What in the site's file made the moved value, through assignments and its functions."""
-    value, line = moved, site.line
-    for _ in range(DEPTH):
-        wanted = frozenset(DRAWS)
-        made = next((node for node in nodes_in(value, ast.expr) if _gives_size(node, wanted)), None)
-        if made is not None:
-            return made
-        name = name_of(value.func) if isinstance(value, ast.Call) else ""
-        called = next(iter(source.index(site.file).functions_named.get(name, ())), None)
-        if called is not None:
-            return next(_sizings(called, DRAWS), None)
-        given = _assigned(scope, value, line)
-        if given is None:
-            return None
-        value, line = given.value, given.lineno
-    return None
-
-
-def _assigned(scope: Scope, value: ast.expr, line: int) -> ast.Assign | None:
-    """Where the name in an expression was last given something above the line."""
-    names = names_in(value)
-    found = (
-        node
-        for node in nodes_in(scope, ast.Assign)
-        if node.lineno < line and names_in(node.targets) & names
-    )
-    return max(found, key=lambda node: node.lineno, default=None)
-
-
-def _in_loaders(source: Source) -> Iterator[Site]:
-    """Lines that size what DataLoaders give: in the collate function, then in the dataset."""
-    named = (_named_collates(source), MAKES), (_named_datasets(source), frozenset[str]())
-    for places, names in named:
-        for file, line in places:
-            for function in _functions_at(source, file, line):
-                for node in _sizings(function, names):
-                    yield source.site_of(file, node)
-
-
-def _functions_at(source: Source, file: str, line: int) -> Iterator[Function | ast.Lambda]:
-    """What is defined there; of a class its methods that give samples or batches."""
-    for node in source.index(file).defined_at(line):
-        if not isinstance(node, ast.ClassDef):
-            yield node
-        else:
-            methods = (item for item in node.body if isinstance(item, Function))
-            yield from (item for item in methods if item.name in GIVES)
-
-
-def _named_collates(source: Source) -> Iterator[Place]:
-    """What ``collate_fn=`` names, if all files define one thing of that name; else nothing."""
-    given = (node.value for _, node in source.every(ast.keyword) if node.arg == "collate_fn")
-    names = {name_of(node) for node in nodes_in(given, ast.Name, ast.Attribute)}
-    defined = (*source.functions, *source.every(ast.ClassDef))
-    found = [(file, node.lineno) for file, node in defined if node.name in names]
-    if len(found) == 1:
-        yield from found
-
-
-def _named_datasets(source: Source) -> Iterator[Place]:
-    """The one class that gives samples; nothing where there are several."""
-    found = [
-        (file, node.lineno)
-        for file, node in source.every(ast.ClassDef)
-        if any(isinstance(item, Function) and item.name in GIVES[1:] for item in node.body)
-    ]
-    if len(found) == 1:
-        yield from found
-
-
-def _sizings(function: Function | ast.Lambda, makes: Iterable[str]) -> Iterator[ast.expr]:
-    """Expressions in it that give a size, what pads before what only makes a tensor."""
-    wanted = frozenset(makes)
-    found = (node for node in nodes_in(function, ast.expr) if _gives_size(node, wanted))
-    yield from sorted(
-        found,
-        key=lambda node: (
-            not isinstance(node, ast.Call) or name_of(node.func) not in PADS,
-            node.lineno,
-        ),
-    )
-
-
-def _gives_size(node: ast.expr, makes: frozenset[str]) -> bool:
-    if isinstance(node, ast.Call):
-        name = name_of(node.func)
-        return name in PADS or (name in makes and any(map(_computed, node.args[:4])))
-    return isinstance(node, ast.Subscript) and any(
-        isinstance(part, ast.Slice) and part.upper is not None and _computed(part.upper)
-        for part in (node.slice.elts if isinstance(node.slice, ast.Tuple) else (node.slice,))
-    )
-
-
-def _computed(size: ast.expr) -> bool:
-    """Whether a size is told by more than numbers: ``(len(batch), longest)``."""
-    return any(nodes_in(size, ast.Name, ast.Attribute, ast.Call))
 
 
 @dataclass(frozen=True)
@@ -402,13 +255,11 @@ class VaryingSizesReallocate(Rule):
         if found.extra < self.share * found.reserved or not found.extra:
             return
         size, scaled = amounts.size, found.scale != 1.0
-        line = f"{found.site.file}:{found.site.line}"
-        moved = f" ({line} moves them to the device)" if found.made_at else ""
         who = f"scaled up {found.scale:.0f} times, the steps" if scaled else "the allocator"
         yield Finding(
-            found.made_at or found.site,
+            found.site,
             f"tensor sizes change from step to step from this line on ({found.distinct} sizes from "
-            f"{size(min(found.sizes))} to {size(max(found.sizes))} in {varying.steps} steps{moved}): "
+            f"{size(min(found.sizes))} to {size(max(found.sizes))} in {varying.steps} steps): "
             f"{who} reserve{'s' * (not scaled)} {size(found.reserved)}; with one fixed size "
             f"{size(found.fixed)} would do",
             steps=varying.steps,
@@ -416,8 +267,6 @@ class VaryingSizesReallocate(Rule):
             lost_bytes=None if scaled else found.extra,
             basis="none" if scaled else "estimated",
             severity=Severity.NOTE if scaled else None,
-            places=places_of(found.made_at, found.site),
-            facts=(("first on the device", line),),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

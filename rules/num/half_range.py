@@ -1,20 +1,42 @@
-"""NUM004 and 5: values that half precision does not hold."""
+"""NUM004, 5, 16 and 17: values that half precision does not hold, and numbers that torch warns are
+lost.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.amp import LARGEST, Amp, OpRanges, facts_of
-from auditor.evidence.table import Rows
+from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
 
+from ..torch_says import TorchSays
 from .rows import UpdateRow
+
+
+class StdOfTooFew(TorchSays):
+    """A standard deviation of one number is taken."""
+
+    code = "NUM016"
+    severity = Severity.NOTE
+    warning = "too few for std"
+    defect = "std() or var() of a single number is NaN: it divides by the count minus one"
+    advice = "Pass correction=0, or drop batches of one sample (drop_last=True)."
+
+
+class ImaginaryPartDropped(TorchSays):
+    """A complex tensor becomes a real one."""
+
+    code = "NUM017"
+    severity = Severity.NOTE
+    warning = "imaginary part"
+    defect = "a complex tensor becomes real: its imaginary part is dropped"
+    advice = "Say which part is meant: .real, .abs(), or torch.view_as_real()."
 
 
 @dataclass(frozen=True)
@@ -46,14 +68,10 @@ class HalfNearOverflow(Rule):
     def _over(
         self, numerics: OpRanges, seen: str, severity: Severity | None = None
     ) -> Iterator[Finding]:
-        calls = (call for call in numerics.of("output") if call.overflowed)
-        for site, group in groupby(
-            sorted(calls, key=lambda call: call.site.place), key=lambda call: call.site
-        ):
-            here = list(group)
+        for here in by_line(call for call in numerics.of("output") if call.overflowed):
             worst = max(here, key=lambda call: call.overflowed)
             yield Finding(
-                site,
+                worst.site,
                 f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of "
                 f"{worst.n} calls; {seen}",
                 steps=worst.steps,
@@ -63,14 +81,11 @@ class HalfNearOverflow(Rule):
             )
 
     def _near(self, numerics: OpRanges) -> Iterator[Finding]:
-        calls = sorted(numerics.of("output"), key=lambda call: call.site.place)
-        for site, group in groupby(calls, key=lambda call: call.site):
-            near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
-            if not near:
-                continue
+        calls = (call for call in numerics.of("output") if 0.0 <= _headroom(call) < self.bits)
+        for near in by_line(calls):
             worst = min(near, key=_headroom)
             yield Finding(
-                site,
+                worst.site,
                 f"{worst.op} gave values up to {_peak(worst):.4g} in float16, which ends at 65504: "
                 f"{_headroom(worst):.2g} powers of two are left",
                 steps=worst.steps,

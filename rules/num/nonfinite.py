@@ -1,20 +1,307 @@
-"""Numbers that stopped being finite: at which step, what was bad, and where it was born."""
+"""NUM002, 13 and 15: numbers that stopped being finite: at which step, what was bad, and where it
+was born, or that it was there before the step.
+"""
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from auditor import amounts
+from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.amp import LARGEST
-from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.model import Site
-from auditor.recordings.schema.numerics import BirthRow, NonfiniteRow
+from auditor.evidence.recorded.load_state_dict import spoiled
+from auditor.evidence.source.files import Function, Source, shorten, the_only
+from auditor.evidence.table import Evidence, Rows, Table, rows_of
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.recordings.schema.data import LoadRow
+from auditor.recordings.schema.numerics import BirthRow, NonfiniteRow, NormBufferRow
 from auditor.recordings.schema.run import StepRow
+from auditor.rule import Rule
+from auditor.syntax.index import nodes_in
 
+from ..lines import places_of
 from .rows import NormRow
+
+if TYPE_CHECKING:
+    from auditor.evidence.scans import TensorFacts
+
+
+LISTED = 50
+"""Tensors that the facts name."""
+
+
+@dataclass(frozen=True)
+class WeightsPoisoned(Rule):
+    """Weights or optimizer state hold NaN or infinities."""
+
+    code = "NUM013"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+
+    def detect(
+        self, nonfinite: Nonfinite, loads: Rows[LoadRow], buffers: Rows[NormBufferRow]
+    ) -> Iterator[Finding]:
+        birth = nonfinite.birth
+        if nonfinite.step is None and (first := next(iter(buffers), None)) is not None:
+            yield _spoiled(first)
+        if birth is None or not birth.was_there:
+            return
+        what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
+        used = f", first used at {birth.site}" if birth.site is not None else ""
+        tensors = (
+            f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        )
+        load = spoiled(loads, optimizer=birth.phase == "state")
+        held = (
+            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step "
+            f"{birth.step} began"
+        )
+        came = f"; {_brought(load)}" if load is not None else ""
+        site = birth.site if load is None else load.site
+        yield Finding(
+            site,
+            f"{held}{came}{used}{tensors}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            facts=nonfinite.facts,
+            remedy=_remedy("Look at what was loaded before the run: audit checkpoint FILE. ", site),
+        )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            bad = checkpoint.poisoned
+            if not bad:
+                continue
+            worst = max(
+                bad,
+                key=lambda tensor: (
+                    tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0
+                ),
+            )
+            more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
+            yield Finding(
+                None,
+                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
+                f"{amounts.count(len(checkpoint.scan.tensors), 'tensor')})",
+                steps=1,
+                seen_on="source",
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *((each.name, _share(each)) for each in bad[:LISTED]),
+                ),
+                remedy=_remedy(checkpoints.instead, None),
+            )
+
+
+def _remedy(first: str, site: Site | None) -> Remedy:
+    then = "Do not go on from this file; audit run names the line that made the value."
+    return Remedy(f"{first}{then if site is None else ''}".strip())
+
+
+def _brought(load: LoadRow) -> str:
+    more = f" and {load.bad - 1} more tensors" if load.bad > 1 else ""
+    return f"the state that {load.owner} loads here is not finite in {load.tensors[0]}{more}"
+
+
+def _share(tensor: TensorFacts) -> str:
+    tally = tensor.tally
+    if tally is None:
+        return "unknown"
+    counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
+    return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
+
+
+def _spoiled(found: NormBufferRow) -> Finding:
+    value = "NaN" if found.value == "nan" else found.value
+    return Finding(
+        found.site,
+        f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
+        "the diagnostic pass, and the weights are finite: what guards them comes after the "
+        "forward that changed it, and every evaluation from now on is not finite",
+        steps=1,
+        remedy=_remedy(
+            "Look at isfinite(batch) before the forward; compute the statistics again. ", found.site
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class BatchNotFinite(Rule):
+    """A batch holds NaN or infinities, and they reach the weights."""
+
+    code = "NUM015"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+    advice = (
+        "Look for the sample: check isfinite in the dataset or the collate function, and drop "
+        "or repair it there."
+    )
+
+    def detect(self, nonfinite: Nonfinite, source: Source) -> Iterator[Finding]:
+        birth = nonfinite.birth
+        if birth is None or not birth.came_with_data:
+            return
+        bad = birth.inputs[0].share_nonfinite if birth.inputs else None
+        share = f" ({bad:.3g} of it)" if bad else ""
+        value = "NaN" if birth.value == "nan" else birth.value
+        reached = (
+            f"after step {nonfinite.step} {nonfinite.tensors[0]} was not finite"
+            if nonfinite.tensors
+            else ""
+        )
+        handed = _handed_on(source, birth.dataset) if birth.dataset else None
+        path = [] if handed is None else [handed]
+        path += [site for site in (birth.entered, birth.site) if site is not None]
+        yield Finding(
+            path[0] if path else None,
+            f"the data of step {birth.step} held {value}{share} {_used(birth, handed)}; {reached}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            facts=nonfinite.facts,
+            places=tuple(_places(path)),
+        )
+
+
+def _handed_on(source: Source, dataset: str) -> Site | None:
+    """Where a dataset class returns its samples; None unless one line of the program's."""
+    return the_only(
+        source.site_of(file, node)
+        for file, owner in source.every(ast.ClassDef)
+        if owner.name == dataset
+        for method in owner.body
+        if isinstance(method, Function) and method.name in ("__getitem__", "__iter__")
+        for node in nodes_in(method, ast.Return, ast.Yield)
+        if node.value is not None
+    )
+
+
+def _used(birth: Birth, handed: Site | None) -> str:
+    """How it came to the operator that used it first."""
+    if handed is not None:
+        return f"that the dataset hands on here; first used at {_quoted(birth.site)}"
+    if birth.entered in (None, birth.site):
+        return "when it was first used here"
+    return f"when it went into the model here; first used at {_quoted(birth.site)}"
+
+
+def _quoted(site: Site | None) -> str:
+    return "a line that was not seen" if site is None else f"{site}, `{shorten(site.text)}`"
+
+
+def _places(path: Sequence[Site]) -> Iterator[FoundAt]:
+    sites = list(dict.fromkeys(path))
+    return (FoundAt(site, shorten(site.text)) for site in sites if len(sites) > 1)
+
+
+REMEDIES = {
+    "exp": "Limit exp's input: subtract the maximum first, stay "
+    "in logarithms (logsumexp, log_softmax), or clamp it.",
+    "log": "Keep the logarithm's input above 0: use log_softmax or "
+    "logsigmoid instead of the log of a probability, or clamp(min=...) "
+    "with a number that its dtype can represent.",
+    "sqrt": "Add an epsilon inside the root: at 0 its derivative is infinite, below 0 it is NaN.",
+    "div": "Keep the divisor away from 0 with an epsilon that its dtype can represent, or "
+    "clamp(min=...).",
+    "mul": "0 times infinity is NaN: use masked_fill or torch.where "
+    "instead of multiplying by an infinity.",
+    "softmax": "If every entry of a row is masked, its softmax is NaN: "
+    "leave such rows out, or mask with a large finite number.",
+    "product": "Clip the gradients between backward and step (clip_grad_norm_), lower the learning "
+    "rate, or normalize: over many products in a row, weights a little too large grow without bound.",
+    "optimizer": "Lower the learning rate, or clip the gradients: the "
+    "update itself left the range of the parameters.",
+    "input": "Find the sample: check isfinite in the dataset or the collate function.",
+    "": "Check the ranges of the inputs, and limit the one that leaves the range of its dtype.",
+}
+"""By the kind of the operator that made the value."""
+
+
+@dataclass(frozen=True)
+class NonfiniteValueBorn(Rule):
+    """A NaN or an infinity appears and reaches the weights."""
+
+    code = "NUM002"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+
+    def detect(self, nonfinite: Nonfinite) -> Iterator[Finding]:
+        if nonfinite.step is None:
+            return
+        birth = nonfinite.birth
+        if birth is not None and (birth.came_with_data or birth.was_there):
+            return  # NUM015, NUM013
+        yield Finding(
+            birth.site if birth is not None else None,
+            f"{_born(nonfinite)}; {_reached(nonfinite)}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            facts=nonfinite.facts,
+            remedy=Remedy(REMEDIES[birth.kind if birth is not None else ""]),
+            # with the line of the optimizer's step, where clipping belongs before it
+            places=()
+            if birth is None or not birth.ran_away
+            else places_of(birth.site, nonfinite.unclipped),
+        )
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def _born(nonfinite: Nonfinite) -> str:
+    birth = nonfinite.birth
+    if birth is None:
+        again = "" if nonfinite.replayed else " (not seen again in a replay)"
+        return f"a non-finite value appeared by step {nonfinite.step}{again}"
+    value = _value(birth.value)
+    if not birth.made:
+        return (
+            f"{value} that the program wrote on purpose (a single number or a mask) was first used here "
+            f"at step {birth.step}"
+        )
+    if birth.fill:
+        how = "left in memory" if "empty" in birth.op else "written"
+        return f"{value} was {how} by {birth.op} at step {birth.step}"
+    cause = birth.cause
+    return f"{birth.operator} produced {value} at step {birth.step}{f' ({cause})' if cause else ''}"
+
+
+def _value(value: str) -> str:
+    return "NaN" if value == "nan" else value
+
+
+def _reached(nonfinite: Nonfinite) -> str:
+    birth, more = nonfinite.birth, nonfinite.count - 1
+    when = (
+        "then"
+        if birth is not None and birth.step == nonfinite.step
+        else f"after step {nonfinite.step}"
+    )
+    tensors = [f"{tensor} was {_value(tensor.value)}" for tensor in nonfinite.tensors[:1]]
+    guarded = (
+        "; the weights were spared, but evaluation is not finite from then on"
+        if any(tensor.what == "buffer" for tensor in nonfinite.tensors)
+        else ""
+    )
+    unclipped = (
+        f"; nothing clips the gradients before the optimizer steps at {nonfinite.unclipped}"
+        if birth is not None and birth.ran_away and nonfinite.unclipped is not None
+        else ""
+    )
+    return (
+        f"{when} {tensors[0] if tensors else 'a tensor was not finite'}"
+        f"{f', and {more} more' if more else ''}{guarded}{unclipped}"
+    )
+
 
 REPLAY = "replay"
 """Folder of the replay's recording inside the one that it explains (docs/recording.md)."""

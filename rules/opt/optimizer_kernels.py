@@ -1,24 +1,267 @@
-"""OPT001 and 3: optimizers that launch a kernel for each tensor."""
+"""OPT001, 3, 7 and 9 to 14 and 16: optimizers that launch a kernel for each tensor or lose their state,
+schedulers that are stepped with another count than they were made for, and what torch warns of.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from auditor import amounts
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Evidence, Rows, together
 from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
+from auditor.recordings.schema.graph import CensusRow
+from auditor.recordings.schema.run import TorchWarningRow
 from auditor.rule import Rule, knob
 
-from .rows import SingleTensorStepRow
+from ..census import CensusSays
+from ..torch_says import TorchSays
+from .rows import SchedulerRow, SingleTensorStepRow
+
+
+class SchedulerBeforeOptimizer(TorchSays):
+    """A learning-rate scheduler steps before its optimizer."""
+
+    code = "OPT009"
+    severity = Severity.WARNING
+    warning = "scheduler first"
+    defect = (
+        "the scheduler steps before the optimizer: the first rate of the schedule is never used"
+    )
+    advice = "Call scheduler.step() after optimizer.step()."
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self,
+        warnings: Rows[TorchWarningRow],
+        steps: Steps,
+        amp: Amp,
+        schedulers: Rows[SchedulerRow],
+    ) -> Iterator[Finding]:
+        """Silent under a GradScaler, which leaves the optimizer's first steps out: torch warns then,
+        whatever the order.
+        """
+        if any(event.what == "scale" for event in amp.events):
+            return
+        often = {row.site: row for row in schedulers if row.calls > 2 * row.steps > 0}
+        for finding in self.at_lines(warnings, steps):
+            row = often.get(finding.site) if finding.site is not None else None
+            yield (
+                finding
+                if row is None
+                else replace(
+                    finding,
+                    message=f"the scheduler steps {row.calls:,} times in "
+                    f"{amounts.count(row.steps, 'optimizer step')}: a schedule made for optimizer "
+                    "steps is over early",
+                    remedy=Remedy(
+                        "Call scheduler.step() where the optimizer steps, or create it for the number of micro-batches."
+                    ),
+                )
+            )
+
+
+class ClippingOfAnEmptyGenerator(TorchSays):
+    """Clipping is given a generator that is used up."""
+
+    code = "OPT010"
+    severity = Severity.WARNING
+    warning = "empty clipping"
+    defect = "clipping gets an exhausted generator: no gradient is clipped"
+    advice = "Pass model.parameters() in each call, or keep list(model.parameters())."
+
+
+class ParameterTwiceInAGroup(TorchSays):
+    """An optimizer is given a parameter twice."""
+
+    code = "OPT011"
+    severity = Severity.WARNING
+    warning = "parameter twice"
+    defect = "an optimizer group holds a parameter twice: each step updates it twice"
+    advice = "Pass each parameter once, as list(dict.fromkeys(parameters))."
+
+
+class SchedulerGivenAnEpoch(TorchSays):
+    """A scheduler is told the epoch, which is deprecated."""
+
+    code = "OPT012"
+    severity = Severity.NOTE
+    warning = "scheduler epoch"
+    defect = (
+        "scheduler.step() gets the epoch: the rate is recomputed from it, and torch "
+        "will remove the argument"
+    )
+    advice = "Call scheduler.step() without the epoch."
+
+    def detect(  # type: ignore[override]  # as above
+        self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source
+    ) -> Iterator[Finding]:
+        """Where the line gives it: torch's own schedulers pass it on to those inside them."""
+        for finding in self.at_lines(warnings, steps):
+            calls = source.calls_at(finding.site) if finding.site is not None else ()
+            if any(
+                name_of(call.func).endswith("step") and (call.args or call.keywords)
+                for call in calls
+            ):
+                yield finding
+
+
+MOST_OF_THEM = 0.8
+"""Share of the batches that the loader of the training must have given."""
+
+
+EACH_BATCH = Remedy(
+    "Step it once per epoch, after the loop over the batches; or create it for batches: epochs * "
+    "len(loader) instead of the number of epochs."
+)
+
+
+@dataclass(frozen=True)
+class ScheduleInEpochs(Rule):
+    """A learning rate scheduler counts epochs and is stepped with every batch, or the other way
+    round
+    """
+
+    code = "OPT007"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+    advice = "Call its step() after the optimizer's, with each batch."
+
+    swings: float = knob(
+        2.0,
+        "Report from this many swings per epoch, or epochs per schedule; one observed swing is enough.",
+    )
+    share: float = knob(0.5, "Report if the rate is gone before this share of an epoch.")
+    fewest: int = knob(5, "Report only from this many calls, or this `steps_per_epoch`.")
+
+    def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
+        length, taken = _training_loader(batches)
+        for each in schedulers:
+            if each.repeated:
+                yield Finding(
+                    each.site,
+                    f"{each.name} gets the number of the call before on {each.repeated} of "
+                    f"{each.calls} calls: each counts as an epoch without progress, and lowers the "
+                    "rate after its patience",
+                    steps=each.calls,
+                    per_step=1.0,
+                    remedy=Remedy("Step it only when the number is new: after each evaluation."),
+                )
+                continue
+            steps = length * each.in_pass // taken if taken else 0
+            what = self._often(each, steps) if each.each_step else self._seldom(each)
+            if what:
+                yield Finding(
+                    each.site,
+                    f"{each.name} {what}",
+                    steps=each.calls,
+                    per_step=1.0 if each.each_step else 1 / each.apart,
+                    remedy=EACH_BATCH if each.each_step else None,
+                )
+
+    def _often(self, each: SchedulerRow, steps: int) -> str:
+        """What is wrong where it is stepped as often as its optimizer, with so many ``steps`` in an
+        epoch; 0 where nobody knows.
+        """
+        if each.calls < self.fewest:
+            return ""
+        if each.period and (each.epoch >= each.period or steps >= self.swings * each.period):
+            return (
+                f"(T_max={each.period // 2}) steps with each optimizer step: the learning rate "
+                f"falls to its minimum and rises again every {amounts.count(each.period, 'step')}"
+            )
+        if each.gone and each.gone <= self.share * steps:
+            return (
+                "steps with each optimizer step: the learning rate falls to a thousandth "
+                f"after {amounts.count(each.gone, 'step')}, but one epoch has {steps:,}"
+            )
+        return ""
+
+    def _seldom(self, each: SchedulerRow) -> str:
+        steps = each.epoch_of or 0
+        if not self.fewest <= steps <= each.apart:
+            return ""
+        return (
+            f"was created with steps_per_epoch={steps} but steps only once in "
+            f"{amounts.count(each.apart, 'optimizer step')}: its schedule takes {steps:,} "
+            "times as long as intended"
+        )
+
+
+def _training_loader(batches: Batches) -> tuple[int, int]:
+    """Batches of an epoch of the loader that gave nearly all batches of the loud pass, and how many
+    it gave; 0 where there is none, or it has no length.
+    """
+    gave: Counter[int] = Counter()
+    for each in batches.loud:
+        gave[each.loader] += each.batches
+    for number, n in gave.most_common(1):
+        loader = next((each for each in batches.loaders if each.number == number), None)
+        if loader is not None and n >= MOST_OF_THEM * gave.total():
+            return loader.length or 0, n
+    return 0, 0
+
+
+class OptimizerMadeAnew(CensusSays):
+    """An optimizer is made again and again, and its state begins anew."""
+
+    code = "OPT013"
+    kind = "remade"
+    advice = (
+        "Create the optimizer once, before the loop over the epochs, and pass it on; set "
+        'group["lr"] or use a scheduler to change its rate.'
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.name} is created here again and again over the same "
+            f"{amounts.count(row.n, 'parameter')}, the last time after "
+            f"{amounts.count(row.steps, 'step')}: each time its state (momentum, moments) is lost"
+        )
+
+
+class LoadedStateIsLost(CensusSays):
+    """The state that an optimizer loaded is lost: another one steps."""
+
+    code = "OPT014"
+    kind = "unread"
+    advice = "Create the optimizer first, call its load_state_dict(), and step that optimizer."
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"this {row.name} steps with empty state: the state loaded at "
+            f"{row.site_of(row.other_at)} went to another {row.name} over the same parameters, "
+            "which never steps"
+        )
+
+
+class SchedulerOfAnother(CensusSays):
+    """A scheduler sets the rate of an optimizer that no longer steps."""
+
+    code = "OPT016"
+    kind = "stale"
+    advice = (
+        "Create the scheduler after the optimizer that it belongs to, each time that one is "
+        "created; or keep the optimizer and call add_param_group()."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"this {row.other} replaced the optimizer of the {row.name} that steps at "
+            f"{row.site_of(row.other_at)}: its learning rate never changes"
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +301,7 @@ class OptimizerStepsOneByOne(Rule):
         yield from self.in_trace(optimizer, source, configs)
         watched = len(steps.loud)
         own = (row for row in stepped if row.site is not None and row.step < watched)
-        for calls in together(own, _maker):
+        for calls in together(own, lambda row: (str(row.made or row.site), row.name)):
             first, n = calls[0], sum(call.n for call in calls)
             operators = sum(call.operators for call in calls) / n
             pattern = step_pattern({call.step for call in calls}, watched)
@@ -103,10 +346,6 @@ class OptimizerStepsOneByOne(Rule):
             remedy=_foreach(optimizer.names, source, configs),
             changes=(Change("optimizer launches"),) if priced else (),
         )
-
-
-def _maker(row: SingleTensorStepRow) -> tuple[str, str]:
-    return str(row.made or row.site), row.name
 
 
 def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Remedy:

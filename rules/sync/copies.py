@@ -75,16 +75,11 @@ def _makers(index: Index, value: ast.expr | None, depth: int) -> list[ast.Call] 
     if isinstance(value, ast.Name):
         given = given_for(value, index.parents)
         return None if given is None else _makers(index, given.value, depth - 1)
-    if isinstance(value, ast.BinOp):
-        return _all(index, (value.left, value.right), depth)
-    if isinstance(value, ast.Compare):
-        return _all(index, (value.left, *value.comparators), depth)
-    if isinstance(value, ast.UnaryOp):
-        return _makers(index, value.operand, depth - 1)
     if isinstance(value, ast.Subscript):
         return _makers(index, value.value, depth - 1)
-    if isinstance(value, ast.List | ast.Tuple):
-        return _all(index, value.elts, depth)
+    if isinstance(value, ast.BinOp | ast.Compare | ast.UnaryOp | ast.List | ast.Tuple):
+        parts = (each for each in ast.iter_child_nodes(value) if isinstance(each, ast.expr))
+        return _all(index, parts, depth)
     return _called(index, value, depth) if isinstance(value, ast.Call) else None
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
-from auditor.evidence.snapshot.file import Event, snapshot_of
+from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
 from auditor.evidence.snapshot.state_at import NeverFreed, origins_of
 from auditor.evidence.table import MALFORMED, Evidence, Table
@@ -19,24 +19,11 @@ from auditor.model.what_if import Change
 from auditor.rule import NotLooked, Rule, knob, see
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from auditor.timeline import Timeline
 
 
-UNCACHED = 0.3
-"""Allocations by the driver for each kernel of the steady steps from which nothing is cached: with
-a cache there are next to none, without one nearly each kernel has one for its result (in-place
-operators and optimizers have none)."""
-
-IN_TURN = 0.25
-"""Share of allocations that a free must follow before the next: ``empty_cache`` and retries free
-many blocks at once.
-"""
-
-FEWEST = 20
-"""Allocations in the steady steps below which nothing is said about the cache."""
+WARMING = 1
+"""Steps at the begin of a trace in which allocations are still warm-up."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +40,10 @@ class DriverCalls:
     rows: tuple[tuple[int, ...], ...] = ()
     """For each step the calls of the timeline that they are."""
 
-    def without(self, after: int = 0) -> Change:
-        """What a replay leaves out: these calls, but for those of the first ``after`` steps."""
-        return Change("calls", tuple(row for step in self.rows[after:] for row in step))
+    @property
+    def steady(self) -> Change:
+        """What a replay leaves out: these calls, but for those of the warm-up."""
+        return Change("calls", tuple(row for step in self.rows[WARMING:] for row in step))
 
     @property
     def pins(self) -> bool:
@@ -71,9 +59,10 @@ class DriverCalls:
         )
         return f"{self.n} calls{took if timed else ''}"
 
-    def pattern(self, after: int = 0) -> StepPattern:
-        """On which steps it was called, the first ``after`` of them left out."""
-        counted = self.per_step[after:]
+    @property
+    def pattern(self) -> StepPattern:
+        """On which steps it was called, those of the warm-up left out."""
+        counted = self.per_step[WARMING:]
         return step_pattern({step for step, count in enumerate(counted) if count}, len(counted))
 
 
@@ -87,10 +76,6 @@ class TraceDriver(Table):
     timed: bool = True
     """Whether its times are a GPU's: not those of a null device."""
     span_us: float = 0.0
-    uncached: float = 0.0
-    """Allocations by the driver for each kernel, where frees follow them in turn as with no cache
-    at all; else 0.
-    """
     allocator: tuple[DriverCalls, ...] = ()
 
     @classmethod
@@ -111,34 +96,8 @@ class TraceDriver(Table):
             marked=line.steps.marked,
             timed=not line.trace.info.null_device,
             span_us=(end - start) / 1e3,
-            uncached=_uncached(line),
             allocator=tuple(_calls(line, one.rows.tolist(), one.api) for one in waiting),
         )
-
-
-def _uncached(line: Timeline) -> float:
-    """Driver allocations per kernel after the first step, in turn with frees; else 0."""
-    import numpy as np
-
-    from auditor.timeline.intervals import plain
-    from auditor.timeline.trace import KERNEL
-
-    rows: dict[str, list[NDArray[np.int64]]] = {"Malloc": [], "Free": []}
-    for one in line.allocator_calls:
-        kind = plain(one.api).removeprefix("cuda").removeprefix("hip")
-        if kind in rows:
-            rows[kind].append(one.rows)
-    if not rows["Malloc"] or not rows["Free"]:
-        return 0.0
-    begin = line.steps.end[0] if line.steps.marked and line.steps.count > 1 else -1
-    starts = [line.trace.calls.start[np.concatenate(found)] for found in rows.values()]
-    mallocs, frees = (np.sort(start[start >= begin]) for start in starts)
-    work = line.trace.work
-    kernels = int(np.count_nonzero((work.kind == KERNEL) & (work.start >= begin)))
-    followed = np.diff(np.searchsorted(frees, np.append(mallocs, np.iinfo(np.int64).max))) > 0
-    in_turn = len(mallocs) >= FEWEST and followed.mean() >= IN_TURN
-    each = len(mallocs) / max(1, kernels)
-    return each if in_turn and each >= UNCACHED else 0.0
 
 
 def _calls(line: Timeline, rows: list[int], api: str) -> DriverCalls:
@@ -157,22 +116,14 @@ def _calls(line: Timeline, rows: list[int], api: str) -> DriverCalls:
     return DriverCalls(api, len(rows), us, number, tuple(lost), tuple(map(tuple, inside)))
 
 
-WARMING = 1
-"""Steps at the begin of a trace in which allocations are still warm-up."""
-
-
-CACHE = Remedy(
-    "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (a setting for "
-    "debugging with compute-sanitizer), and remove "
-    "torch.cuda.caching_allocator_enable(False)."
-)
 PINS = Remedy(
     "Pin memory once: keep a pinned buffer and fill it on each step, or let "
     "DataLoader(pin_memory=True) do it."
 )
 FREES = Remedy(
-    "Find what returns memory: empty_cache() in the step, or an allocator that runs out and "
-    "retries (use less memory per step)."
+    "Find what returns memory: empty_cache() in the step, an allocator that runs out and retries "
+    "(use less memory per step), or a cache that is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING, "
+    "torch.cuda.caching_allocator_enable(False))."
 )
 GROWS = Remedy(
     "Give the allocator blocks that fit: pad batches to a few sizes, run the largest first, or let "
@@ -208,56 +159,49 @@ class DriverAllocationsInSteadyState(Rule):
     ) -> Iterator[Finding]:
         for pins in (False, True):
             calls = [one for one in driver.allocator if one.pins == pins]
-            uncached = 0.0 if pins else driver.uncached
-            cause = Cause() if pins or uncached else _cause(asked, kept)
+            cause = Cause() if pins else _cause(asked, kept)
             if driver.marked:
-                yield from self._in_steps(calls, uncached, driver.timed, cause)
+                yield from self._in_steps(calls, driver.timed, cause)
             elif driver.timed:
-                yield from self._in_all(calls, driver.span_us, uncached)
+                yield from self._in_all(calls, driver.span_us)
 
-    def _in_steps(
-        self, calls: list[DriverCalls], uncached: float, timed: bool, cause: Cause
-    ) -> Iterator[Finding]:
-        warming = 0 if uncached else WARMING  # without a cache no step is a warm-up
-        steady = [one for one in calls if len(one.pattern(warming).seen) > warming]
+    def _in_steps(self, calls: list[DriverCalls], timed: bool, cause: Cause) -> Iterator[Finding]:
+        steady = [one for one in calls if len(one.pattern.seen) > WARMING]
         if not steady:
             return
-        most = max((one.pattern(warming) for one in steady), key=lambda one: len(one.seen))
-        lost = sum(sum(one.lost_us[warming:]) for one in steady) / most.of
+        most = max((one.pattern for one in steady), key=lambda one: len(one.seen))
+        lost = sum(sum(one.lost_us[WARMING:]) for one in steady) / most.of
         names = " and ".join(one.api for one in steady)
         known = most.share >= self.share and not cause.follows
         yield Finding(
             cause.site,
-            f"{names} on {len(most.seen)} of {_steps(most.of, warming)}: "
-            f"{_why(uncached) or _again(steady)}{cause.said}",
+            f"{names} on {len(most.seen)} of the {amounts.count(most.of, 'step')} after the first: "
+            f"{'pinned' if steady[0].pins else 'device'} memory comes from the driver again"
+            f"{cause.said}",
             steps=len(most.seen),
-            per_step=sum(sum(one.per_step[warming:]) for one in steady) / most.of,
+            per_step=sum(sum(one.per_step[WARMING:]) for one in steady) / most.of,
             lost_us_per_step=lost if timed else None,
             basis="estimated" if timed else "none",
             seen_on="trace",
             severity=None if known else Severity.NOTE,
             facts=tuple((one.api, one.told(timed)) for one in steady),
             follows=cause.follows,
-            remedy=CACHE if uncached else _remedy(steady),
-            changes=tuple(one.without(warming) for one in steady) if timed else (),
+            remedy=_remedy(steady),
+            changes=tuple(one.steady for one in steady) if timed else (),
         )
 
-    def _in_all(
-        self, calls: list[DriverCalls], span_us: float, uncached: float
-    ) -> Iterator[Finding]:
+    def _in_all(self, calls: list[DriverCalls], span_us: float) -> Iterator[Finding]:
         us, n = sum(one.us for one in calls), sum(one.n for one in calls)
         if n < 2 or us < self.noticed * span_us:
             return
         names = " and ".join(one.api for one in calls)
-        why = _why(uncached) or "warm-up may be among them"
         message = (
             f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks "
-            f"no steps: {why}"
+            "no steps: warm-up may be among them"
         )
         facts = tuple((one.api, one.told(timed=True, each=False)) for one in calls)
-        remedy = CACHE if uncached else GROWS
         yield Finding(
-            None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, remedy=remedy
+            None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, remedy=GROWS
         )
 
 
@@ -280,24 +224,6 @@ def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
         return Cause()
     site, times = asked.lines[0]
     return Cause(site, f"; {times} of {sum(n for _, n in asked.lines)} times for tensors made here")
-
-
-def _steps(number: int, warming: int) -> str:
-    return f"the {amounts.count(number, 'step')}{' after the first' if warming else ''}"
-
-
-def _why(uncached: float) -> str:
-    """That nothing is cached, and what shows it; empty where something is."""
-    if not uncached:
-        return ""
-    return (
-        f"the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), {uncached:.2g} "
-        "allocations for each kernel"
-    )
-
-
-def _again(calls: list[DriverCalls]) -> str:
-    return f"{'pinned' if calls[0].pins else 'device'} memory comes from the driver again"
 
 
 # -- segment requests ------------------------------------------------------------------------------
@@ -329,7 +255,9 @@ class SegmentRequests(Table):
                 frames = event.get("frames") or ()
                 if event["action"] in GAINS:
                     counter = asked
-                elif event["action"] in LOSSES and _by_the_program(frames):
+                elif event["action"] in LOSSES and any(
+                    "empty_cache" in each["name"] for each in frames
+                ):
                     counter = emptied
                 else:
                     continue
@@ -339,7 +267,3 @@ class SegmentRequests(Table):
         except (NotLooked, *MALFORMED):
             return cls()
         return cls(tuple(asked.most_common()), next(iter(dict(emptied.most_common())), None))
-
-
-def _by_the_program(frames: Sequence[Event]) -> bool:
-    return any("empty_cache" in frame["name"] for frame in frames)

@@ -1,21 +1,262 @@
-"""SYNC001, 2, 3, 5 and 13: the host waits for a value."""
+"""SYNC001 to 5, 9 and 13: the host waits for a value, or for the device."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
 
 from auditor import amounts
+from auditor.evidence.recorded.lines import Line, Lines
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot.history import LOSSES, Allocations, Course
+from auditor.evidence.snapshot.state_at import Origins, origins_of
+from auditor.evidence.snapshot.what_if import without_flushes
 from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import TraceSteps
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
+from auditor.recordings.schema.sync import CallRow
+from auditor.rule import knob
 
 from ..copying import TransferRule
+from ..lines import LineRule
 from ..reading import ReadingRule
+
+WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
+TIMED = (
+    "training results stay the same, but host timers around it would no longer measure the "
+    "device's work"
+)
+
+
+@dataclass(frozen=True)
+class ExplicitSynchronize(LineRule):
+    """The step waits for the device on purpose."""
+
+    code = "SYNC004"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    advice = "Remove it; to time work on the device, use torch.cuda.Event(enable_timing=True)."
+
+    def detect(self, calls: Lines[CallRow], machine: Machine, source: Source) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("nothing waits for one")
+        would = "the host waits for the GPU"
+        if not machine.cuda:
+            would = "on a GPU the host would wait for all queued work"
+        for line in self.usual(calls.lines(lambda call: call.name in WAITS)):
+            yield self.report(
+                line,
+                f"{slowest(line)}() on {line.pattern}: {would}",
+                basis="estimated" if machine.cuda else "none",
+                facts=facts_of(line),
+                remedy=self.dropped(line, source, slowest(line), reason=TIMED),
+            )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it"
+        )
+
+
+def slowest(line: Line[CallRow]) -> str:
+    """The function called there; of several the one that took longest."""
+    return max(line.rows, key=lambda call: call.us).name
+
+
+def facts_of(line: Line[CallRow]) -> tuple[tuple[str, str], ...]:
+    """Rows for the report."""
+    return ("call", slowest(line)), *line.facts
+
+
+COMMANDS = {
+    "reset_peak_memory_stats": "the peak read later is only that of one step",
+    "reset_accumulated_memory_stats": "the totals read later are only those of one step",
+    "empty_cache": "cached blocks return to the device, and the next step must obtain them again",
+    "ipc_collect": "it looks for memory shared with other processes",
+}
+QUERIES = {
+    "memory_stats": "it copies all of the allocator's counters into a dict",
+    "memory_summary": "it formats all of the allocator's counters",
+    "memory_snapshot": "it walks all of the allocator's blocks",
+    "mem_get_info": "it asks the driver",
+    "max_memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_reserved": "it copies all of the allocator's counters to read one",
+    "max_memory_reserved": "it copies all of the allocator's counters to read one",
+}
+COLLECTIONS = {"gc.collect": "a full collection visits every container object of the process"}
+UNPRICED = {
+    "rehearsal": "seen in rehearsal, which has no times",
+    "null": "seen on a null device, which has no times",
+}
+WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
+
+
+@dataclass(frozen=True)
+class AllocatorCallEveryStep(LineRule):
+    """Memory housekeeping runs on every step."""
+
+    code = "SYNC009"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    advice = "Move it out of the step: once after the warm-up, or every N steps."
+
+    query_cost: float = knob(
+        0.005, "Report a query of the counters from this share of the step's time."
+    )
+    collect_cost: float = knob(0.01, "Report gc.collect() from this share of the step's time.")
+    flushes: int = knob(
+        5,
+        "In a snapshot alone: report if the cache was emptied this often in the second half of its "
+        "history.",
+    )
+    again: float = knob(
+        1.0,
+        "In a snapshot alone: report if this multiple of the highest reserved memory was obtained "
+        "again.",
+    )
+
+    def detect(
+        self, calls: Lines[CallRow], steps: Steps, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        seen = list(self.usual(self._costly(calls, steps, machine)))
+        if not seen:
+            machine.nothing_seen_without_cuda("calls after a check for a GPU did not happen")
+        for line in seen:
+            name = slowest(line)
+            priced = machine.cuda or name in COLLECTIONS
+            price = (
+                f"{amounts.duration(line.us_per_step)} per step"
+                if priced
+                else UNPRICED[machine.device]
+            )
+            yield self.report(
+                line,
+                f"{name}() on {line.pattern}: {WHAT_IT_DOES[name]} ({price})",
+                basis="measured" if priced else "none",
+                severity=Severity.NOTE if name in QUERIES else None,
+                facts=facts_of(line),
+                remedy=self._dropped(line, source),
+            )
+
+    def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
+        if (
+            churn.flushes < self.flushes
+            or churn.again_bytes < self.again * churn.peak_reserved
+            or churn.retries
+        ):
+            return
+        who = (
+            "empty_cache() here"
+            if churn.site is not None
+            else "something (the history does not tell what: empty_cache?)"
+        )
+        yield Finding(
+            churn.site,
+            f"{who} emptied the cache {churn.flushes} times in the second half of "
+            "the history, and "
+            f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
+            basis="none",
+            seen_on="snapshot",
+            facts=churn.facts,
+        )
+
+    def _costly(
+        self, calls: Lines[CallRow], steps: Steps, machine: Machine
+    ) -> Iterator[Line[CallRow]]:
+        """Calls that matter: commands on a GPU, and others there that take a share."""
+        if machine.gpu_path:
+            yield from calls.lines(lambda call: call.name in COMMANDS)
+        for line in calls.lines(lambda call: call.name in COLLECTIONS):
+            if steps.share_of_step(line.us_per_step) >= self.collect_cost:
+                yield line
+        for line in calls.lines(lambda call: machine.cuda and call.name in QUERIES):
+            if steps.share_of_step(line.us_per_step) >= self.query_cost:
+                yield line
+
+    def _dropped(self, line: Line[CallRow], source: Source) -> Remedy:
+        call = slowest(line).rpartition(".")[2]
+        if not call.startswith("reset_"):
+            reason = "a run close to its limit may rely on the memory that this frees"
+            return self.dropped(line, source, call, reason=reason)
+        safe = next(source.calls_of(*QUERIES), None) is None
+        reason = "it only resets counters, which nothing in the program reads"
+        if not safe:
+            reason = "the counters that it resets are read"
+        return self.dropped(line, source, call, safe=safe, reason=reason)
+
+
+# -- cache churn -----------------------------------------------------------------------------------
+# Cached memory that goes back to the device and is obtained again: what ``empty_cache`` in a loop
+# looks like from below.
+
+
+@dataclass(frozen=True)
+class CacheChurn(Table):
+    """The second half of a device's history: ``flushes`` of the cache, and the bytes that were
+    obtained again after one.
+
+    ``site`` is the line that called ``empty_cache`` most often; None where the history does not
+    tell who did.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    flushes: int = 0
+    retries: int = 0
+    again_bytes: int = 0
+    peak_reserved: int = 0
+    site: Site | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> CacheChurn:
+        """From the history of the device whose memory came back most. Raises :class:`NotLooked`
+        without one.
+        """
+        course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)
+        data = snapshot_of(evidence)
+        flushes, site = _flushes(data, course, origins_of(evidence))
+        kept = without_flushes(evidence, course) if flushes and not course.retries else ()
+        return cls(
+            flushes,
+            course.retries,
+            course.late_churn,
+            course.peak_reserved,
+            site,
+            (*course.facts, *kept),
+        )
+
+
+def _flushes(data: SnapshotData, course: Course, origins: Origins) -> tuple[int, Site | None]:
+    trace = data.trace(course.device)
+    late, calls = 0, Counter[Site]()
+    for lost, group in groupby(enumerate(trace), key=lambda item: item[1]["action"] in LOSSES):
+        index, event = next(group)
+        if not lost or index < len(trace) // 2:
+            continue
+        late += 1
+        frames = event.get("frames") or ()
+        site = (
+            origins.site(frames)
+            if any("empty_cache" in frame["name"] for frame in frames)
+            else None
+        )
+        if site is not None:
+            calls[site] += 1
+    return late, max(calls, key=calls.__getitem__, default=None)
+
 
 LEAST_SHARE = 0.5
 """Share of the trace's steps on which a wait must be seen: traces hold few steps, and one may be a
@@ -81,11 +322,11 @@ class ScalarReadEveryStep(ReadingRule):
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("scalar")):
             does = CHECKED if place.checks else "turns a tensor into a Python number"
-            more = self.less_often(reads, source, place)
+            remedy = self.less_often(reads, source, place)
             if place.checks and not place.library:  # no patch leaves a check of torch.linalg out
-                more["remedy"] = Remedy(UNCHECKED)
+                remedy = Remedy(UNCHECKED)
             said = f"`{place.text}` {does}{place.through}: {place.waits('it')}"
-            yield self.report(place, said, severity=severity, **more)
+            yield self.report(place, said, severity=severity, remedy=remedy)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -143,8 +384,8 @@ class CopyToHostEveryStep(ReadingRule):
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("transfer")):
             said = f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
-            more = self.less_often(reads, source, place)
-            yield self.report(place, said, severity=severity, **more)
+            remedy = self.less_often(reads, source, place)
+            yield self.report(place, said, severity=severity, remedy=remedy)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from auditor.rules.graph.kept import Backward
-from auditor.rules.mem.memory import DeviceMemory
-from auditor.rules.num.num009_anomaly_mode import DebugModes
+from auditor.rules.mem.segments import DeviceMemory
+from auditor.rules.num.backward import DebugModes
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """GRAPH003's patch: a function that does nothing but evaluate is decorated."""
 
 import pytest
-from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
+from auditor.rules.graph.left_out import GraphRecordedInEvaluation
 from auditor.rules.graph.rows import EvalRow
 
 from auditor.evidence.source.files import Source

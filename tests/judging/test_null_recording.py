@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from auditor.reports import renderer
+from auditor.rules.num.backward import GradientNorms
 from auditor.rules.num.nonfinite import Nonfinite
-from auditor.rules.num.num014_gradients_explode import GradientNorms
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.recorded.amp import Amp, OpRanges

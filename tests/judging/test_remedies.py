@@ -5,9 +5,8 @@ or no patch.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import unscale_call
-from auditor.rules.amp.precision import FP32, Precision
-from auditor.rules.cfg.autotuning import Autotuning, NewSizes
+from auditor.rules.amp.precision import FP32, Precision, unscale_call
+from auditor.rules.cfg.autotuning import Autotuning
 from auditor.rules.reading import patch_of
 
 from auditor.evidence.recorded.amp import Amp
@@ -384,8 +383,8 @@ def test_a_flag_that_one_line_sets():
     (found,) = RULES["AMP002"]().detect(IN_FP32, Source({"t.py": off}))
     assert patched("AMP002", found, off) == off.replace("False", "True")
     on = "from torch.backends import cudnn\ncudnn.benchmark = True\n"
-    new = NewSizes(StepPattern(tuple(range(8)), 8), sizes=9, benchmark=True)
-    (found,) = RULES["CFG001"]().detect(Autotuning(new=new), Source({"t.py": on}))
+    new = Autotuning(pattern=StepPattern(tuple(range(8)), 8), sizes=9, benchmark=True)
+    (found,) = RULES["CFG001"]().detect(new, Source({"t.py": on}))
     assert patched("CFG001", found, on) == on.replace("True", "False")
 
 

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
-from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
-from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.ckpt.files import CheckpointDamaged, CheckpointRefused, OptimizerMomentsSpoiled
+from auditor.rules.ckpt.files import (
+    CheckpointDamaged,
+    CheckpointOverridesRate,
+    CheckpointRefused,
+    OptimizerMomentsSpoiled,
+)
+from auditor.rules.ckpt.resuming import CheckpointCannotResume
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.lines import Lines

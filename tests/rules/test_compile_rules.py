@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.comp.comp001_graph_break import Entered, GraphBreak, GraphEntries
 from auditor.rules.comp.compiled import (
     CompiledInStep,
     CompileDoesNotPay,
     CompiledUnused,
+    GraphBreak,
+    RecompileLimitReached,
+    RecompilesAgainAndAgain,
 )
-from auditor.rules.comp.recompiling import RecompileLimitReached, RecompilesAgainAndAgain
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.recorded.compiles import Break, CompiledRegions, Compiles, Recompiled, Region
@@ -23,10 +24,10 @@ BREAK = Break(SITE, "forward", "Unsupported Tensor.item() call. It is not traced
 AGAIN = Recompiled(SITE, "forward", "self.phase == '3'", 3, 2, 2e6, own=True, limit=False)
 
 
-def told(rule, breaks=(), recompiled=(), steps=None, entries=GraphEntries()):
+def told(rule, breaks=(), recompiled=(), steps=None):
     compiles = Compiles(tuple(breaks), tuple(recompiled), 1, 1.0)
     if isinstance(rule, GraphBreak):
-        return list(rule.detect(compiles, entries))
+        return list(rule.detect(compiles))
     return list(rule.detect(compiles, Steps() if steps is None else steps))
 
 
@@ -50,18 +51,6 @@ def test_a_break_is_said_in_plain_words(reason, said, remedy):
         f"this line breaks the torch.compile graph of `forward`: {said}"
     )
     assert remedy in GraphBreak().remedy(found).text
-
-
-def test_what_is_entered_after_a_break_is_a_fact_and_no_price():
-    entries = GraphEntries({"1": Entered(1.0, 40.0), "2": Entered(0.5, 5.0), "0": Entered(1, 9.0)})
-    (found,) = told(GraphBreak(), [replace(BREAK, after=frozenset("12"))], entries=entries)
-    assert dict(found.facts)["entered again after it"] == "1.5 a step, 45 us of lookup"
-    assert found.lost_us_per_step is None
-    (other,) = told(GraphBreak(), [replace(BREAK, after=frozenset("7"))], entries=entries)
-    assert "entered again after it" not in dict(other.facts)
-    unseen = GraphEntries({"1": Entered(2.0)})
-    (short,) = told(GraphBreak(), [replace(BREAK, after=frozenset("1"))], entries=unseen)
-    assert dict(short.facts)["entered again after it"] == "2 a step"
 
 
 @pytest.mark.parametrize(

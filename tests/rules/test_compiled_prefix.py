@@ -1,7 +1,7 @@
 """CKPT008 in a run, on tables made by hand."""
 
 import pytest
-from auditor.rules.ckpt.ckpt008_compiled_names import CompiledPrefix
+from auditor.rules.ckpt.files import CompiledPrefix
 from msgspec.structs import replace
 
 from auditor.evidence.recorded.compiles import CompiledRegions, Region

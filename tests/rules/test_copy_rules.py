@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.data.data003_pageable_batches import LoaderWithoutPinnedMemory
+from auditor.rules.data.datasets import LoaderWithoutPinnedMemory
 from auditor.rules.sync.copies import (
     AsyncCopyFromPageableMemory,
     BlockingCopyEveryStep,

@@ -5,17 +5,17 @@ no numpy.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.half import CastThrash
 from auditor.rules.amp.precision import (
     FP32,
     HALF,
     TF32,
     AwkwardProductSizes,
+    CastThrash,
     NoMixedPrecision,
     Precision,
     Tf32Off,
 )
-from auditor.rules.cfg.autotuning import Autotuning, AutotuningEveryStep, NewSizes
+from auditor.rules.cfg.autotuning import Autotuning, AutotuningEveryStep
 from auditor.rules.cfg.modes import LayoutTransposedAroundConvolutions
 from auditor.rules.dist.communication import (
     BackendOfTheHost,
@@ -189,14 +189,16 @@ def test_autotuning(seen, steps, expected):
     ],
 )
 def test_sizes_that_are_new_to_the_end(seen, steps, benchmark, expected):
-    new = NewSizes(StepPattern(tuple(seen), steps), 9, Site("train.py", 3), (2, 3), benchmark)
-    assert says(AutotuningEveryStep(), Autotuning(new=new)) is expected
+    pattern = StepPattern(tuple(seen), steps)
+    new = Autotuning(None, pattern, 9, Site("train.py", 3), (2, 3), benchmark)
+    assert says(AutotuningEveryStep(), new) is expected
 
 
 def test_the_line_that_switches_benchmark_mode_on_is_the_place():
-    new = NewSizes(StepPattern(tuple(range(8)), 8), 9, Site("train.py", 3), (2, 3), True)
+    pattern = StepPattern(tuple(range(8)), 8)
+    new = Autotuning(None, pattern, 9, Site("train.py", 3), (2, 3), True)
     source = Source({"train.py": "import torch\ntorch.backends.cudnn.benchmark = True\nconv(x)\n"})
-    (finding,) = ask(AutotuningEveryStep(), Autotuning(new=new), source)
+    (finding,) = ask(AutotuningEveryStep(), new, source)
     assert finding.site.line == 2
     assert [place.site.line for place in finding.places] == [2, 3]
     assert "on 8 of 8 steps convolutions meet new sizes" in finding.message

@@ -3,10 +3,9 @@ tables made by hand.
 """
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.half import LossInHalf
+from auditor.rules.amp.precision import GradScalerMisused, LossInHalf
+from auditor.rules.num.formulas import EpsilonVanishes
 from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
-from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.recorded.amp import Amp, OpRanges

@@ -1,8 +1,7 @@
 """GRAPH001 on a holder that an epoch empties."""
 
 import pytest
-from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
-from auditor.rules.graph.kept import Backward
+from auditor.rules.graph.kept import Backward, GraphKeptAcrossSteps
 
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs, Root
 from auditor.evidence.source.files import Source

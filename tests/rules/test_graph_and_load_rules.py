@@ -3,9 +3,9 @@ tables made by hand.
 """
 
 import pytest
-from auditor.rules.amp.half import OldMixedPrecisionApi
-from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.opt.clipping import ClipReadsGradientNorm
+from auditor.rules.amp.precision import OldMixedPrecisionApi
+from auditor.rules.ckpt.files import CheckpointOverridesRate
+from auditor.rules.opt.gradients import ClipReadsGradientNorm
 
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.reads import Expression, Reads

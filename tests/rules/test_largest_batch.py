@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from auditor.rules.mem.one_change import LargestBatchDoesNotFit
+from auditor.rules.mem.peaks import LargestBatchDoesNotFit
 from auditor.rules.mem.rows import LeanerRow
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.loading import LEAST_STARTS
+from auditor.rules.data.data007_input_bound import LEAST_STARTS, StepWaitsForInput
 
 from auditor.evidence.recorded.batches import Batch, Batches, Fetched, Loader, Loading, Seen
 from auditor.evidence.recorded.machine import Machine

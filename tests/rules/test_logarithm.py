@@ -1,7 +1,7 @@
 """Logarithms of probabilities: the stable function that says the same."""
 
 import pytest
-from auditor.rules.num.logarithm import REASON, stable_log
+from auditor.rules.num.formulas import REASON, stable_log
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

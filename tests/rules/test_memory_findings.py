@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
-from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
-from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.peaks import Peak, PeakHeldByFewLines, PeakHolders, RanOutOfMemory
 from auditor.rules.mem.varying_sizes import Varying, VaryingSizes, VaryingSizesReallocate
-from auditor.rules.num.num014_gradients_explode import GradientNorms, GradientsExplode, NormSeries
+from auditor.rules.num.backward import GradientNorms, GradientsExplode, NormSeries
 from auditor.rules.opt.gradients import GradientsPileUp
 from auditor.rules.opt.rows import UnclearedRow
 from auditor.rules.sync.driver_calls import (
@@ -129,7 +128,6 @@ def test_the_first_setting_that_fits_is_advised():
 MANY = Varying(
     Site("train.py", 9),
     (1000, 1013, 1529, 1700, 2000, 1000),
-    Site("data.py", 4),
     scale=20.0,
     reserved=1000 * MIB,
     fixed=900 * MIB,
@@ -225,10 +223,10 @@ def test_num014_names_the_scheduler_that_raised_the_rate(text, first, most, base
     assert ("end at 1" in rule.remedy(finding).text) == named
 
 
-def allocations(*per_step, uncached=0.0, **more):
+def allocations(*per_step, **more):
     number = sum(per_step)
     calls = DriverCalls("cudaMalloc", number, 10.0 * number, per_step, (6.0,) * len(per_step))
-    table = TraceDriver(**{"marked": True, "allocator": (calls,), "uncached": uncached, **more})
+    table = TraceDriver(**{"marked": True, "allocator": (calls,), **more})
     return list(DriverAllocationsInSteadyState().detect(table, SegmentRequests(), NeverFreed()))
 
 
@@ -251,13 +249,6 @@ def test_memory_from_the_driver_after_the_first_step(per_step, severity, seen):
             "driver again"
         )
         assert (each.steps, each.per_step, each.lost_us_per_step) == (seen, 2 / of, 6.0)
-
-
-def test_a_cache_that_is_switched_off_has_no_warm_up():
-    (finding,) = allocations(1, 0, 0, uncached=0.5)
-    assert finding.message.startswith("cudaMalloc on 1 of the 3 steps: the caching allocator is")
-    assert "0.5 allocations for each kernel" in finding.message
-    assert (finding.per_step, finding.severity) == (1 / 3, Severity.NOTE)
 
 
 # -- saves, piled gradients, gaps ------------------------------------------------------------------

@@ -6,8 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 from auditor.rules.mem.mem011_oom_handling import WHY, Flaw, OomHandlers, OutOfMemoryHandledWrongly
-from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.mem.one_change import REMEDIES, PeakMemoryCutByOneChange
+from auditor.rules.mem.peaks import REMEDIES, PeakMemoryCutByOneChange, RanOutOfMemory
 from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence.recorded.machine import Machine

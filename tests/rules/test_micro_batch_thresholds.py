@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 from auditor.rules.opt.gradients import LossNotDivided
-from auditor.rules.opt.probes.micro_batches import _weight
+from auditor.rules.opt.probes.gradients import _weight
 from auditor.rules.opt.rows import MicroBatchRow
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -1,7 +1,7 @@
 """Operators where their derivative is infinite: what is said, and the one edit."""
 
 import pytest
-from auditor.rules.num.num008_unstable_formula import (
+from auditor.rules.num.formulas import (
     LOGARITHM,
     POLES,
     UNASKED,

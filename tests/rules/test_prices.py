@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
+from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine

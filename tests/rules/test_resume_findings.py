@@ -1,8 +1,7 @@
 """What CKPT005 says of a program that goes on from its own checkpoints."""
 
 import pytest
-from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
-from auditor.rules.ckpt.resumes import Resumes, Unsaved
+from auditor.rules.ckpt.resuming import CheckpointCannotResume, Resumes, Unsaved
 
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
@@ -10,7 +9,7 @@ from auditor.rule import NotLooked
 
 def unsaved(what: str, kind: str) -> Resumes:
     save, resume, made = (Site("train.py", line, "", "...") for line in (5, 12, 20))
-    return Resumes((Unsaved(what, kind, save, save, resume, made, "epoch"),), looked=True)
+    return Resumes((Unsaved(what, kind, save, resume, made, "epoch"),), looked=True)
 
 
 @pytest.mark.parametrize(

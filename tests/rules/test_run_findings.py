@@ -5,17 +5,26 @@ decides.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.half import LossInHalf
+from auditor.rules.amp.precision import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.kept import GradientsKeepTheirGraph
-from auditor.rules.graph.left_out import ParametersNeverTrained, TrainableTensorLeftOut
+from auditor.rules.graph.left_out import (
+    GraphRecordedInEvaluation,
+    ParametersNeverTrained,
+    TrainableTensorLeftOut,
+)
 from auditor.rules.graph.rows import CycleRow, EvalRow, StrayRow
 from auditor.rules.kern.loops import IndexingLoop, IndexingLoops, LoopOverIndex
-from auditor.rules.num.bad_input import BatchNotFinite, WeightsPoisoned
 from auditor.rules.num.half_range import HalfNearOverflow
-from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
-from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
+from auditor.rules.num.nonfinite import (
+    BadTensor,
+    BatchNotFinite,
+    Birth,
+    InputRange,
+    Nonfinite,
+    NonfiniteValueBorn,
+    WeightsPoisoned,
+)
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.source.files import Source

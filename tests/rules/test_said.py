@@ -18,7 +18,7 @@ from auditor.timeline import fleet, trace_files
 from tests.rules.test_rules import HERE, RULES, TRACED, factories, load
 
 SAID = HERE / "said.json"
-NUMBERS = ("lost_us_per_step", "lost_bytes", "per_step", "steps")
+NUMBERS = ("lost_us_per_step", "lost_bytes")
 
 
 def cases() -> list[tuple[str, str, str]]:
@@ -46,19 +46,19 @@ def judged(code: str, kind: str, name: str, folder: Path) -> list[dict[str, Any]
 
 
 def said(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON keeps it; numbers to six digits."""
-    numbers = {name: getattr(finding, name) for name in NUMBERS}
+    """A finding as JSON keeps it, without what it lacks; numbers to six digits."""
     assert finding.severity is not None
-    return {
+    told = {
         "message": finding.message,
         "severity": finding.severity.value,
-        "basis": finding.basis,
-        **{
-            name: value if value is None else float(f"{value:.6g}")
-            for name, value in numbers.items()
-        },
-        "facts": [list(fact) for fact in finding.facts],
+        **{name: getattr(finding, name) for name in NUMBERS},
+        "facts": [f"{label}: {text}" for label, text in finding.facts],
         "advice": finding.remedy.text if finding.remedy is not None else None,
+    }
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, (int, float)) else value
+        for name, value in told.items()
+        if value is not None and value != []
     }
 
 

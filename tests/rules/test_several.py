@@ -1,9 +1,9 @@
 """Rules that tell of several lines: one behind an innocent one is told, and so are two."""
 
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
-from auditor.rules.num.bad_input import WeightsPoisoned
+from auditor.rules.mem.segments import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
+from auditor.rules.num.nonfinite import WeightsPoisoned
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints

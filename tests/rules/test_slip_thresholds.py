@@ -3,16 +3,16 @@
 import pytest
 from auditor.rules.cfg.modes import EvaluatedInTrainMode, TrainedInEvalMode
 from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
-from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
+from auditor.rules.ckpt.resuming import KeptStateIsLive
 from auditor.rules.ckpt.rows import KeptStateRow
 from auditor.rules.data.datasets import FileReadAgain, TensorOfListOfArrays, WorkersDrawAlike
 from auditor.rules.graph.left_out import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
 from auditor.rules.kern.loops import ModuleLoop, ModuleLoops, ModulePieceByPiece
-from auditor.rules.mem.one_change import AllDifferences
+from auditor.rules.mem.peaks import AllDifferences
 from auditor.rules.mem.rows import DifferencesRow
-from auditor.rules.opt.clipping import ClippingMisplaced
-from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
+from auditor.rules.opt.gradients import ClippingMisplaced
+from auditor.rules.opt.optimizer_kernels import ScheduleInEpochs
 from auditor.rules.opt.rows import ClippingRow, SchedulerRow
 from auditor.rules.time.storage_syncs import StorageWaitedFor
 

@@ -3,24 +3,34 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.half import HalfWhereBfloat16IsNative
+from auditor.rules.amp.precision import GradScalerMisused, HalfWhereBfloat16IsNative
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
-from auditor.rules.graph.kept import Backward, RetainedGraphNeverNeeded
-from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
-from auditor.rules.mem.mem003_memory_grows import GrowingLine, GrowingLines, MemoryGrowsEveryStep
-from auditor.rules.mem.memory import DeviceMemory, HostMemory
-from auditor.rules.mem.segments import BlockPinsSegment, ReservedMemoryNeverNeeded
-from auditor.rules.num.num008_unstable_formula import UnstableFormula
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
+from auditor.rules.graph.kept import (
+    Backward,
+    GraphKeptAcrossSteps,
+    RetainedGraphNeverNeeded,
+)
+from auditor.rules.mem.mem003_memory_grows import (
+    Keeper,
+    KeptTensors,
+    MemoryGrowsEveryStep,
+)
+from auditor.rules.mem.segments import (
+    BlockPinsSegment,
+    DeviceMemory,
+    HostMemory,
+    ReservedMemoryNeverNeeded,
+)
+from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
+from auditor.rules.num.formulas import UnstableFormula
 from auditor.rules.opt.gradients import GradientsFilledWithZeros
-from auditor.rules.sync.explicit import AllocatorCallEveryStep, ExplicitSynchronize
 from auditor.rules.sync.waiting import (
+    AllocatorCallEveryStep,
     BranchOnTensor,
     CopyToHostEveryStep,
     DataDependentShape,
+    ExplicitSynchronize,
     ScalarReadEveryStep,
 )
 from msgspec import structs
@@ -490,7 +500,7 @@ def test_workers_that_would_ask_for_cuda_are_an_error_without_any_cuda():
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None, keepers=(), usable=0):
+def mem003(device=(), host=(), held=(), kept=(), machine=None, keepers=(), usable=0):
     memory = DeviceMemory(
         tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device))
     )
@@ -500,7 +510,6 @@ def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None, keepe
             HostMemory(Trend(tuple(host)), usable),
             RetainedGraphs(held),
             NeverFreed(kept),
-            GrowingLines(growing),
             keepers=KeptTensors(keepers),
             machine=machine or (CUDA if device else CPU),
         )
@@ -538,14 +547,6 @@ def test_a_variable_that_some_line_cuts_is_a_note():
     assert never.severity is None and "nothing ever shrinks" in never.message
 
 
-def test_a_larger_tensor_is_told_where_it_is_made():
-    bank = keeper(MIB, tensors=(1,) * 20)
-    for per_step, site in ((MIB, LINE), (3 * MIB, bank.site)):  # another one's growth
-        line = GrowingLine(LINE, Trend(tuple(float(per_step * step) for step in range(1, 13))))
-        (one,) = mem003(device=STEADY, keepers=(bank,), growing=(line,))
-        assert one.site == site
-
-
 def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
     (one,) = mem003(host=[2048 * MIB] * 20, keepers=(each,), usable=4096 * MIB)
@@ -579,15 +580,11 @@ def test_growth_of_the_host_that_comes_and_goes_or_jumps_is_silent(changes, foun
     assert len(mem003(host=host, keepers=(keeper(4 * MIB, devices=("cpu",)),))) == 1
 
 
-def test_growth_of_the_device_is_told_at_the_line_whose_blocks_stay_or_get_larger():
+def test_growth_of_the_device_is_told_at_the_line_whose_blocks_stay():
     stay = NeverFreedLine(LINE, (1, 1, 1), 9)
     (one,) = mem003(device=STEADY, kept=(stay,), machine=REHEARSED)
     assert "9 blocks allocated here were never freed" in one.message
     assert one.severity is Severity.NOTE  # its few steps cannot tell it from what fills up
-    for per_step, site in ((MIB, LINE), (MIB / 40, None)):
-        line = GrowingLine(LINE, Trend(tuple(per_step * step for step in range(1, 13))))
-        (finding,) = mem003(device=STEADY, growing=(line,))
-        assert finding.site == site
 
 
 def allocator(peak_mib, reserved_mib, **more):

@@ -5,7 +5,7 @@ torch, no trace.
 import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import StepBoundByCopiesToDevice
-from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.mem.segments import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.sync.waiting import StepBoundByCopiesToHost
 from auditor.rules.time.storage_syncs import UnattributedTime
 

@@ -7,7 +7,7 @@ import functools
 import pytest
 from auditor.rules.train.losses import ActivationAppliedTwice, PaddingTrained, SilentBroadcast
 from auditor.rules.train.orders import SortedByClass
-from auditor.rules.waste.padding import PaddingComputed
+from auditor.rules.waste.wasting import PaddingComputed
 
 from auditor.patch import apply_edits
 from tests.inprocess import judge

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from auditor.rules.waste.padding import PaddingComputed
 from auditor.rules.waste.wasting import (
     ComputedTwice,
     CopiedUnread,
     GradientsClearedUnread,
+    PaddingComputed,
     RebuiltEachStep,
     ResultUnread,
     ThrownWork,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditor.rules.num.num009_anomaly_mode import DebugModes
+from auditor.rules.num.backward import DebugModes
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps

@@ -64,21 +64,6 @@ def one_by_one(number, start):
     return events
 
 
-def uncached(number, start):
-    """Each of 30 kernels allocates its result, and the one before is freed."""
-    events = []
-    for place in range(30):
-        at, first = start + 100 + 300 * place, 1000 * number + 3 * place
-        events += [
-            op("aten::add", at, 200),
-            call("cudaMalloc", at + 5, 90, first + 1),
-            call("cudaLaunchKernel", at + 100, 5, first + 2),
-            kernel("vectorized_elementwise_kernel", at + 106, 30, first + 2),
-            call("cudaFree", at + 150, 120, first + 3),
-        ]
-    return events
-
-
 def starved_in_bursts(number, start):
     """Two steps of five wait for their batch nearly all the time, the others not at all."""
     starved = number % 5 in (1, 2)
@@ -95,7 +80,6 @@ MADE = {
     "driver and host": loop(4, 1_040_000.0, driver_and_host),
     "all at once": loop(5, 10_000.0, all_at_once),
     "one by one": loop(4, 5000.0, one_by_one),
-    "uncached": loop(4, 10_000.0, uncached),
     "pageable": copies("HtoD (Pageable -> Device)", "DtoH (Device -> Pageable)"),
     "bursts": loop(15, 10_000.0, starved_in_bursts),
 }
@@ -142,64 +126,6 @@ def test_memory_from_the_driver_and_the_hosts_own_time_share_the_gap(tmp_path):
         in both["KERN001"].message
     )
     assert both["KERN001"].severity.value == "note"
-
-
-def test_a_caching_allocator_that_is_switched_off_is_named(tmp_path):
-    finding = found(tmp_path, "uncached")["SYNC012"]
-    assert (
-        "the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), 1 allocations for "
-        "each kernel" in finding.message
-    )
-    assert "on the 4 steps" not in finding.message and "on 4 of the 4 steps" in finding.message
-    assert finding.remedy.text.startswith(
-        "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING"
-    )
-    assert finding.severity.value == "warning"
-
-
-@pytest.mark.parametrize(
-    ("mallocs", "frees", "kernels", "said"),
-    [
-        (20, 20, 66, True),
-        (20, 20, 67, False),
-        (19, 19, 30, False),
-        (20, 5, 30, True),
-        (20, 4, 30, False),
-        (20, 0, 30, False),
-    ],
-    ids=[
-        "for a third of the kernels",
-        "for fewer",
-        "too few to say",
-        "a free after each fourth",
-        "frees in bursts",
-        "no frees",
-    ],
-)
-def test_a_cache_is_called_off_only_where_allocations_come_with_kernels_and_frees(
-    tmp_path, mallocs, frees, kernels, said
-):
-    """``empty_cache`` and retries free many blocks at once, and allocate few."""
-
-    def body(number, start):
-        events = []
-        for place in range(mallocs):
-            events.append(
-                call("cudaMalloc", start + 100 + 40 * place, 10, 1000 * number + 2 * place)
-            )
-            if frees and place % (mallocs // frees) == 0:
-                events.append(
-                    call("cudaFree", start + 120 + 40 * place, 10, 1000 * number + 2 * place + 1)
-                )
-        return events + [kernel("k", start + 10 * place, 5, 0) for place in range(kernels)]
-
-    judged = engine.judge(
-        Evidence(TraceRecording(write(tmp_path, text(loop(2, 10_000.0, body))))), catalogue.rules()
-    )
-    named = [
-        one for one in judged.findings if one.code == "SYNC012" and "switched off" in one.message
-    ]
-    assert bool(named) is said
 
 
 def test_idle_time_that_no_finding_carries_is_the_warning_itself(tmp_path):

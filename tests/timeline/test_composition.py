@@ -3,7 +3,7 @@ traces counted by hand.
 """
 
 import pytest
-from auditor.rules.mem.memory import TraceMemory
+from auditor.rules.mem.segments import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence

@@ -30,16 +30,13 @@ _NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
 
 @dataclass(frozen=True)
 class Break:
-    """A line that breaks the graph of ``function``, also as it was compiled last. ``after`` are the
-    compiler's numbers of the frames that go on there.
-    """
+    """A line that breaks the graph of ``function``, also as it was compiled last."""
 
     site: Site
     function: str
     reason: str
     gb: str
     own: bool
-    after: frozenset[str] = frozenset()
     lost: bool = False
     """No graph can end there, and the whole function, which was given to the compiler, is left to
     Python. The line is the function's own, also where a library's was named.
@@ -106,10 +103,6 @@ def _lines(evidence: Evidence, wanted: Callable[[RegionRow], bool]) -> tuple[Sit
 def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
     """One for each line: those of a frame's last compilation, as earlier ones may be unused."""
     last = {row.frame: row.attempt for row in rows if row.what == "compile"}
-    after: defaultdict[int | None, set[str]] = defaultdict(set)
-    for row in rows:
-        if row.what == "compile":
-            after[row.resumed].add(row.frame)
     given = {row.what for row in evidence.rows(RegionRow)}
     found: dict[tuple[str, int], list[CompileRow]] = {}
     for row in rows:
@@ -118,11 +111,10 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
         site = evidence.recording.site(_break_at(row, row.at, given))
         found.setdefault((site.file, site.line), []).append(row)
     for each in found.values():
-        row, ends = each[0], {other.resumed for other in each} - {None}
-        goes_on = frozenset[str]().union(*(after[end] for end in ends))
+        row = each[0]
         site = evidence.recording.site(_break_at(row, row.at, given))  # type: ignore[arg-type]
         gone = _is_lost(row, given)
-        yield Break(site, row.function, row.reason, row.gb, row.own, goes_on, gone)
+        yield Break(site, row.function, row.reason, row.gb, row.own, gone)
 
 
 def _is_lost(row: CompileRow, given: Collection[str]) -> bool:

@@ -107,12 +107,6 @@ class Course:
             ("events in the history", str(len(self.reserved))),
         )
 
-    def fragmented(self, *, share: float, least_bytes: int, share_if_pressed: float) -> bool:
-        """Much of the reserve was never needed; less is enough if the allocator ran short."""
-        if self.retries or self.ooms:
-            return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
-        return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share
-
     @property
     def late_churn(self) -> int:
         """Bytes given back to the device and obtained again, in the history's second half."""

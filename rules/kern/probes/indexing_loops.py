@@ -6,20 +6,236 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from auditor.capture.instruments.live_objects import live_instances, one_look
+from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
+from auditor.capture.instruments.torch_private.training import own_parameters
+from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 
 from ..rows import PiecewiseRow
-from .loop_turns import FOREACH, Made, ParametersNow, Turn, Turns, made_of
+
+GATHERS = frozenset({"copy", "cat", "stack", "clone", "detach", "to_copy", "fill", "index_put"})
+"""Operators that lay what turns gave side by side."""
+
+SUM, LARGEST, SMALLEST, ANY, ALL = "sum", "largest", "smallest", "any", "all"
+
+FOLDS = {
+    "add": SUM,
+    "sub": SUM,
+    "sum": SUM,
+    "mean": SUM,
+    "foreach_add": SUM,
+    "maximum": LARGEST,
+    "fmax": LARGEST,
+    "minimum": SMALLEST,
+    "fmin": SMALLEST,
+    "logical_or": ANY,
+    "bitwise_or": ANY,
+    "logical_and": ALL,
+    "bitwise_and": ALL,
+}
+"""Operators that fold what turns gave into one value, in any order. Two sorts of them after each
+other are no fold: a running maximum to which each turn adds needs the turn before.
+"""
+
+READS = frozenset({"local_scalar_dense", "is_nonzero", "equal", "nonzero"})
+"""Operators by which Python may decide about the next turn."""
+
+
+@dataclass(eq=False)
+class Turns:
+    """One operator at one line in one step, and what it was given in turn."""
+
+    at: int
+    op: str
+    kind: str
+    shapes: tuple[Any, ...]
+    first: int
+    last: int
+    """The first turn and the latest one: numbers of operators of the step."""
+    spoiled: bool = False
+    """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
+    a loader that loops.
+    """
+    chained: bool = False
+    """What an earlier turn gave was read, or computed with in two turns one after the other: if
+    another turn follows, it is needed there.
+    """
+    begins: Any = None
+    """What the first turn was given: with it the loop begins anew."""
+    seen: set[Any] = field(default_factory=set)
+    """Which pieces, values or parameters."""
+    elements: int = 0
+    cut: int | None = None
+    """The user's own line that cut the latest piece."""
+    reduced: int = 0
+    """Turns whose result a sum, a mean or an extreme took."""
+
+    @property
+    def n(self) -> int:
+        """Turns so far."""
+        return len(self.seen)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What an operator is given that differs from turn to turn."""
+
+    kind: str
+    over: int | None
+    """What the loop goes over: the storage of a tensor; 0 for all parameters."""
+    value: Any
+    shapes: tuple[Any, ...] = ()
+    elements: int = 0
+    cut: int | None = None
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How earlier turns of a loop went into a tensor: by which folds, and which operator computed
+    with what they had come to (the first one; None while they are only gathered).
+    """
+
+    folds: frozenset[str] = frozenset()
+    used: int | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """Which operator of the step made a tensor, and loops whose earlier turns went into it."""
+
+    number: int
+    carried: Mapping[Turns, Carried] = field(default_factory=dict)
+
+
+def made_of(name: str, number: int, given: Iterable[Made], running: Iterable[Turns]) -> Made:
+    """What operator ``number`` of the step makes of what it is given.
+
+    A turn needs the one before where something is computed with what earlier turns came to, and
+    with that again in a later turn. Computed with once it may be what an outer loop, or the code
+    behind the loop, wanted of it.
+    """
+    known, carried = list(given), {}
+    for turns in running:
+        before = [each for each in (_carried(made, turns) for made in known) if each is not None]
+        if before:
+            carried[turns] = _joined(name, number, before, turns)
+    return Made(number, carried)
+
+
+def _carried(made: Made, turns: Turns) -> Carried | None:
+    if turns in made.carried:
+        return made.carried[turns]
+    return Carried() if turns.first <= made.number < turns.last else None
+
+
+def _joined(name: str, number: int, before: list[Carried], turns: Turns) -> Carried:
+    fold = FOLDS.get(name)
+    folds = frozenset[str]().union(*(each.folds for each in before), [fold] if fold else [])
+    used = min((each.used for each in before if each.used is not None), default=None)
+    if name in GATHERS or (fold is not None and len(folds) == 1):
+        return Carried(folds, used)
+    if name in READS or (used is not None and used < turns.last):
+        turns.chained = True
+    return Carried(folds, number if used is None else used)
+
+
+# -- loop parameters -------------------------------------------------------------------------------
+# Which tensors that an operator is given are whole parameters or their gradients.
+
+
+FOREACH = frozenset(
+    """
+    abs add addcdiv addcmul clamp clamp_max clamp_min copy div exp lerp linalg_vector_norm maximum
+    minimum mul neg norm pow reciprocal sign sqrt sub zero
+    """.split()
+)
+"""Operators that torch has for a list of tensors, too: ``torch._foreach_add_`` and its like."""
+
+
+class ParametersNow:
+    """Parameters of modules and optimizers, where there are none all leaves that want a gradient,
+    held weakly, and the storages that they and their gradients have now.
+    """
+
+    def __init__(self) -> None:
+        self.stale = True
+        """A backward ran since: gradients may be others."""
+        self._held: list[Any] = []
+        self._where: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def look(self) -> None:
+        """Ask for all parameters that there are. Slow: asks all live objects."""
+        with one_look():
+            optimizers = live_optimizers()
+            found = [
+                each
+                for module in live_modules()
+                for each in own_parameters(module).values()
+                if isinstance(each, torch.Tensor)
+            ]
+            for optimizer in optimizers:
+                found.extend(tensors_of(optimizer))
+            if not optimizers:  # what is updated by hand need be in no module either
+                found.extend(each for each in live_instances(torch.Tensor) if _trained(each))
+        each_once = {id(each): each for each in found}.values()
+        self._held = [weak for each in each_once if (weak := _weakly(each)) is not None]
+        self.stale = True
+
+    def given_whole(self, given: list[torch.Tensor]) -> tuple[int, int] | None:
+        """Which parameter an operator works on, one element for one: all that it is given has the
+        parameter's shape or one element. None if it works on none so.
+        """
+        if self.stale:
+            self._locate()
+        large = [each for each in given if each.numel() != 1]
+        if any(each.shape != large[0].shape for each in large[1:]):
+            return None
+        for each in large or given:
+            place = _place_of(each)
+            known = None if place is None else self._where.get(place)
+            if known is not None and known[1] == each.numel():
+                return place
+        return None
+
+    def _locate(self) -> None:
+        self.stale = False
+        self._where.clear()
+        for number, weak in enumerate(self._held):
+            parameter = alive(weak)
+            for each in () if parameter is None else (parameter, parameter.grad):
+                place = None if each is None else _place_of(plain(each))
+                if place is not None:
+                    self._where[place] = number, each.numel()
+
+
+def _trained(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad and tensor.is_leaf and not hasattr(tensor, "fake_mode")
+
+
+def _weakly(tensor: torch.Tensor) -> Any:
+    try:
+        return weakref.ref(tensor)
+    except TypeError:
+        return None
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[int, int] | None:
+    key = storage_key(tensor)
+    return None if key is None else (key, int(tensor.storage_offset()))
+
 
 PIECES, MASKS, PARAMETERS, GROUPS = "pieces", "masks", "parameters", "groups"
 
@@ -50,9 +266,6 @@ it over.
 BODY = 64
 """Operators after which a loop that has no further turn is over."""
 
-HEAD = 16
-"""Operators before the first turn that may belong to it."""
-
 _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
 
 
@@ -72,7 +285,6 @@ class IndexingLoopsWatch(Subscriber):
         self._cut: Storages[dict[int, int]] = Storages()
         self._group: Storages[Turns] = Storages()
         self._parameters = ParametersNow()
-        self._recent: deque[int | None] = deque(maxlen=HEAD)
         self._backward = 0
         self._whole = 0
         self._seen = 0
@@ -91,9 +303,6 @@ class IndexingLoopsWatch(Subscriber):
         self._seen += 1
         given = [plain(each) for each in call.given]
         at = call.site
-        for each in self._running:
-            if each.start <= each.last and at in each.heads:
-                each.start, each.away = self._seen, each.heads[at]
         turn = self._turn_of(operator, call.args, given)
         turns = None
         if turn is not None and at is not None:
@@ -104,7 +313,6 @@ class IndexingLoopsWatch(Subscriber):
             if group is not None:
                 group.reduced += 1
                 self._group.drop(tensor)
-        self._recent.append(at)
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
         group = turns if turns is not None and turns.kind == GROUPS else None
@@ -189,13 +397,6 @@ class IndexingLoopsWatch(Subscriber):
         elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
         return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
-    def _heads(self, at: int) -> dict[int, int]:
-        """What ran before a first turn; nothing on a known line, which may be another loop's."""
-        if at in self._recent:
-            return {}
-        before = reversed(self._recent)
-        return {line: away for away, line in enumerate(before, 1) if line is not None}
-
     def _take(self, operator: Operator, turn: Turn, at: int) -> Turns:
         """The loop over that has another turn."""
         key = (at, operator.name, turn.kind, turn.over)
@@ -212,16 +413,12 @@ class IndexingLoopsWatch(Subscriber):
                 turn.shapes,
                 self._seen,
                 self._seen,
-                self._seen,
-                self._heads(at),
                 spoiled=_is_loader(),
                 begins=turn.value,
             )
             self._running.append(turns)
         elif turns not in self._running:
             self._running.append(turns)
-        if not (turns.start > turns.last and self._seen - turns.start == turns.away):
-            turns.start = self._seen
         turns.spoiled |= (
             turns.chained
             or turns.shapes != turn.shapes
@@ -251,7 +448,6 @@ class IndexingLoopsWatch(Subscriber):
         self._seen, self._backward, self._whole, self._running = 0, 0, 0, []
         self._turns.clear()
         self._over.clear()
-        self._recent.clear()
         self._made.clear()
         self._written.clear()
         self._cut.clear()

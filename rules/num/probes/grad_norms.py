@@ -124,9 +124,9 @@ class GradNormsProbe(OptimizerProbe):
         number = self._number_of(optimizer)
         if not parameters or number is None or (found_inf is not None and bool(plain(found_inf))):
             return
-        norm = (
-            self._clipped_norm({id(each) for each in parameters}) if self._before_clipping else None
-        )
+        own = {id(each) for each in parameters} if self._before_clipping else set()
+        norms = (norm for clipped, norm in reversed(self._before_clipping) if clipped & own)
+        norm = next(norms, None)
         clipped = norm is not None
         if norm is None:
             norm = _norm([values_of(each.grad) for each in parameters if each.grad is not None])
@@ -144,11 +144,6 @@ class GradNormsProbe(OptimizerProbe):
                 clipped,
                 _rates(optimizer),
             )
-        )
-
-    def _clipped_norm(self, own: set[int]) -> torch.Tensor | None:
-        return next(
-            (norm for clipped, norm in reversed(self._before_clipping) if clipped & own), None
         )
 
     def _number_of(self, optimizer: Optimizer) -> int | None:

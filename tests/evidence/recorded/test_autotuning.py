@@ -19,19 +19,18 @@ def built(seen, rows, number=8):
 
 def test_steps_with_new_sizes_and_the_last_of_them(seen):
     rows = [row(0, 3), row(1, 0), row(5, at=1, shape=(2, 9))]
-    new = built(seen, rows).new
+    new = built(seen, rows)
     assert (new.pattern.seen, new.pattern.of, new.sizes) == ((0, 5), 8, 4)
     assert (new.site.line, new.shape, new.benchmark) == (5, (2, 9), True)
-    assert (new.later.seen, new.later.of) == ((1,), 4)
 
 
 @pytest.mark.parametrize(("new", "on"), [(1, False), (0, True)])
 def test_benchmark_mode_must_be_on_wherever_a_size_is_new(seen, new, on):
-    assert built(seen, [row(0), row(1, new, benchmark=False)]).new.benchmark is on
+    assert built(seen, [row(0), row(1, new, benchmark=False)]).benchmark is on
 
 
 def test_no_convolution_is_no_new_size(seen):
-    new = built(seen, []).new
+    new = built(seen, [])
     assert (new.pattern.seen, new.sizes, new.site) == ((), 0, None)
 
 

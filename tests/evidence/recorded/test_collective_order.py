@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auditor.rules.dist.collective_order import CollectiveOrder
+from auditor.rules.dist.communication import CollectiveOrder
 from auditor.rules.dist.rows import CollectiveCallRow
 
 from auditor.evidence.table import Evidence

@@ -43,13 +43,6 @@ def test_a_break_that_a_later_compilation_has_not_is_gone(seen):
     assert (found.site.line, found.reason, found.function) == (3, "new", "forward")
 
 
-def test_a_break_knows_what_goes_on_after_it(seen):
-    after = [{**compiled(frame="1"), "resumed": 1}, {**compiled(frame="3"), "resumed": 2}]
-    rows = [row("break", resumed=1), compiled(), *after]
-    (found,) = seen(sites=[3, 5, 7], compiles=rows, regions=[]).get(Compiles).breaks
-    assert found.after == {"1"}
-
-
 @pytest.mark.parametrize(
     ("given", "own", "line", "lost"),
     [
@@ -63,12 +56,6 @@ def test_a_function_that_is_lost_has_its_own_line_if_it_was_given(seen, given, o
     rows = [row("break", lost=True, resumed=1, own=own)]
     (found,) = seen(sites=[3, 5], compiles=rows, regions=regions).get(Compiles).breaks
     assert (found.site.line, found.lost) == (line, lost)
-
-
-def test_a_break_of_an_older_recording_does_not(seen):
-    rows = [row("break"), compiled(), compiled(frame="1")]
-    (found,) = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).breaks
-    assert found.after == frozenset()
 
 
 def test_a_line_that_breaks_several_frames_is_one(seen):

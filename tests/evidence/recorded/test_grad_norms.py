@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from auditor.rules.num.num014_gradients_explode import GradientNorms, NormSeries
+from auditor.rules.num.backward import GradientNorms, NormSeries
 
 from tests.evidence.recorded.rows import loud
 

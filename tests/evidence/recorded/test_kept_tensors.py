@@ -1,7 +1,7 @@
 """Variables that hold more tensors after each step."""
 
 import pytest
-from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
+from auditor.rules.mem.mem003_memory_grows import Keeper, KeptTensors
 
 from auditor.model import Site
 

@@ -1,7 +1,7 @@
 """Memory step by step: host and device, and from which shares on it counts as fragmented."""
 
 import pytest
-from auditor.rules.mem.memory import DeviceMemory, HostMemory
+from auditor.rules.mem.segments import DeviceMemory, HostMemory, ReservedMemoryNeverNeeded
 
 from auditor.evidence.recorded.steps import Step
 from tests.evidence.recorded.rows import steps
@@ -79,10 +79,11 @@ def test_facts():
 )
 def test_fragmented_on_both_sides_of_each_border(change, least, fragmented):
     table = DeviceMemory((at(0, **{"reserved": 100, "peak": 70, **change}),))
-    found = table.fragmented(share=0.3, least_bytes=least, share_if_pressed=0.1)
-    assert found is fragmented
+    rule = ReservedMemoryNeverNeeded(share=0.3, least_mib=least / MIB)
+    assert rule.fragmented(table) is fragmented
 
 
 def test_nothing_unneeded_is_never_fragmented():
     table = DeviceMemory((at(0, reserved=100, peak=100, ooms=1),))
-    assert not table.fragmented(share=0.0, least_bytes=0, share_if_pressed=0.0)
+    rule = ReservedMemoryNeverNeeded(share=0.0, least_mib=0.0, share_if_pressed=0.0)
+    assert not rule.fragmented(table)

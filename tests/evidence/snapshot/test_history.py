@@ -56,29 +56,6 @@ def test_what_went_back_and_came_again_in_the_second_half(reserved, again):
     assert course(reserved, reserved).late_churn == again
 
 
-@pytest.mark.parametrize(
-    ("more", "least", "fragmented"),
-    [
-        ({}, 30, True),
-        ({}, 31, False),
-        ({"allocated": (71,)}, 0, False),
-        ({"allocated": (90,), "retries": 1}, 99, True),
-        ({"allocated": (90,), "ooms": (0,)}, 99, True),
-        ({"allocated": (91,), "ooms": (0,)}, 0, False),
-        ({"allocated": (100,), "retries": 1}, 0, False),
-    ],
-    ids=str,
-)
-def test_fragmented_on_both_sides_of_each_border(more, least, fragmented):
-    found = course(**more).fragmented(share=0.3, least_bytes=least, share_if_pressed=0.1)
-    assert found is fragmented
-
-
-def test_nothing_unneeded_is_never_fragmented():
-    one = course(allocated=(100,), retries=1)
-    assert not one.fragmented(share=0.0, least_bytes=0, share_if_pressed=0.0)
-
-
 def test_facts():
     one = course((100 * MIB,), (75 * MIB,), retries=2, ooms=(0,), device_allocs=(1, 2, 3))
     assert one.facts == (

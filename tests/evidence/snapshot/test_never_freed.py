@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from auditor.rules.sync.explicit import CacheChurn
+from auditor.rules.sync.waiting import CacheChurn
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence.snapshot.state_at import NeverFreed

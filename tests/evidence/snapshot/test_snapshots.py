@@ -7,15 +7,14 @@ import json
 import pickle
 
 import pytest
-from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines, PeakHolders
-from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.peaks import PeakHeldByFewLines, PeakHolders, RanOutOfMemory
 from auditor.rules.mem.segments import (
     AllocatorSettingWouldHelp,
     BlockPinsSegment,
     ReservedMemoryNeverNeeded,
 )
 from auditor.rules.mem.varying_sizes import VaryingSizesReallocate
-from auditor.rules.sync.explicit import AllocatorCallEveryStep
+from auditor.rules.sync.waiting import AllocatorCallEveryStep
 from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory

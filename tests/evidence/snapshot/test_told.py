@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auditor.rules.mem.mem003_memory_grows import GrowingLines
-from auditor.rules.mem.mem006_peak_by_line import PeakHolders
+from auditor.rules.mem.peaks import PeakHolders
 from auditor.rules.mem.varying_sizes import VaryingSizes
 from auditor.rules.sync.driver_calls import SegmentRequests
-from auditor.rules.sync.explicit import CacheChurn
+from auditor.rules.sync.waiting import CacheChurn
 
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.state_at import NeverFreed, Snapshot
@@ -30,7 +29,6 @@ TOLD = Path(__file__).with_name("told.json")
 TABLES: tuple[type[Table], ...] = (
     Allocations,
     CacheChurn,
-    GrowingLines,
     NeverFreed,
     OutOfMemory,
     PeakHolders,

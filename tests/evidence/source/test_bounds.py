@@ -1,7 +1,7 @@
 """Which containers some line cuts."""
 
 import pytest
-from auditor.rules.mem.kept_tensors import Bounds
+from auditor.rules.mem.mem003_memory_grows import Bounds
 
 from auditor.evidence.source.files import Source
 

@@ -3,7 +3,7 @@ there?
 """
 
 import pytest
-from auditor.rules.graph.graph001_graph_kept import stores_at_depth
+from auditor.rules.graph.kept import stores_at_depth
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

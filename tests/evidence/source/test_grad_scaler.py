@@ -1,7 +1,7 @@
 """``scaler.unscale_(optimizer)`` as it would be written, where it is clear."""
 
 import pytest
-from auditor.rules.amp.amp006_scaler_misused import either_or, unscale_call
+from auditor.rules.amp.precision import either_or, unscale_call
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

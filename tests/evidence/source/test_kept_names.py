@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from auditor.rules.ckpt.ckpt009_kept_state_is_live import brought_back
+from auditor.rules.ckpt.resuming import brought_back
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from auditor.rules.ckpt.resumes import resumes
+from auditor.rules.ckpt.resuming import resumes
 
 from auditor.evidence.source.files import Source
 

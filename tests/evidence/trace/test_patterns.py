@@ -2,7 +2,7 @@
 
 import pytest
 from auditor.rules.dist.communication import Job
-from auditor.rules.mem.memory import DevicePeak
+from auditor.rules.mem.segments import DevicePeak
 
 from auditor.evidence.trace.patterns import (
     MANY_LAUNCHES,

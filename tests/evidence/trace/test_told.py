@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from auditor.rules.amp.precision import Precision
 from auditor.rules.dist.communication import Job
-from auditor.rules.mem.memory import TraceMemory
+from auditor.rules.mem.segments import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence, Table

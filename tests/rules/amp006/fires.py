@@ -21,20 +21,6 @@ def clipped_before_step_unscales():
     return step
 
 
-def clipped_a_line_before_unscale():
-    model, optimizer, scaler = _parts()
-
-    def step():
-        optimizer.zero_grad()
-        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
-        torch.nn.utils.clip_grad_norm_(list(model.parameters()), max_norm=0.5)  # AMP006
-        scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
-
-
 def scaler_with_bfloat16():
     model, optimizer, scaler = _parts()
 

@@ -181,21 +181,6 @@ def limit_by_value_is_scaled_as_well():
     return step
 
 
-def clipped_by_value_after_unscaling():
-    model = nn.Linear(8, 1)
-    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu")
-
-    def step():
-        optimizer.zero_grad()
-        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
-        scaler.unscale_(optimizer)
-        nn.utils.clip_grad_value_(model.parameters(), 0.5)
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
-
-
 def gradients_averaged_by_hand_while_scaled():
     model, optimizer, scaler = _parts()
     tokens = torch.tensor(7.0)
@@ -205,21 +190,6 @@ def gradients_averaged_by_hand_while_scaled():
         scaler.scale(model(torch.ones(4, 8)).sum()).backward()
         for p in model.parameters():
             p.grad.mul_(1.0 / tokens)  # linear: the scale passes through
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
-
-
-def clamped_by_hand_after_unscaling():
-    model, optimizer, scaler = _parts()
-
-    def step():
-        optimizer.zero_grad()
-        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
-        scaler.unscale_(optimizer)
-        for p in model.parameters():
-            p.grad.clamp_(-1.0, 1.0)
         scaler.step(optimizer)
         scaler.update()
 

@@ -28,13 +28,13 @@ def inputs_and_labels_on_one_line__rehearsal():
 
 
 def class_of_batches_that_nobody_pins__rehearsal():
-    class Pairs:  # DATA003
+    class Pairs:
         def __init__(self, rows):
             self.x = torch.stack([row[0] for row in rows])
 
     model = nn.Linear(512, 1, device="cuda")
     data = TensorDataset(torch.ones(4000, 512))
-    batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=Pairs))
+    batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=Pairs))  # DATA003
 
     def step():
         model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()

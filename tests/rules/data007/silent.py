@@ -18,22 +18,6 @@ def loader_without_workers_that_is_quick():
     return step
 
 
-def slow_model_and_a_quicker_loader():
-    model = nn.Linear(8, 1)
-
-    def collate(rows):
-        time.sleep(0.0005)
-        return torch.stack(rows)
-
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.02)
-
-    return step
-
-
 def slow_first_batch_only():
     model, first = nn.Linear(8, 1), [True]
 

@@ -91,49 +91,6 @@ def average_of_weights_bound_anew():
     return step
 
 
-def average_of_weights_in_a_new_list():
-    class Average:
-        def __init__(self, model):
-            self.model = model
-            self.shadow = [p * 1.0 for p in model.parameters()]
-
-        def update(self):
-            updated = []
-            for s, p in zip(self.shadow, self.model.parameters(), strict=True):
-                updated.append(s * 0.99 + p * 0.01)
-            self.shadow = updated  # GRAPH001
-
-    model = nn.Linear(8, 1)
-    average = Average(model)
-
-    def step():
-        model(torch.ones(4, 8)).square().mean().backward()
-        average.update()
-
-    return step
-
-
-def average_of_weights_written_in_place_by_one_call_for_all():
-    class AverageOfAll:
-        def __init__(self, model):
-            self.source = list(model.parameters())
-            self.slow = [each.detach().clone() for each in self.source]
-
-        def update(self):
-            torch._foreach_lerp_(self.slow, self.source, 0.01)  # GRAPH001
-
-    model = nn.Linear(8, 1)
-    optimizer, average = torch.optim.SGD(model.parameters(), lr=0.1), AverageOfAll(model)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-        average.update()
-
-    return step
-
-
 def average_of_weights_written_in_place_in_a_loop():
     class AverageOneByOne:
         def __init__(self, model):

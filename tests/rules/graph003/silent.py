@@ -21,20 +21,6 @@ def validation_under_no_grad():
     return step
 
 
-def validation_in_inference_mode():
-    model = nn.Linear(8, 1)
-
-    @torch.inference_mode()
-    def validate():
-        return model.eval()(torch.ones(4, 8)).mean().item()
-
-    def step():
-        model.train()(torch.ones(4, 8)).square().mean().backward()
-        validate()
-
-    return step
-
-
 def frozen_teacher():
     teacher, model = nn.Linear(8, 8).requires_grad_(False).eval(), nn.Linear(8, 8)
 
@@ -194,18 +180,6 @@ def weights_that_the_program_updates_itself():
     return step
 
 
-def a_teacher_through_which_gradients_flow():
-    critic, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        critic(model(torch.ones(4, 8))).mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def a_network_beside_that_the_program_updates_itself():
     model, beside = nn.Linear(8, 8), nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -255,21 +229,5 @@ def parts_that_are_called_by_themselves_and_trained():
         optimizer.zero_grad()
         (decoder(encoder(x)) - x).square().mean().backward()
         optimizer.step()
-
-    return step
-
-
-def stages_through_which_gradients_flow():
-    stages = nn.ModuleList([nn.Linear(8, 16), nn.Linear(16, 8)]).eval()
-    x = nn.Parameter(torch.randn(4, 8))
-    opt = torch.optim.SGD([x], lr=0.1)
-
-    def step():
-        opt.zero_grad()
-        h = x
-        for stage in stages:
-            h = stage(h)
-        h.square().mean().backward()
-        opt.step()
 
     return step

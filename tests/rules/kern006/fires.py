@@ -35,33 +35,6 @@ def a_loss_summed_over_samples():
     return step
 
 
-def columns_in_a_list():
-    model = nn.Linear(8, 12)
-
-    def step():
-        out = model(torch.ones(16, 8))
-        columns = []
-        for column in range(out.shape[1]):
-            columns.append(out[:, column] * column)  # KERN006
-        torch.stack(columns, dim=1).mean().backward()
-
-    return step
-
-
-def each_pair_of_rows():
-    model = nn.Linear(8, 8)
-
-    def step():
-        z, loss = model(torch.ones(8, 8)), 0.0
-        sim = z @ z.T
-        for i in range(8):
-            for j in range(8):
-                loss = loss + (sim[i, j] - 1).relu()  # KERN006
-        loss.backward()
-
-    return step
-
-
 def every_pair_of_many_rows():
     model = nn.Linear(8, 8)
 
@@ -156,23 +129,6 @@ def an_average_of_weights_by_hand():
     return step
 
 
-def adam_by_hand():
-    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
-    first = [torch.zeros_like(each) for each in model.parameters()]
-    second = [torch.zeros_like(each) for each in model.parameters()]
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        with torch.no_grad():
-            for p, m, v in zip(model.parameters(), first, second, strict=True):
-                m.mul_(0.9).add_(p.grad, alpha=0.1)  # KERN006
-                v.mul_(0.99).addcmul_(p.grad, p.grad, value=0.01)
-                p.sub_(1e-3 * m / (v.sqrt() + 1e-8))
-                p.grad = None
-
-    return step
-
-
 def a_gradient_norm_by_hand():
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
 
@@ -259,19 +215,6 @@ def the_farthest_row_as_a_running_maximum():
     return step
 
 
-def the_mean_so_far_of_each_row():
-    model = nn.Linear(8, 8)
-
-    def step():
-        x, total, means = model(torch.randn(16, 8)), torch.zeros(8), []
-        for i in range(16):
-            total = total + x[i].relu()  # KERN006
-            means.append(total / (i + 1))
-        torch.stack(means).mean().backward()
-
-    return step
-
-
 def means_of_lists_of_rows():
     model = nn.Linear(8, 8)
     members = [torch.randint(0, 40, (2 + k % 5,)) for k in range(20)]
@@ -280,18 +223,6 @@ def means_of_lists_of_rows():
         x = model(torch.randn(40, 8))
         means = torch.stack([x[rows].mean(0) for rows in members])  # KERN006
         means.square().mean().backward()
-
-    return step
-
-
-def ten_groups_summed():
-    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(10)]
-
-    def step():
-        x, sums = model(torch.randn(40, 8)), []
-        for rows in members:
-            sums.append(x.index_select(0, rows).sum(0))  # KERN006
-        torch.stack(sums).square().mean().backward()
 
     return step
 

@@ -21,18 +21,6 @@ def a_recurrence_over_time():
     return step
 
 
-def a_cell_that_is_given_both():
-    cell = nn.Linear(16, 8)
-
-    def step():
-        x, h = torch.randn(4, 16, 8), torch.zeros(4, 8)
-        for t in range(16):
-            h = torch.tanh(cell(torch.cat([x[:, t], h], dim=1)))
-        h.mean().backward()
-
-    return step
-
-
 def written_from_the_row_before():
     model = nn.Linear(8, 8)
 
@@ -105,18 +93,6 @@ def layers_of_one_model():
         for layer in layers:
             x = layer(x).relu()
         x.mean().backward()
-
-    return step
-
-
-def a_few_rows_beside_a_long_forward():
-    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(60))
-
-    def step():
-        x = torch.randn(12, 8)
-        for layer in layers:
-            x = layer(x).relu()
-        torch.stack([row.max() for row in x]).mean().backward()
 
     return step
 
@@ -286,23 +262,6 @@ def a_small_part_of_the_step__trace():
                 program.operator("aten::select")
                 program.operator("aten::mul", 2.0)
     return program.trace()
-
-
-def recurrence_that_runs_in_two_layers():
-    first, second = nn.Linear(8, 8), nn.Linear(8, 8)
-    x = torch.randn(40, 4, 8)
-
-    def scanned(layer, rows):
-        h, out = torch.zeros(4, 8), []
-        for row in rows:
-            h = torch.tanh(layer(row) + h)
-            out.append(h)
-        return torch.stack(out)
-
-    def step():
-        scanned(second, scanned(first, x)).square().mean().backward()
-
-    return step
 
 
 def a_long_integration_in_small_steps():

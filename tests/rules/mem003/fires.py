@@ -72,7 +72,7 @@ def memory_of_segments_handed_back_longer__rehearsal():
         def forward(self, x, mems):
             kept = []
             for layer, mem in zip(self.layers, mems, strict=True):
-                kept.append(torch.cat([mem, x.detach()], dim=1))  # MEM003
+                kept.append(torch.cat([mem, x.detach()], dim=1))
                 x = x + layer(x) + mem.mean(1, keepdim=True)
             return x, kept
 
@@ -81,7 +81,7 @@ def memory_of_segments_handed_back_longer__rehearsal():
 
     def step():
         nonlocal mems
-        out, mems = model(torch.ones(4, 8, 32, device="cuda"), mems)
+        out, mems = model(torch.ones(4, 8, 32, device="cuda"), mems)  # MEM003
         out.square().mean().backward()
 
     return step
@@ -122,42 +122,6 @@ def features_kept_under_the_indices_of_a_shuffled_batch():
         if not waiting:
             waiting.extend(torch.randperm(64).split(8))
         head(store.of(waiting.pop())).mean().backward()
-
-    return step
-
-
-def features_kept_under_tensors():
-    class Store:
-        def __init__(self):
-            self.known = {}
-
-        def of(self, x):
-            if x not in self.known:
-                self.known[x] = x.relu()  # MEM003
-            return self.known[x]
-
-    head, store = nn.Linear(64, 1), Store()
-
-    def step():
-        head(store.of(torch.ones(8, 64))).mean().backward()
-
-    return step
-
-
-def embeddings_of_every_step_of_which_the_last_is_read():
-    class Smoother:
-        def __init__(self):
-            self.embeddings = []
-
-        def loss(self, h):
-            far = (h - self.embeddings[-1]).square().mean() if self.embeddings else 0.0
-            self.embeddings.append(h.detach().clone())  # MEM003
-            return h.mean() + far
-
-    model, smoother = nn.Linear(8, 32), Smoother()
-
-    def step():
-        smoother.loss(model(torch.ones(64, 8))).backward()
 
     return step
 
@@ -208,18 +172,6 @@ def batches_of_a_cycled_loader():
 
     def step():
         model(next(batches)[0]).mean().backward()
-
-    return step
-
-
-def batches_of_a_loader_cycled_beside_another():
-    labelled = DataLoader(TensorDataset(torch.rand(400, 16, 1000)), batch_size=4)
-    others = DataLoader(TensorDataset(torch.rand(8000, 1)), batch_size=4)
-    pairs, model = zip(itertools.cycle(labelled), others, strict=False), nn.Linear(1000, 1)  # MEM003
-
-    def step():
-        (batch,), (weight,) = next(pairs)
-        (model(batch).mean() * weight.mean()).backward()
 
     return step
 

@@ -151,39 +151,6 @@ def features_kept_of_each_batch_that_comes_again():
     return step
 
 
-def outputs_of_every_step_of_which_all_are_read():
-    class Outputs:
-        def __init__(self):
-            self.outputs = []
-
-        def see(self, h):
-            self.outputs.append(h.detach().clone())
-            return self.outputs[-1]
-
-        def epoch_ends(self):
-            return [each.norm() for each in self.outputs]
-
-    model, outputs = nn.Linear(8, 32), Outputs()
-
-    def step():
-        h = model(torch.ones(64, 8))
-        (h - outputs.see(h)).square().mean().backward()
-
-    return step
-
-
-def losses_of_every_step_of_which_the_last_is_shown():
-    model, losses = nn.Linear(8, 32), []
-
-    def step():
-        loss = model(torch.ones(64, 8)).mean()
-        loss.backward()
-        losses.append(loss.detach())
-        return losses[-1]
-
-    return step
-
-
 def _replayed(push):
     """A step that keeps 32 KiB."""
     model = nn.Linear(64, 128)
@@ -283,16 +250,6 @@ def numbers_of_every_step__no_note():
             self.means.append(row.mean().item())
 
     return _replayed(Log().push)
-
-
-def a_list_that_ends_with_the_step__no_note():
-    def push(row):
-        several = []
-        for _ in range(4):
-            several.append(row.clone())
-        return torch.stack(several)
-
-    return _replayed(push)
 
 
 def _fed(batches):

@@ -32,31 +32,9 @@ def padded_to_its_longest__rehearsal():
     samples = iter(samples)
 
     def step():
-        batch = torch.nn.utils.rnn.pad_sequence(next(samples), batch_first=True)  # MEM008
-        batch = batch.to("cuda")
+        batch = torch.nn.utils.rnn.pad_sequence(next(samples), batch_first=True)
+        batch = batch.to("cuda")  # MEM008
         model(batch).relu().square().mean().backward()
-
-    return step
-
-
-def padded_by_hand_and_moved_by_a_helper__rehearsal():
-    model = torch.nn.Linear(64, 64, device="cuda")
-    lengths = torch.randint(20, 900, (200,), generator=torch.Generator().manual_seed(0)).tolist()
-
-    class Collate:
-        def __call__(self, batch):
-            longest = max(batch)
-            rows = torch.zeros(len(batch), longest, 64)  # MEM008
-            return {"rows": rows}
-
-    loader = iter(torch.utils.data.DataLoader(lengths, batch_size=2, collate_fn=Collate()))
-
-    def moved(batch):
-        return {name: value.to("cuda") for name, value in batch.items()}
-
-    def step():
-        batch = moved(next(loader))
-        model(batch["rows"]).relu().square().mean().backward()
 
     return step
 
@@ -68,10 +46,10 @@ def longest_of_many_samples_lie_close_together__rehearsal():
 
     def dense(sizes):
         most = max(sizes)
-        return torch.zeros(len(sizes), most, most)  # MEM008
+        return torch.zeros(len(sizes), most, most)
 
     def step():
-        bonds = dense(next(graphs)).to("cuda")
+        bonds = dense(next(graphs)).to("cuda")  # MEM008
         hidden = model(torch.ones(*bonds.shape[:2], 64, device="cuda")).relu()
         (bonds @ hidden).square().mean().backward()
 
@@ -87,18 +65,6 @@ def resized_at_random__rehearsal():
         side = 16 * next(sides)
         images = torch.nn.functional.interpolate(images, (side, side))  # MEM008
         model(images).relu().square().mean().backward()
-
-    return step
-
-
-def cropped_in_the_step__rehearsal():
-    model = torch.nn.Conv2d(3, 8, 3, device="cuda")
-    sides = iter(torch.randint(80, 160, (200,), generator=torch.Generator().manual_seed(0)).tolist())
-
-    def step():
-        images, side = torch.ones(2, 3, 160, 160), next(sides)
-        crops = images[:, :, :side, :side]  # MEM008
-        model(crops.to("cuda")).relu().square().mean().backward()
 
     return step
 

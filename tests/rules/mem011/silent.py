@@ -42,24 +42,6 @@ def attempts_in_a_loop_each_from_zero():
     return step
 
 
-def batch_skipped_and_gradients_cleared():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        try:
-            model(torch.ones(4, 8)).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        except RuntimeError as error:
-            if "out of memory" not in str(error):
-                raise
-            print("skipped a batch:", error)
-            optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
 def checkpoint_and_stop():
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

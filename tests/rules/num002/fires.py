@@ -17,25 +17,6 @@ def _trained(model, loss_of, lr=0.1, optimizer=torch.optim.SGD):
     return step
 
 
-def sinkhorn_in_plain_numbers():
-    model = nn.Linear(4, 4)
-    temperature, count = nn.Parameter(torch.tensor(20.0)), [0]
-
-    def sinkhorn(scores):
-        p = torch.exp(scores)  # NUM002
-        for _ in range(4):
-            p = p / p.sum(-1, keepdim=True)
-            p = p / p.sum(-2, keepdim=True)
-        return p
-
-    def loss():
-        count[0] += 1
-        p = sinkhorn(model(torch.eye(4)) * temperature * 2 ** count[0])
-        return -torch.log(p.diagonal(dim1=-2, dim2=-1).clamp(min=1e-9)).mean()
-
-    return _trained(model, loss)
-
-
 def log_of_a_sigmoid_that_underflows():
     model, count = nn.Linear(4, 1), [0]
 
@@ -117,17 +98,6 @@ def masked_scores_that_overflow():
     return _trained(model, loss)
 
 
-def overflow_in_place():
-    model = nn.Linear(4, 4)
-
-    def loss():
-        scores = model(torch.eye(4)) + 100
-        scores.exp_()  # NUM002
-        return (scores / scores.sum(-1, keepdim=True))[:, 0].mean()
-
-    return _trained(model, loss)
-
-
 def masked_scores_that_overflow_in_place():
     model = nn.Linear(4, 4)
     later = torch.ones(4, 4).triu(1) > 0
@@ -184,19 +154,6 @@ def born_while_gradients_accumulate():
     return step
 
 
-def gradients_cleared_right_after_the_step():
-    model = nn.Linear(4, 4)
-    optimizer = torch.optim.Adam(model.parameters())
-
-    def step():
-        weights = torch.exp(model(torch.ones(2, 4)) + 100)  # NUM002
-        (weights / weights.sum(-1, keepdim=True))[:, 0].mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
 def nan_written_into_the_batch_by_a_mask():
     model, count = nn.Linear(4, 1), [0]
 
@@ -240,22 +197,6 @@ def epsilon_that_half_cannot_hold__rehearsal():
         return (out / (length + 1e-8)).float().mean()  # NUM002
 
     return _trained(model, loss)
-
-
-def born_in_an_operation_of_the_users_own__rehearsal():
-    class Scaled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, by):
-            ctx.save_for_backward(by)
-            return x * by
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient / ctx.saved_tensors[0], None  # NUM002
-
-    model = nn.Linear(4, 1).cuda()
-    by = torch.zeros(1, device="cuda")
-    return _trained(model, lambda: Scaled.apply(model(torch.ones(2, 4).cuda()), by).sum())
 
 
 def running_statistics_behind_a_guard_of_the_loss():

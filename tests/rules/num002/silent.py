@@ -170,26 +170,6 @@ def first_steps_that_the_scaler_skips__rehearsal():
     return _scaled(model, optimizer, lambda: model(x).square().mean(), 2.0**28)
 
 
-def first_steps_skipped_inside_a_fused_optimizer__rehearsal():
-    model = nn.Linear(16, 4).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    x = torch.randn(8, 16, device="cuda")
-    return _scaled(model, optimizer, lambda: model(x).square().mean(), 2.0**28)
-
-
-def masked_attention_in_half__rehearsal():
-    model = nn.Linear(8, 8).cuda()
-    mask = torch.triu(torch.ones(6, 6, dtype=torch.bool, device="cuda"), 1)
-
-    def loss():
-        with torch.autocast("cuda", dtype=torch.float16):
-            x = model(torch.ones(2, 6, 8, device="cuda"))
-            scores = (x @ x.transpose(1, 2)).masked_fill(mask, float("-inf"))
-            return (scores.softmax(-1) @ x).square().mean()
-
-    return _trained(model, loss)
-
-
 def fused_attention_keeps_its_scores_in_float32__rehearsal():
     model = nn.Linear(64, 64).cuda()
 
@@ -220,14 +200,3 @@ def kernels_that_add_up_in_float32__rehearsal():
         return out.mean() + F.layer_norm(out, (64,)).mean() + out.softmax(-1).mean()
 
     return _trained(model, loss, lr=1e-4)
-
-
-def infinities_replaced_on_the_device__rehearsal():
-    model = nn.Linear(4, 4).cuda()
-
-    def loss():
-        with torch.no_grad():
-            weights = torch.nan_to_num(torch.log(torch.zeros(4, device="cuda")), neginf=1.0)
-        return (model(torch.ones(2, 4, device="cuda")) * weights).square().mean()
-
-    return _trained(model, loss)

@@ -41,7 +41,3 @@ def _uncached(start, first, kernels):
 
 def cache_that_is_switched_off__trace():
     return text(loop(4, 1000.0, lambda number, start: list(_uncached(start, 1000 * number, 25))))
-
-
-def cache_that_is_switched_off_in_the_only_step__trace():
-    return text(loop(1, 1000.0, lambda number, start: list(_uncached(start, 1000 * number, 25))))

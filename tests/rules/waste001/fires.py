@@ -50,23 +50,6 @@ def gan_fake_not_detached():
     return step
 
 
-def gan_of_sigmoids_and_logarithms():
-    g, d, g_opt, d_opt = gan()
-
-    def step():
-        d_opt.zero_grad()
-        on_real = torch.log(torch.sigmoid(d(torch.randn(32, 128))))
-        on_fake = d(g(torch.randn(32, 16)))  # WASTE001
-        (-on_real.mean() - torch.log(1 - torch.sigmoid(on_fake)).mean()).backward()
-        d_opt.step()
-        g_opt.zero_grad()
-        fake = g(torch.randn(32, 16))
-        (-torch.log(torch.sigmoid(d(fake)))).mean().backward()  # WASTE001
-        g_opt.step()
-
-    return step
-
-
 def wgan_convolutions_zeroed_in_place():
     class _ConvGan:
         def __init__(self):
@@ -99,26 +82,6 @@ def wgan_convolutions_zeroed_in_place():
     return step
 
 
-def discriminator_of_convolutions_cleared_before_its_own_backward():
-    generator = nn.Conv2d(4, 8, 3, padding=1)
-    critic = nn.Sequential(
-        nn.Conv2d(8, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1)
-    )
-    g_opt = torch.optim.SGD(generator.parameters(), lr=0.01)
-    d_opt = torch.optim.SGD(critic.parameters(), lr=0.01)
-
-    def step():
-        fake = generator(torch.randn(4, 4, 16, 16))
-        d_opt.zero_grad()
-        (critic(fake.detach()).mean() - critic(torch.randn(4, 8, 16, 16)).mean()).backward()
-        d_opt.step()
-        g_opt.zero_grad()
-        (-critic(fake).mean()).backward()  # WASTE001
-        g_opt.step()
-
-    return step
-
-
 def generator_in_every_second_step_fills_discriminator():
     g, d, g_opt, d_opt = gan()
     bce, done = nn.BCEWithLogitsLoss(), itertools.count()
@@ -135,25 +98,6 @@ def generator_in_every_second_step_fills_discriminator():
             g_loss = bce(d(fake), torch.ones(32, 1))
             g_loss.backward()  # WASTE001
             g_opt.step()
-
-    return step
-
-
-def policy_in_every_fifth_step_fills_its_critic():
-    actor, critic = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4)), nn.Linear(20, 1)
-    a_opt = torch.optim.Adam(actor.parameters(), lr=1e-3)
-    c_opt = torch.optim.Adam(critic.parameters(), lr=1e-3)
-    done = itertools.count()
-
-    def step():
-        state, action = torch.randn(64, 16), torch.randn(64, 4)
-        c_opt.zero_grad()
-        critic(torch.cat([state, action], 1)).square().mean().backward()
-        c_opt.step()
-        if next(done) % 5 == 1:
-            a_opt.zero_grad()
-            (-critic(torch.cat([state, actor(state)], 1)).mean()).backward()  # WASTE001
-            a_opt.step()
 
     return step
 

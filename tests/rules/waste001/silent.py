@@ -132,25 +132,6 @@ def generator_in_every_second_step_whose_critic_takes_both():
     return step
 
 
-def generator_in_every_second_step_with_a_frozen_critic():
-    g, d, g_opt, d_opt = gan()
-    done = itertools.count()
-
-    def step():
-        fake = g(torch.randn(32, 16))
-        d_opt.zero_grad()
-        d(fake.detach()).square().mean().backward()
-        d_opt.step()
-        if next(done) % 2 == 0:
-            g_opt.zero_grad()
-            d.requires_grad_(False)
-            d(fake).mean().backward()
-            d.requires_grad_(True)
-            g_opt.step()
-
-    return step
-
-
 def gradients_of_three_steps_used_in_the_fourth_of_some_parameters():
     """Steps of three kinds, and gradients that go on over the end of the pass."""
     g, d, g_opt, d_opt = gan()

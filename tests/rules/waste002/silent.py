@@ -39,25 +39,6 @@ def output_returned():
     return step
 
 
-def returned_by_the_training_step():
-    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def training_step(x, y):
-        opt.zero_grad()
-        logits = model(x)
-        loss = F.cross_entropy(logits, y)
-        loss.backward()
-        opt.step()
-        probabilities = logits.softmax(-1).sort(-1).values.cumsum(-1)
-        return loss, probabilities
-
-    def step():
-        training_step(torch.randn(8, 32), torch.randint(0, 8, (8,)))
-
-    return step
-
-
 def metric_updated_in_place():
     model = nn.Linear(32, 8)
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -236,29 +217,6 @@ def read_by_a_thread_of_ones_own():
     return step
 
 
-def read_by_a_pool_of_threads():
-    from concurrent.futures import ThreadPoolExecutor
-
-    encoder, head = nn.Linear(32, 256), nn.Linear(32, 4)
-    opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
-    pool, told = ThreadPoolExecutor(1), []
-
-    def spread(made):
-        told.append(made.std().item())
-
-    def step():
-        x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
-        opt.zero_grad()
-        with torch.no_grad():
-            job = pool.submit(spread, encoder(x))
-        F.cross_entropy(head(x), y).backward()
-        job.result()
-        del job
-        opt.step()
-
-    return step
-
-
 def read_by_another_process():
     import torch.multiprocessing as mp
 
@@ -320,22 +278,6 @@ def counters_copied_into_an_average_of_weights():
         opt.step()
         for ours, theirs in pairs:
             ours.copy_(theirs)
-
-    return step
-
-
-def norms_that_clip():
-    model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
-    params = list(model.parameters())
-    opt = torch.optim.SGD(params, lr=0.1)
-
-    def step():
-        opt.zero_grad()
-        model(torch.randn(64, 32)).square().mean().backward()
-        norms = torch._foreach_norm([each.grad for each in params])
-        total = torch.linalg.vector_norm(torch.stack(norms))
-        torch._foreach_mul_([each.grad for each in params], torch.clamp(1.0 / total, max=1.0))
-        opt.step()
 
     return step
 

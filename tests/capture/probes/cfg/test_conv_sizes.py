@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from auditor.rules.cfg.probes.conv_sizes import ConvSizesProbe
+from auditor.rules.cfg.probes.float64_ops import ConvSizesProbe
 
 from auditor.capture.shadow import shadow_cuda
 from tests.capture.drive import Drive, load

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from auditor.rules.mem.probes.backward_callers import BackwardCallersProbe
+from auditor.rules.mem.probes.peak_experiments import BackwardCallersProbe
 
 from tests.capture.drive import Drive, line_of, load
 

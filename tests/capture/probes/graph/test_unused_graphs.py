@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import torch
-from auditor.rules.graph.probes.create_graph_cycles import CreateGraphCyclesProbe
+from auditor.rules.graph.probes.summed_losses import CreateGraphCyclesProbe
 from auditor.rules.graph.probes.unused_graphs import UnusedGraphsProbe
 
 from tests.capture.drive import Drive, line_of, load

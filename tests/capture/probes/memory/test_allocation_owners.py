@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from auditor.rules.mem.mem006_peak_by_line import PeakHolders
+from auditor.rules.mem.peaks import PeakHolders
 from torch import nn
 
 from auditor.evidence.snapshot.state_at import (

@@ -1,7 +1,7 @@
 """Differences of all pairs: which are written, and that nothing of the watch stays."""
 
 import pytest
-from auditor.rules.mem.probes.pairwise_differences import PairwiseDifferencesProbe
+from auditor.rules.mem.probes.peak_experiments import PairwiseDifferencesProbe
 
 from tests.capture.drive import Drive, load
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from auditor.rules.kern.probes import loop_turns
-from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe
-from auditor.rules.kern.probes.loop_turns import ParametersNow
+from auditor.rules.kern.probes import indexing_loops
+from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe, ParametersNow
 
 from tests.capture.drive import Drive, line_of, load
 
@@ -57,7 +56,7 @@ def test_parameters_are_those_of_now_each_time() -> None:
 def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop_turns, "live_optimizers", list)  # those of other tests
+    monkeypatch.setattr(indexing_loops, "live_optimizers", list)  # those of other tests
     now = ParametersNow()
     now.look()
     fresh = torch.ones(3, requires_grad=True)

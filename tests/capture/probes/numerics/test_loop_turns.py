@@ -1,15 +1,15 @@
 """What a turn of a loop needs of the turns before it, operator by operator."""
 
 import pytest
-from auditor.rules.kern.probes.loop_turns import Made, Turns, made_of
+from auditor.rules.kern.probes.indexing_loops import Made, Turns, made_of
 
 
 def run(*names: str) -> Turns:
     """A loop whose state goes through these operators in each of three turns of ten numbers."""
-    turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=10, start=10)
+    turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=10)
     state = Made(5)
     for start in (10, 20, 30):
-        turns.start = turns.last = start
+        turns.last = start
         for number, name in enumerate(names, start + 1):
             state = made_of(name, number, [state], [turns])
     return turns
@@ -37,13 +37,13 @@ def test_a_state_that_only_folds_is_none(names: list[str], chained: bool) -> Non
 
 
 def test_what_is_computed_of_it_once_is_no_state() -> None:
-    turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=20, start=20)
+    turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=20)
     early, late = Made(12), Made(22)
     once = made_of("relu", 23, [early, late], [turns])
     assert once.carried[turns].used == 23
     twice = made_of("relu", 24, [once], [turns])
     assert (twice.carried[turns].used, turns.chained) == (23, False)  # in the same turn
-    turns.start = turns.last = 30
+    turns.last = 30
     gathered = made_of("stack", 31, [twice], [turns])
     assert (gathered.carried[turns].used, turns.chained) == (23, False)
     made_of("relu", 32, [gathered], [turns])
@@ -51,7 +51,7 @@ def test_what_is_computed_of_it_once_is_no_state() -> None:
 
 
 def test_what_was_made_before_the_loop_or_in_the_latest_turn_is_not_carried() -> None:
-    turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=20, start=20)
+    turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=20)
     for number in (9, 20, 21):
         assert made_of("tanh", 22, [Made(number)], [turns]).carried == {}
     for number in (10, 19):

@@ -5,8 +5,8 @@ back.
 from pathlib import Path
 
 import pytest
-from auditor.rules.cfg.probes import eval_mode_steps
-from auditor.rules.cfg.probes.eval_mode_steps import EvalModeStepsProbe
+from auditor.rules.cfg.probes import train_mode_forwards
+from auditor.rules.cfg.probes.train_mode_forwards import EvalModeStepsProbe
 from torch import nn
 
 from tests.capture.drive import Drive, load
@@ -50,7 +50,7 @@ def test_steps_before_the_pass_count_as_well(tmp_path):
 
 
 def test_only_so_many_changes_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(eval_mode_steps, "SWITCHES", 2)
+    monkeypatch.setattr(train_mode_forwards, "SWITCHES", 2)
     _, rows = rows_of(tmp_path, {1: False, 2: True, 3: False})
     assert [row["steps"] for row in rows] == [1]
 
@@ -70,7 +70,7 @@ def test_only_so_many_changes_are_looked_at(tmp_path, monkeypatch):
     ],
 )
 def test_what_acts_otherwise(module, differs):
-    assert eval_mode_steps.differs(module) == differs
+    assert train_mode_forwards.differs(module) == differs
 
 
 def test_what_the_users_train_raises_goes_on_and_later_changes_are_seen(tmp_path):

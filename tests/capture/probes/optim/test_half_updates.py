@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from auditor.rules.num.probes.half_updates import STEPS, HalfUpdatesProbe
+from auditor.rules.num.probes.averages import STEPS, HalfUpdatesProbe
 from torch.optim import optimizer as torch_optimizer
 
 from tests.capture.drive import Drive, line_of, load

@@ -4,7 +4,7 @@ alive.
 
 from pathlib import Path
 
-from auditor.rules.opt.probes.stale_grads import StaleGradsProbe
+from auditor.rules.opt.probes.gradients import StaleGradsProbe
 
 from tests.capture.drive import Drive, load
 

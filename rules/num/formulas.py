@@ -1,5 +1,5 @@
-"""NUM008: a formula that has a stable form, or that stood where its derivative is infinite, judged
-by the values it was given.
+"""NUM008 and 12: a formula that has a stable form, or that stood where its derivative is infinite,
+judged by the values it was given, and an epsilon that is zero in its dtype.
 """
 
 from __future__ import annotations
@@ -8,15 +8,219 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
-from auditor.evidence.recorded.amp import LARGEST, SMALLEST, OpRanges, facts_of
-from auditor.evidence.source.files import Source, name_of, span_of
+from auditor.evidence.recorded.amp import LARGEST, SMALLEST, OpRanges, facts_of, vanishes
+from auditor.evidence.source.files import Source, name_of, span_of, the_only
+from auditor.evidence.table import by_line
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
 
-from .logarithm import stable_log
+ROOTS = frozenset({"rsqrt"})
+"""Operators whose derivative grows as ``epsilon ** -1.5``."""
+
+BAD_FOR_ZERO = frozenset(
+    "log log2 log10 div reciprocal rsqrt sqrt pow addcdiv foreach_addcdiv foreach_div".split()
+)
+"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is
+only a note.
+"""
+
+INSTEAD = {
+    "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where "
+    "log(sigmoid(x) + eps) is not.",
+    "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact "
+    "where log(softmax(x) + eps) is not.",
+}
+
+KEYWORDS = {
+    "clamp": "min",
+    "clamp_min": "min",
+    "clamp_": "min",
+    "clamp_min_": "min",
+    "normalize": "eps",
+}
+"""Functions of torch whose epsilon is a keyword, so that a patch can set it."""
+
+
+STEEP = Remedy(
+    "An epsilon of 1e-6 still limits the derivative, and is small compared with the mean square of "
+    "any real input."
+)
+
+
+@dataclass(frozen=True)
+class EpsilonVanishes(Rule):
+    """An epsilon rounds to zero in the dtype of the sum."""
+
+    code = "NUM012"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
+        for here in by_line(numerics.of("epsilon")):
+            gone = [call for call in here if vanishes(call)]
+            # where its input is 0, the derivative is beyond the root of the largest number
+            chosen = gone or [
+                call
+                for call in here
+                if ROOTS.intersection(call.into) and _slope(call) > LARGEST[call.dtype] ** 0.5
+            ]
+            if not chosen:
+                continue
+            call = chosen[0]
+            yield Finding(
+                call.site,
+                _vanishes(call) if gone else _too_steep(call),
+                steps=call.steps,
+                per_step=sum(numerics.per_step(each) for each in chosen),
+                severity=None
+                if any(BAD_FOR_ZERO.intersection(each.into) for each in gone)
+                else Severity.NOTE,
+                facts=(("epsilon", f"{call.scalar:g}"), *facts_of(call)),
+                remedy=_remedy(call, source) if gone else STEEP,
+            )
+
+
+def _remedy(call: NumericRow, source: Source) -> Remedy:
+    if call.feed in INSTEAD:
+        stable = stable_log(source, call.site, cast=call.half)
+        return Remedy(INSTEAD[call.feed], () if stable is None else (stable.edit(call.site),))
+    least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(call.dtype, "1e-12")
+    if call.in_optimizer:
+        return Remedy(
+            "Keep the optimizer's parameters in float32 (autocast casts them), or pass "
+            f"eps={least}."
+        )
+    text = (
+        "Compute this in float32 (.float() before it), or use an epsilon that the dtype can "
+        f"represent, such as {least}."
+    )
+    given = _keyword(call, source)
+    if given is None:
+        return Remedy(text)
+    reason = "the result changes if the value is near zero"
+    return Remedy(text, (Edit(call.site, "set_keyword", *given, least, reason=reason),))
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def _vanishes(call: NumericRow) -> str:
+    what = (
+        "the optimizer's epsilon"
+        if call.in_optimizer
+        else "a lower bound"
+        if "clamp" in call.op
+        else "an added epsilon"
+    )
+    then = (
+        f"; the value it should protect goes into {' and '.join(call.into)}"
+        if call.into and not call.in_optimizer
+        else ""
+    )
+    return (
+        f"{what} of {call.scalar:g} is 0 in {call.dtype}, whose smallest number is "
+        f"{SMALLEST[call.dtype]:.1g}{then}"
+    )
+
+
+def _slope(call: NumericRow) -> float:
+    return 0.5 / (call.scalar * math.sqrt(call.scalar)) if call.scalar > 0 else math.inf
+
+
+def _too_steep(call: NumericRow) -> str:
+    return (
+        f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} "
+        f"at an input of 0: a product of two of these exceeds {call.dtype}"
+    )
+
+
+def _keyword(call: NumericRow, source: Source) -> tuple[str, str] | None:
+    """The call on the line whose keyword holds the epsilon, and that keyword."""
+    for node in () if call.in_optimizer else source.calls_at(call.site):
+        name = name_of(node.func)
+        keyword = KEYWORDS.get(name)
+        given = {each.arg: each.value for each in node.keywords}
+        if keyword is None or (keyword == "min" and keyword not in given):
+            continue
+        value = given.get(keyword)
+        if value is None or (isinstance(value, ast.Constant) and value.value == call.scalar):
+            return name, keyword
+    return None
+
+
+STABLE = {"sigmoid": "nn.functional.logsigmoid", "softmax": "log_softmax"}
+"""By what is undone: the function below ``torch`` that computes both at once."""
+
+REASON = "the same in exact arithmetic; where the old one rounds to 0 or is -inf, this one is right"
+
+
+@dataclass(frozen=True)
+class StableLog:
+    """``torch.log(torch.sigmoid(x) + eps)`` and what to write after ``torch.`` in its place."""
+
+    call: ast.Call
+    value: str
+
+    def edit(self, site: Site) -> Edit:
+        """The edit that replaces the whole call."""
+        node = self.call
+        return Edit(
+            site,
+            "rename_call",
+            name_of(node.func),
+            value=self.value,
+            reason=REASON,
+            span=span_of(node),
+        )
+
+
+def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:
+    """The one on the site's line; None where it is not written as one expression of ``torch.log``.
+    ``cast``: to float32.
+    """
+    for call in source.calls_at(site):
+        of_torch = (
+            isinstance(call.func, ast.Attribute)
+            and isinstance(call.func.value, ast.Name)
+            and call.func.value.id == "torch"
+        )
+        if of_torch and name_of(call.func) == "log" and len(call.args) == 1 and not call.keywords:
+            value = _stable(call.args[0], cast=cast)
+            if value is not None:
+                return StableLog(call, value)
+    return None
+
+
+def _stable(inner: ast.expr, *, cast: bool) -> str | None:
+    """``log_softmax(x, -1)`` for ``torch.softmax(x, -1) + 1e-8`` and for ``x.softmax(-1)``."""
+    if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add):
+        sides = (inner.left, inner.right)
+        large = the_only(each for each in sides if not isinstance(each, ast.Constant))
+        return _stable(large, cast=cast) if large is not None else None
+    if not isinstance(inner, ast.Call) or name_of(inner.func) not in STABLE:
+        return None
+    function, given = inner.func, list(inner.args)
+    if isinstance(function, ast.Attribute) and not _is_module(function.value):
+        given.insert(0, function.value)
+    if not given or any(isinstance(each, ast.Starred) for each in given):
+        return None
+    texts = [ast.unparse(each) for each in given]
+    if cast:
+        tight = isinstance(given[0], ast.Name | ast.Call | ast.Attribute | ast.Subscript)
+        texts[0] = f"{texts[0] if tight else f'({texts[0]})'}.float()"
+    texts += [
+        f"{each.arg}={ast.unparse(each.value)}" if each.arg else f"**{ast.unparse(each.value)}"
+        for each in inner.keywords
+    ]
+    return f"{STABLE[name_of(function)]}({', '.join(texts)})"
+
+
+def _is_module(node: ast.expr) -> bool:
+    return ast.unparse(node) in ("torch", "F", "nn.functional", "torch.nn.functional", "functional")
+
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})
 ENDS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
@@ -63,14 +267,14 @@ class UnstableFormula(Rule):
         )
 
     def _formulas(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
-        calls = sorted(numerics.of("function"), key=lambda call: call.site.place)
-        for site, group in groupby(calls, key=lambda call: call.site):
+        for here in by_line(numerics.of("function")):
             judged = [
-                (severity, call) for call in group if (severity := self._judged(call)) is not None
+                (severity, call) for call in here if (severity := self._judged(call)) is not None
             ]
             if not judged:
                 continue
             severity, call = min(judged, key=lambda pair: pair[0].rank)
+            site = call.site
             stable = stable_log(source, site) if call.feed in ("sigmoid", "softmax") else None
             yield Finding(
                 site,
@@ -104,17 +308,12 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         for call in numerics.of("function")
         if call.op in ENDS and call.low is not None and call.low <= ENDS[call.op]
     )
-    for site, group in groupby(
-        sorted(calls, key=lambda call: call.site.place), key=lambda call: call.site
-    ):
-        here = [call for call in group if not call.guarded and not call.in_optimizer]
-        if not here:
-            continue
+    for here in by_line(call for call in calls if not call.guarded and not call.in_optimizer):
         worst = min(here, key=lambda call: call.low or 0.0)
         assert worst.low is not None
         made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
         yield Finding(
-            site,
+            worst.site,
             f"{worst.op} got values down to {worst.low:.3g}, of which it makes {made}; the "
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
@@ -130,16 +329,12 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
 
 def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterator[Finding]:
     """One for each line that is not reported already; of several operators the first."""
-    for site, group in groupby(
-        sorted(numerics.of("gradient"), key=lambda call: call.site.place),
-        key=lambda call: call.site,
-    ):
-        call = next(iter(group))
-        if site in said:
+    for call, *_ in by_line(numerics.of("gradient")):
+        if call.site in said:
             continue
         edit = epsilon_in_root(source, call)
         yield Finding(
-            site,
+            call.site,
             pole_said(call, numerics.steps),
             steps=call.steps,
             per_step=numerics.per_step(call),

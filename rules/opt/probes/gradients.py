@@ -1,10 +1,14 @@
-"""Gradients that backward passes of several micro-batches add up before an optimizer steps."""
+"""Gradients before an optimizer steps: what backward passes add up, what is still there of the step
+before, and clipping that runs when there is nothing to clip.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections import Counter
+import weakref
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
@@ -18,9 +22,237 @@ from auditor.capture.instruments.torch_private.data import LoaderIterator, yield
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
 
-from ..rows import MicroBatchRow
+from ..rows import ClippingRow, MicroBatchRow, UnclearedRow
+
+PARAMETERS = 8
+"""Parameters of an optimizer that are followed: some of its first, its last and those between."""
+
+
+@dataclass
+class _Gradient:
+    """A parameter's gradient since its optimizer stepped. The version says whether anything has
+    written into it since.
+
+    Nothing is kept alive: gradients that the program drops are gone.
+    """
+
+    parameter: weakref.ref[torch.Tensor]
+    gradient: weakref.ref[torch.Tensor]
+    version: int
+    cleared: bool = False
+    added_to: bool = False
+
+    def look(self) -> None:
+        """Before a backward: was it dropped, zeroed or otherwise written since?"""
+        parameter, gradient = alive(self.parameter), alive(self.gradient)
+        gone = parameter is None or gradient is None or parameter.grad is not gradient
+        if gone or _version(gradient) != self.version:
+            self.cleared = True
+
+    def look_again(self) -> None:
+        version = _version(alive(self.gradient))
+        if not self.cleared and version != self.version:
+            self.added_to, self.version = True, version
+
+
+@dataclass
+class _Uncleared:
+    """One optimizer."""
+
+    row: UnclearedRow
+    followed: list[_Gradient] = field(default_factory=list)
+
+
+class StaleGradsProbe(OptimizerProbe):
+    """Writes ``uncleared``, when the pass is over. Nothing of a tensor is read but how often it was
+    written to.
+    """
+
+    name = "uncleared"
+    parts = ("uncleared",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched = PerOptimizer[_Uncleared](OPTIMIZERS)
+        self._watching = False
+        self._backward_at: int | None = None
+
+    def start(self) -> None:
+        self._watched.clear()
+        self._watching = True
+        super().start()
+
+    def stop(self) -> None:
+        """Write one row for each optimizer that stepped. May be called twice."""
+        super().stop()
+        self._watching = False
+        for each in self._watched:
+            self.context.add(each.row)
+        self._watched.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Which gradients are still those of the step before?"""
+        if not call.nested:
+            self._backward_at = self.context.frames.here() if self.context.in_step else None
+            for followed in self._all():
+                followed.look()
+
+    def backward_ends(self, call: Backward) -> None:
+        """Which of them were added to?"""
+        if not call.nested:
+            for followed in self._all():
+                followed.look_again()
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Count the step if what it used was added to the gradients of the step before; then begin
+        anew.
+        """
+        if self._watching:
+            self._stepped(optimizer)
+
+    def _stepped(self, optimizer: Optimizer) -> None:
+        watched = self._watched.of(optimizer, lambda: _Uncleared(self._row(optimizer)))
+        if watched is None:
+            return
+        watched.row.steps += 1
+        if watched.followed and all(
+            each.added_to and not each.cleared for each in watched.followed
+        ):
+            watched.row.piled += 1
+            watched.row.backward_at = self._backward_at
+        with_gradient: list[Any] = [each for each in tensors_of(optimizer) if each.grad is not None]
+        watched.followed = [
+            _Gradient(weakref.ref(each), weakref.ref(each.grad), _version(each.grad))
+            for each in with_gradient[:: max(1, -(-len(with_gradient) // PARAMETERS))]
+        ]
+
+    def _row(self, optimizer: Optimizer) -> UnclearedRow:
+        name, at = type(optimizer).__name__, self.context.frames.here()
+        return UnclearedRow(at=at, backward_at=None, optimizer=name, steps=0, piled=0)
+
+    def _all(self) -> list[_Gradient]:
+        return [followed for watched in self._watched for followed in watched.followed]
+
+
+def _version(gradient: torch.Tensor | None) -> int:
+    return -1 if gradient is None else version_of(gradient)
+
+
+CLIPS = 256
+"""Calls that are remembered at most."""
+
+OPTIMIZERS = 64
+"""Optimizers that are followed at most."""
+
+
+@dataclass(frozen=True)
+class _Clip:
+    """One call: whose gradients, which of them were there, and after how many backwards."""
+
+    number: int
+    at: int
+    given: frozenset[int]
+    there: frozenset[int]
+    backwards: int
+
+
+class _Clipped:
+    """One optimizer since its last step."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps = 0
+        self.backwards = -1
+        self.clips = 0
+        self.misplaced: Counter[tuple[int, bool]] = Counter()
+
+
+class MisplacedClippingProbe(OptimizerProbe):
+    """Writes ``clippings``, when the pass is over. Of a tensor it asks only whether its gradient is
+    there.
+    """
+
+    name = "clippings"
+    parts = ("clippings",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched = PerOptimizer[_Clipped](OPTIMIZERS)
+        self._clips: deque[_Clip] = deque(maxlen=CLIPS)
+        self._seen = 0
+        self._backwards = 0
+        self._watching = False
+
+    def start(self) -> None:
+        """Watch clipping, backwards and steps."""
+        self._watching = True
+        super().start()
+        watch_clipping(self._patches, lambda parameters, _: self._clipping(parameters))
+        watch_clipping_by_value(self._patches, self._clipping)
+
+    def stop(self) -> None:
+        """Put everything back, then write the rows. May be called twice."""
+        super().stop()
+        self._watching = False
+        for each in self._watched:
+            for (at, absent), n in each.misplaced.items():
+                row = ClippingRow(at=at, optimizer=each.name, steps=each.steps, n=n, absent=absent)
+                self.context.add(row)
+        self._watched.clear()
+        self._clips.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Gradients come."""
+        if not call.nested:
+            self._backwards += 1
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Judge the calls since its last step."""
+        if self._watching:
+            self._stepped(optimizer)
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def _clipping(self, parameters: Sequence[torch.Tensor]) -> None:
+        at = self.context.frames.here() if self.context.in_step else None
+        if at is None:
+            return
+        self._seen += 1
+        there = frozenset(id(each) for each in parameters if each.grad is not None)
+        given = frozenset(id(each) for each in parameters)
+        self._clips.append(_Clip(self._seen, at, given, there, self._backwards))
+
+    def _stepped(self, optimizer: Optimizer) -> None:
+        watched = self._watched.of(optimizer, lambda: _Clipped(type(optimizer).__name__))
+        if watched is None:
+            return
+        if watched.backwards >= 0:  # it stepped before: all since then was seen
+            watched.steps += 1
+            self._judge(watched, {id(each) for each in tensors_of(optimizer)})
+        watched.backwards, watched.clips = self._backwards, self._seen
+
+    def _judge(self, watched: _Clipped, own: set[int]) -> None:
+        """All calls came to nothing, and a backward ran behind each: what the optimizer stepped
+        with was not clipped.
+        """
+        found: set[tuple[int, bool]] = set()
+        for clip in self._clips:
+            if clip.number <= watched.clips or not own & clip.given:
+                continue
+            absent = not own & clip.there
+            if not absent and clip.backwards > watched.backwards:
+                return
+            if clip.backwards < self._backwards:
+                found.add((clip.at, absent))
+        watched.misplaced.update(found)
+
 
 MOST = 16
 """Optimizers that are followed."""

@@ -1,0 +1,579 @@
+"""CKPT005 and 9: a training checkpoint that lacks what training goes on from, and a state kept for later
+that follows the training.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
+from auditor.evidence.table import Evidence, Rows, Table
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import NotLooked, Rule, knob
+from auditor.syntax.index import LOOPS, nodes_in, targets_of
+from auditor.syntax.reaching import shared_names
+
+from ..lines import places_of
+from .rows import KeptStateRow
+
+
+@dataclass(frozen=True)
+class KeptStateIsLive(Rule):
+    """A kept state_dict() is not a copy: it follows the training."""
+
+    code = "CKPT009"
+    severity = Severity.WARNING
+    since = "0.1"
+    advice = (
+        "Keep copy.deepcopy(model.state_dict()), or {name: value.clone() for name, value in "
+        "model.state_dict().items()}."
+    )
+
+    fewest: int = knob(2, "Report only if the state was kept over this many optimizer steps.")
+
+    def detect(self, states: Rows[KeptStateRow], source: Source) -> Iterator[Finding]:
+        for each in states:
+            back = _back(each, source) if each.steps >= self.fewest else None
+            if back is None:
+                continue
+            done = (
+                f"it was loaded at {back}, {each.loaded} times"
+                if each.loaded
+                else f"{back} brings it back"
+            )
+            yield Finding(
+                each.site,
+                f"the state of {each.module} kept here is not a copy: {each.steps} optimizer "
+                f"steps changed its tensors, and {done}",
+                steps=each.steps,
+                per_step=1.0,
+                facts=(("brought back at", str(back)),),
+            )
+
+
+def _back(state: KeptStateRow, source: Source) -> Site | None:
+    if state.loaded and state.loaded_at is not None:
+        return state.site_of(state.loaded_at)
+    return None if state.loaded_at_once else brought_back(source, state.site)
+
+
+# -- kept names ------------------------------------------------------------------------------------
+# Is what a line keeps as a module's state brought back later?
+
+
+SHALLOW = frozenset({"dict", "OrderedDict", "copy"})
+"""Calls that make another container of the same tensors."""
+
+BEST = "best"
+"""What the name of a state says that is kept for later."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A statement that keeps the state of what is called ``owner`` under ``name``; an attribute's
+    in all files, a variable's in its function.
+    """
+
+    statement: ast.stmt
+    name: str
+    attribute: bool
+    owner: str
+
+
+def brought_back(source: Source, site: Site) -> Site | None:
+    """Where the state that the line keeps is loaded into what it was taken of (or, if it is called
+    the best one, saved or returned), behind a step in which it may not have been taken anew; None
+    where it is used at once, or no more.
+    """
+    index = source.index(site.file)
+    kept = _kept(index, site.line)
+    if kept is None:
+        return None
+    home = index.scope_of(kept.statement)
+    if kept.attribute or isinstance(home, ast.Module) or kept.name in shared_names(home):
+        scopes: Iterable[tuple[str, ast.AST]] = source.every(ast.Module)
+    else:
+        scopes = [(site.file, home)]
+    for file, scope in scopes:
+        for use in _uses(scope, kept):
+            if _comes_later(index, home, kept, use):
+                return source.site_of(file, use)
+    return None
+
+
+def _kept(index: Index, line: int) -> _Kept | None:
+    for node in index.on(line, ast.stmt):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        owner, target = _owner(node.value), targets_of(node)[0]
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if owner and isinstance(target, ast.Name | ast.Attribute):
+            return _Kept(node, name_of(target), isinstance(target, ast.Attribute), owner)
+    return None
+
+
+def _owner(value: ast.expr) -> str:
+    """What is called last before ``.state_dict()``, where the value holds that call's tensors."""
+    if isinstance(value, ast.Dict):
+        return next((owner for each in value.values if (owner := _owner(each))), "")
+    if isinstance(value, ast.DictComp) and isinstance(value.value, ast.Name):
+        return _owner(value.generators[0].iter)
+    if not isinstance(value, ast.Call):
+        return ""
+    called = value.func
+    if name_of(called) == "state_dict" and isinstance(called, ast.Attribute):
+        return name_of(called.value)
+    inner = value.args[0] if value.args else None
+    if inner is None and isinstance(called, ast.Attribute):
+        inner = called.value
+    if inner is None or name_of(called) not in (*SHALLOW, "items"):
+        return ""
+    return _owner(inner)
+
+
+def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
+    best = BEST in kept.name.lower()
+    for node in nodes_in(scope, ast.Call, ast.Return):
+        if isinstance(node, ast.Return):
+            given, brings = node.value, best and not kept.attribute
+        else:
+            given, name = node.args[0] if node.args else None, name_of(node.func)
+            brings = best and name == "save"
+            if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
+                brings = name_of(node.func.value) == kept.owner
+        if brings and given is not None and _mentions(given, kept):
+            yield node
+
+
+def _mentions(value: ast.expr, kept: _Kept) -> bool:
+    kind = ast.Attribute if kept.attribute else ast.Name
+    return any(name_of(node) == kept.name for node in nodes_in(value, kind))
+
+
+def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
+    """False where a state is always taken before the use in the same turn of a loop, and where one
+    is taken in every turn and used behind the loop.
+    """
+    around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))
+    chosen = BEST in kept.name.lower() or any(isinstance(node, ast.If) for node in around)
+    if not index.holds(home, use):
+        return chosen
+    above = takewhile(lambda node: node is not home, index.up(use))
+    if any(isinstance(node, LOOPS) and node not in around for node in above):
+        return True  # taken before the loop in which it is used
+    return chosen and not index.holds(index.parents[kept.statement], use)
+
+
+Lack = tuple[str, str, Severity]
+"""What is missing, what happens without it, and how bad that is."""
+
+
+STARTS_COLD = "after a resume its moments start from zero, and the loss jumps"
+STARTS_OVER = "after a resume the schedule starts over"
+
+
+@dataclass(frozen=True)
+class CheckpointCannotResume(Rule):
+    """A training checkpoint lacks state that a resume needs."""
+
+    code = "CKPT005"
+    severity = Severity.WARNING
+    since = "0.1"
+    advice = (
+        "Save state_dict() of model, optimizer, scheduler and scaler, the step, and "
+        "torch.get_rng_state()."
+    )
+
+    def detect(self, resumes: Resumes) -> Iterator[Finding]:
+        if not resumes.looked:
+            raise NotLooked("the recorded source has no checkpoint from which training resumes")
+        for lack in resumes.unsaved:
+            then = STARTS_COLD if lack.what == "optimizer" else STARTS_OVER
+            yield Finding(
+                lack.site,
+                f"this checkpoint holds weights and `{lack.counter}`, and training resumes from it "
+                f"at {lack.resumed}, but the state of the {lack.kind} created at {lack.made} is never "
+                f"saved: {then}",
+                steps=1,
+                seen_on="source",
+                severity=Severity.NOTE if lack.kind == "SGD" else None,
+                places=places_of(lack.site, lack.resumed),
+                remedy=Remedy(
+                    f"Add the {lack.what}'s state_dict() to the checkpoint, and pass it to its "
+                    "load_state_dict() where the weights are loaded."
+                ),
+            )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            lacks = (
+                list(_lacks(checkpoint, in_half=checkpoints.in_half))
+                if not checkpoint.scan.damage
+                else []
+            )
+            if not lacks:
+                continue
+            yield Finding(
+                None,
+                f"{checkpoint.name} holds no {' and no '.join(what for what, _, _ in lacks)}: "
+                f"{lacks[0][1]}",
+                steps=1,
+                seen_on="source",
+                severity=min((severity for _, _, severity in lacks), key=lambda each: each.rank),
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *((f"without {what}", then) for what, then, _ in lacks),
+                ),
+            )
+
+
+def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
+    scan = checkpoint.scan
+    if not checkpoint.weights or not (scan.optimizers or scan.schedulers or scan.scaler):
+        return
+    if not scan.optimizers:
+        yield "optimizer state", "its moments start from zero, and the loss jumps", Severity.WARNING
+        return
+    driven = any(
+        "initial_lr" in group for optimizer in scan.optimizers for group in optimizer.groups
+    )
+    if driven and not scan.schedulers:
+        yield (
+            "scheduler",
+            "the schedule that set the rates starts over",
+            Severity.WARNING,
+        )
+    if in_half and not scan.scaler:
+        yield (
+            "GradScaler state",
+            "its scale starts over at 65536, and the first steps overflow",
+            Severity.WARNING,
+        )
+    if checkpoint.steps is None and not any(each.position is not None for each in scan.schedulers):
+        yield "step or epoch", "nothing says where the training was", Severity.WARNING
+    if not scan.rng:
+        yield (
+            "random states",
+            "shuffling and dropout do not continue where they stopped",
+            Severity.NOTE,
+        )
+
+
+# -- resumes ---------------------------------------------------------------------------------------
+# Checkpoints that a program goes on from, and what of the training it never puts there, by its
+# source. What may be an optimizer or a scheduler is read generously, so that what is not named
+# surely is not there.
+
+COUNTER = re.compile(
+    r"^(start|last|current|cur|global|next|resume)?_?(epoch|step|iter|iteration|update)s?"
+    r"(_?(no|num|number|idx|index|count|run|done))?$",
+    re.IGNORECASE,
+)
+"""Keys that say how far the training is, and names that do."""
+
+TURNS = frozenset({"range", "trange", "islice", "enumerate", "count"})
+"""Calls by which a loop begins where the training was."""
+
+ELSEWHERE = ("save_state", "save_checkpoint", "register_for_checkpointing", "save_training_state")
+"""What libraries call that save all they know of."""
+
+HOLDS = frozenset({"state_dict", "cpu", "detach", "stack", "cat", "tensor"})
+"""Calls whose result is tensors, or a state whose owner is in the source."""
+
+MOMENTS = frozenset(
+    """
+    Adam AdamW NAdam RAdam Adamax Adagrad Adadelta RMSprop Adafactor SparseAdam Lion LAMB AdamW8bit
+    Adam8bit FusedAdam
+    """.split()
+)
+"""Optimizers that keep moments of the gradients; SGD does with ``momentum``."""
+
+SCHEDULE = re.compile(r"(LR|WarmRestarts|^get_\w*schedule\w*)$")
+"""Classes and functions that make a scheduler, without ReduceLROnPlateau: it keeps a count of bad
+epochs, and the rate comes back with the optimizer.
+"""
+
+NAMED = {
+    "optimizer": re.compile(r"opt|solver", re.IGNORECASE),
+    "scheduler": re.compile(r"sched|(^|_)lrs?(_|$)|lr_?s|warm|anneal|cosine", re.IGNORECASE),
+}
+"""How programs call them: whatever has such a name may be one."""
+
+OTHERS = re.compile("|".join((*(each.pattern for each in NAMED.values()), "scaler")), re.IGNORECASE)
+"""Names of what is loaded and holds no weights."""
+
+ELSE = re.compile(
+    f"{OTHERS.pattern}|model|net|module|critic|actor|policy|agent|student|teacher|former|backbone|"
+    "head|gen|disc|encod|decod|vae|ema",
+    re.IGNORECASE,
+)
+"""Names that tell what has a state: one of these, or weights."""
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """A checkpoint with weights and a ``counter`` that training goes on from at ``resumed``, and the
+    optimizer or the scheduler that is never in it. ``kind``: its class, made at ``made``.
+    """
+
+    what: str
+    kind: str
+    site: Site
+    resumed: Site
+    made: Site
+    counter: str
+
+
+@dataclass(frozen=True)
+class Resumes(Table):
+    """All of the program that is unsaved, by its recorded source; ``looked``: it has a checkpoint
+    that training goes on from.
+    """
+
+    unsaved: tuple[Unsaved, ...] = ()
+    looked: bool = False
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Resumes:
+        """From the recorded source."""
+        return resumes(evidence.get(Source))
+
+
+def resumes(source: Source) -> Resumes:
+    """What a program that goes on from its own checkpoints never saves."""
+    loads = any("torch.load(" in text for text in source.texts.values())
+    found = next(_gone_on_from(source), None) if loads and any(_saves(source)) else None
+    if found is None:
+        return Resumes()
+    site, resumed, counter = found
+    if not _tells_what_it_saves(source):
+        return Resumes(looked=True)
+    parts = [
+        Unsaved(each.what, each.kind, site, resumed, source.site_of(*each.made[-1]), counter)
+        for each in (_Trained(source, "optimizer"), _Trained(source, "scheduler"))
+        if each.made and not each.comes_back(counter)
+    ]
+    return Resumes(tuple(parts), looked=True)
+
+
+def _gone_on_from(source: Source) -> Iterator[tuple[Site, Site, str]]:
+    """Dictionaries with a counter and a state, the line that loads the state, and the counter by
+    which a loop of the program then begins.
+    """
+    loads = [(file, call) for file, call in source.calls_of("load_state_dict")]
+    for file, node in source.every(ast.Dict) if loads else ():
+        entries = {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        }
+        weights = {key for key, value in entries.items() if _calls(value, "state_dict")}
+        for counter in filter(COUNTER.match, entries):
+            for at, call in loads:
+                read = any(weights & {*_keys_read(each)} for each in call.args)
+                if read and not OTHERS.search(unparsed(call.func)) and _loops_by(source, counter):
+                    yield source.site_of(file, node), source.site_of(at, call), counter
+
+
+def _calls(value: ast.expr, name: str) -> bool:
+    return isinstance(value, ast.Call) and name_of(value.func) == name
+
+
+def _keys_read(node: ast.AST) -> Iterator[str]:
+    """``state["model"]``, ``state.get("model")``."""
+    for each in nodes_in(node, ast.Subscript, ast.Call):
+        key: ast.expr | None = None
+        if isinstance(each, ast.Subscript):
+            key = each.slice
+        elif name_of(each.func) in ("get", "pop") and each.args:
+            key = each.args[0]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value
+
+
+def _loops_by(source: Source, counter: str) -> bool:
+    """Whether a loop of the program begins, or goes on, by a name that the counter went into: by
+    assignments, and by functions that return it.
+    """
+    names, grown = set[str](), -1
+    given = [(node.value, _written_to(node)) for node in _assigns(source)]
+    given += [
+        (node.value, [function.name])
+        for _, function in source.functions
+        for node in nodes_in(function, ast.Return)
+    ]
+    while grown != len(names):
+        grown = len(names)
+        for value, targets in given:
+            if value is None or any(nodes_in(value, ast.JoinedStr)):
+                continue
+            if counter in _keys_read(value) or not names.isdisjoint(_last_names(value)):
+                names.update(targets)
+    turned = [loop.test for _, loop in source.every(ast.While)]
+    turned += [
+        call
+        for _, loop in source.every(ast.For)
+        for call in nodes_in(loop.iter, ast.Call)
+        if name_of(call.func) in TURNS
+    ]
+    return not names.isdisjoint(_last_names(turned))
+
+
+def _assigns(source: Source) -> list[ast.Assign | ast.AnnAssign]:
+    plain = [node for _, node in source.every(ast.Assign)]
+    return [*plain, *(node for _, node in source.every(ast.AnnAssign))]
+
+
+def _written_to(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    """Last names, inside tuples too."""
+    return [name_of(part) for each in targets_of(node) for part in getattr(each, "elts", [each])]
+
+
+def _last_names(nodes: ast.AST | Iterable[ast.AST]) -> set[str]:
+    return set(map(name_of, nodes_in(nodes, ast.Name, ast.Attribute)))
+
+
+# -- what is saved ---------------------------------------------------------------------------------
+
+
+def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
+    for file, call in source.calls_of("save", "dump"):
+        writes = unparsed(call.func) in ("torch.save", "pickle.dump", "dill.dump", "joblib.dump")
+        if writes and call.args:
+            yield file, call.args[0]
+
+
+def _tells_what_it_saves(source: Source) -> bool:
+    """False where something is saved that nobody can read off the source, or by a library. Of a
+    parameter it is not asked what calls give for it.
+    """
+    own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
+
+    def tells(value: ast.expr) -> bool:
+        if isinstance(value, ast.Dict):
+            return None not in value.keys
+        if isinstance(value, ast.Call):
+            return name_of(value.func) in own | HOLDS
+        return isinstance(value, ast.Name | ast.Constant)
+
+    saved = [*_saves(source)]
+    for file, value in tuple(saved):
+        saved += [
+            (file, node.value) for node in source.index(file).assigned.get(unparsed(value), ())
+        ]
+    library = any(name_of(call.func) not in own for _, call in source.calls_of(*ELSEWHERE))
+    return not library and all(tells(value) for _, value in saved)
+
+
+class _Trained:
+    """The optimizers with moments, or the schedulers, that a program makes (file and call), and what
+    is called as they are.
+    """
+
+    def __init__(self, source: Source, what: str) -> None:
+        self._source, self.what = source, what
+        makes = _keeps_moments if what == "optimizer" else _is_schedule
+        made = [(file, call) for file, call in source.every(ast.Call) if makes(call)]
+        # a schedule of schedules is made after its parts
+        self.made = sorted(made, key=lambda each: (each[0], each[1].lineno))
+        calls = {call for _, call in made}
+        self._names = {
+            name
+            for node in _assigns(source)
+            if not calls.isdisjoint(nodes_in(node.value or (), ast.Call))
+            for name in _written_to(node)
+        }
+
+    @property
+    def kind(self) -> str:
+        """The class of the last one."""
+        return name_of(self.made[-1][1].func)
+
+    def comes_back(self, counter: str) -> bool:
+        """Whether it may be saved or loaded somewhere, begins anew by itself, or is brought to where
+        the training was in another way.
+        """
+        asked = (
+            node.value
+            for _, node in self._source.every(ast.Attribute)
+            if node.attr in ("state_dict", "load_state_dict")
+        )
+        if any(self._among(each) or not ELSE.search(unparsed(each)) for each in asked):
+            return True
+        saved = [value for _, value in _saves(self._source)]
+        saved += [
+            node for _, node in self._source.every(ast.Dict) if counter in _constants(node.keys)
+        ]
+        if any(map(self._among, saved)) or any(self._in_a_loop(*each) for each in self.made):
+            return True
+        return self.what == "scheduler" and self._set_by_hand()
+
+    def _among(self, node: ast.AST) -> bool:
+        """Whether a part of the expression has the name of one, or such a name."""
+        return any(
+            name in self._names or NAMED[self.what].search(name) for name in _last_names(node)
+        )
+
+    def _in_a_loop(self, file: str, call: ast.Call, *, followed: bool = True) -> bool:
+        """Whether it is made in a loop, or in a function that is called in one."""
+        index = self._source.index(file)
+        scope = index.scope_of(call)
+        first = scope.lineno if isinstance(scope, Function) and followed else 0
+        if any(first < loop.lineno < call.lineno for loop in index.on(call.lineno, *LOOPS)):
+            return True
+        name = scope.name if isinstance(scope, Function) else "__init__"
+        calls = self._source.calls_of(name) if followed and name != "__init__" else ()
+        return any(self._in_a_loop(*each, followed=False) for each in calls)
+
+    def _set_by_hand(self) -> bool:
+        """``scheduler.step(epoch)``, ``scheduler.last_epoch = epoch``, a loop that only steps it, one
+        that is made at a step; or nothing steps it.
+        """
+        steps = [
+            call
+            for _, call in self._source.calls_of("step")
+            if isinstance(call.func, ast.Attribute) and self._among(call.func.value)
+        ]
+        if not steps or any(call.args or call.keywords for call in steps):
+            return True
+        for _, call in self.made:
+            own = {each.arg for part in nodes_in(call, ast.Lambda) for each in part.args.args}
+            named = {each.arg or "" for each in call.keywords} | _last_names(
+                [*call.args, *call.keywords]
+            )
+            named = {name for name in named - own if not name.endswith("s")}  # epochs: how long
+            if "last_epoch" in named or any(map(COUNTER.match, named)):
+                return True
+        set_to = (
+            each.value
+            for _, node in self._source.every(ast.Assign)
+            for each in node.targets
+            if isinstance(each, ast.Attribute)
+        )
+        alone = (
+            node.body[0]
+            for _, node in self._source.every(ast.For)
+            if len(node.body) == 1 and isinstance(node.body[0], ast.Expr)
+        )
+        return any(map(self._among, (*set_to, *alone)))
+
+
+def _constants(nodes: Iterable[ast.expr | None]) -> set[object]:
+    return {each.value for each in nodes if isinstance(each, ast.Constant)}
+
+
+def _keeps_moments(call: ast.Call) -> bool:
+    momentum = next((each.value for each in call.keywords if each.arg == "momentum"), None)
+    zero = isinstance(momentum, ast.Constant) and not momentum.value
+    kind = name_of(call.func)
+    return kind in MOMENTS or (kind == "SGD" and momentum is not None and not zero)
+
+
+def _is_schedule(call: ast.Call) -> bool:
+    return SCHEDULE.search(name_of(call.func)) is not None
