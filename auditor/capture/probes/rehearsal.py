@@ -8,6 +8,7 @@ import warnings
 
 import torch
 
+from auditor.capture.instruments.storages import storages
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
@@ -17,7 +18,6 @@ from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
 from auditor.capture.shadow.operators import HOST_INDEX
-from auditor.capture.shadow.storages import storages
 from auditor.model.gpus import gpu_named
 from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import torch
 
+from auditor.capture.instruments.storages import storages
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.sync.reads_stack import Place
 from auditor.capture.probes.tally import Counted
-from auditor.capture.shadow.storages import storages
 from auditor.recordings.schema.sync import CopyRow
 
 PART = "copies"

@@ -369,7 +369,7 @@ class FlowWatch(Subscriber):
 
 def _upload() -> CodeType:
     """What the shadow device runs to copy a host tensor to itself."""
-    from auditor.capture.shadow.copies import to_device
+    from auditor.capture.shadow.tensor import to_device
 
     return to_device.__code__
 
