@@ -15,8 +15,7 @@ import torch
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 
 from ..rows import PiecewiseRow
 from .loop_turns import FOREACH, Made, ParametersNow, Turn, Turns, made_of

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.storages import Storages
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 
 from ..rows import DifferencesRow
 

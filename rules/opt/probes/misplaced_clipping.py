@@ -11,8 +11,13 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+from auditor.capture.probes.optim.optimizer_hooks import (
+    OptimizerProbe,
+    PerOptimizer,
+    tensors_of,
+    watch_clipping,
+    watch_clipping_by_value,
+)
 
 from ..rows import ClippingRow
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.capture.target import write_guard
+from auditor.capture import process
 from auditor.runs import project_copy
 from auditor.runs.plan import Plan
 from auditor.runs.project_copy import ProjectCopy
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 CHILD = """
 import sys, json
 from auditor.runs.plan import Copied
-from auditor.capture.target.write_guard import enter
+from auditor.capture.process import enter
 enter(Copied(**json.loads(sys.argv[1])), "/audit")
 exec(sys.argv[2])
 """
@@ -301,4 +301,4 @@ def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project: Path)
     ],
 )
 def test_the_file_of_a_sqlite_database(name: object, file: object) -> None:
-    assert write_guard._database(name) == file
+    assert process._database(name) == file

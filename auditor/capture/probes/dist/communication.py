@@ -15,8 +15,13 @@ import torch.distributed as dist
 from auditor.capture.instruments.plain_tensor import bytes_of, tensors_in
 from auditor.capture.instruments.torch_private.distributed import group_of_name
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, site_of_operator
+from auditor.capture.probes.operator_stream import (
+    Call,
+    Operator,
+    OperatorProbe,
+    Subscriber,
+    site_of_operator,
+)
 from auditor.recordings.schema.dist import CommunicationRow
 
 WATCHED = 3

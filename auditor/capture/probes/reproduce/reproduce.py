@@ -25,7 +25,7 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, subscribe
 from auditor.capture.probes.reproduce.sources import SOURCES
-from auditor.capture.probes.waste.flow_operators import OVERWRITING
+from auditor.capture.probes.waste.flow import OVERWRITING
 from auditor.recordings.schema.reproduce import (
     ReproduceOperatorRow,
     ReproduceOutcomeRow,

@@ -21,8 +21,7 @@ import torch
 
 from auditor import null_device
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Subscriber
+from auditor.capture.probes.operator_stream import Call, OperatorProbe, Subscriber
 from auditor.capture.shadow.tensor import Rooms
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.course import CourseRow, DeviceWorkRow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditor.capture.instruments.user_frames import Frames
-from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
+from auditor.capture.probes.rehearsal import RehearsedMemory
 from auditor.recordings.folder import RecordingWriter
 
 
