@@ -23,17 +23,16 @@ from auditor.capture.instruments.torch_private import cuda
 from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.instruments.torch_private.dispatch import (
     HAS_SCHEMAS,
-    REHEARSAL_NEEDS,
     DisableTorchFunctionSubclass,
     EnableTorchFunction,
 )
 from auditor.capture.instruments.torch_private.late_compiler import is_put_off
-from auditor.capture.instruments.torch_private.look_up import Missing, require
+from auditor.capture.instruments.torch_private.look_up import REHEARSAL_NEEDS, Missing, require
 from auditor.capture.instruments.torch_private.tensors import (
     key_of,
+    locations,
     rebuild_parameter,
     rebuild_tensor,
-    register_location,
     untyped,
 )
 from auditor.capture.shadow import facade, functions, one_rank, paths
@@ -276,9 +275,9 @@ def install_saving(patches: Patches) -> None:
         lambda storage: "cuda:0" if getattr(storage, _ON_DEVICE, False) else None,
         _restore,
     )
-    patches.on_undo(register_location(entry))
-    if rebuild_tensor is not None:
-        patches.code(rebuild_tensor, _rebuilt)
+    locations.insert(0, entry)
+    patches.on_undo(lambda: locations.remove(entry))
+    patches.code(rebuild_tensor, _rebuilt)
     patches.attribute(torch.UntypedStorage, "cuda", _storage_to_cuda)
     save: Any = torch.save
     patches.code(save, _saving)
@@ -296,12 +295,7 @@ def _saving(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def reduced(tensor: ShadowTensor, protocol: Any) -> Any:
     """What pickle writes for a shadow: a plain tensor, its storage marked."""
     if isinstance(tensor, torch.nn.Parameter):
-        learned = tensor.detach(), tensor.requires_grad
-        return (
-            (torch.nn.Parameter, learned)
-            if rebuild_parameter is None
-            else (rebuild_parameter, (*learned, OrderedDict()))
-        )
+        return rebuild_parameter, (tensor.detach(), tensor.requires_grad, OrderedDict())
     with DisableTorchFunctionSubclass():
         plain = tensor._inner.detach().requires_grad_(tensor.requires_grad)
         _tell_save(plain)
@@ -380,8 +374,7 @@ def install_numbered(patches: Patches) -> None:
         return
     device = _DeviceType("device", (), {"__module__": "torch", "__doc__": _Device.__doc__})
     patches.attribute(torch, "device", device)
-    if cuda.parse_to is not None:
-        patches.attribute(cuda.nn, "_parse_to", _parse_to(cuda.parse_to))
+    patches.attribute(cuda.nn, "_parse_to", _parse_to(cuda.parse_to))
     read: Any = torch.jit.annotations.try_ann_to_type
     patches.code(read, functools.partial(_annotated, device))
 
@@ -460,7 +453,7 @@ class ShadowDevice:
             raise RuntimeError("a shadow CUDA device is already being played in this process")
         if torch.cuda.is_available():
             raise RuntimeError("this machine has a CUDA device: run the program on it instead")
-        require(*REHEARSAL_NEEDS)
+        require(*sorted(REHEARSAL_NEEDS))
         if not HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
         for name in IMPORTED_FIRST[1:] if is_put_off() else IMPORTED_FIRST:

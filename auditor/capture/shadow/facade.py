@@ -265,10 +265,10 @@ def _install_internals(patches: Patches) -> None:
     for name, value in internals.items():
         if hasattr(cuda.C, name):
             patches.attribute(cuda.C, name, value)
-    supported = training.foreach_types
-    if supported is not None:  # clipping takes the foreach path, its default on CUDA
-        supported.append(ShadowTensor)
-        patches.on_undo(lambda: supported.remove(ShadowTensor))
+    training.foreach_types.append(
+        ShadowTensor
+    )  # clipping takes the foreach path, its default on CUDA
+    patches.on_undo(lambda: training.foreach_types.remove(ShadowTensor))
     for name in EXACT_FOREACH:
         known = training.foreach_default(name)
         if known is not None:
@@ -447,11 +447,7 @@ def _install_profilers(patches: Patches) -> None:
     def init(self: Any, enabled: bool = True, **given: Any) -> None:
         on_cuda = given.get("use_device") == "cuda" or given.get("use_cuda", False)
         make(self, enabled, **{**given, "use_cpu": True} if on_cuda else given)
-        if (
-            enabled
-            and ProfilerState is not None
-            and self.profiler_kind == ProfilerState.KINETO_GPU_FALLBACK
-        ):
+        if enabled and self.profiler_kind == ProfilerState.KINETO_GPU_FALLBACK:
             self.profiler_kind = ProfilerState.KINETO
 
     def init_nvtx(self: Any, enabled: bool = True, *given: Any, **named: Any) -> None:

@@ -284,8 +284,7 @@ def _install_parallel(patches: Patches) -> None:
     patches.attribute(kind, "__getstate__", _unless_reduced(kind.__getstate__, _state))
     patches.attribute(kind, "__setstate__", _with_state(kind.__setstate__))
     patches.attribute(kind, "join", _unless_reduced(kind.join, _join))
-    if set_static_graph is not None:
-        patches.attribute(kind, "_set_static_graph", _unless_reduced(set_static_graph, _nothing))
+    patches.attribute(kind, "_set_static_graph", _unless_reduced(set_static_graph, _nothing))
     patches.attribute(
         kind, "register_comm_hook", _unless_reduced(kind.register_comm_hook, _comm_hook)
     )

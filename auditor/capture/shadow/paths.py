@@ -44,7 +44,7 @@ from auditor.capture.instruments.torch_private.dispatch import (
 )
 from auditor.capture.instruments.torch_private.tensors import base_of
 from auditor.capture.shadow import operators
-from auditor.capture.shadow.current import PLAYING, refuse, tell
+from auditor.capture.shadow.current import PLAYING, tell
 from auditor.capture.shadow.operators import look, overload, register, run, weighted_and_smoothed
 from auditor.capture.shadow.tensor import ShadowTensor, wrap
 
@@ -299,13 +299,7 @@ def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
         ):
             if composite:
                 return operator.decompose(*args, **kwargs)
-            if keys_from_bits is not None:
-                return operator.redispatch(_as_cpu(keys, keys_from_bits), *args, **kwargs)
-            if wrapped:
-                refuse(
-                    f"aten::{name}",
-                    "this version of torch cannot play it inside a transform of torch.func",
-                )
+            return operator.redispatch(_as_cpu(keys), *args, **kwargs)
         with DisableTorchFunctionSubclass():
             if not (
                 (torch.is_grad_enabled() and any(one.requires_grad for one in given))
@@ -322,13 +316,13 @@ def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
     return kernel
 
 
-def _as_cpu(keys: Any, from_bits: Callable[[int], Any]) -> Any:
+def _as_cpu(keys: Any) -> Any:
     """The call's keys with the CPU in CUDA's place: there autograd's kernel is still registered."""
     cpu, cuda = (
         DispatchKeySet(DispatchKey.CPU).raw_repr(),
         DispatchKeySet(DispatchKey.CUDA).raw_repr(),
     )
-    return from_bits(keys.raw_repr() & ~(cpu ^ cuda) | (cpu & ~cuda))
+    return keys_from_bits(keys.raw_repr() & ~(cpu ^ cuda) | (cpu & ~cuda))
 
 
 def _has_tangent(given: list[Tensor]) -> bool:

@@ -183,7 +183,7 @@ class LeavesOutsideOptimizerProbe(Probe):
     def _holders(self, leaves: list[_Leaf]) -> dict[int, Found]:
         """Which variable holds each of them, and which line made it."""
         wanted = {id(alive(leaf.tensor)) for leaf in leaves}
-        sources = Sources(fresh=True)
+        sources = Sources()
         reach = ObjectSearch(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
         found: dict[int, Found] = {}
         for place, tensors in reach.tensors(self.context.target, sys._getframe(1)).items():
@@ -197,7 +197,7 @@ def _in_plain_containers(wanted: set[int]) -> dict[int, Found]:
     Python's, which hides them from ``parameters()``; and the line that does.
     """
     found: dict[int, Found] = {}
-    sources = Sources(fresh=True)
+    sources = Sources()
     for holder in live_modules() if wanted else ():
         for name, value in list(vars(holder).items()):
             kept = value.values() if type(value) is dict else value

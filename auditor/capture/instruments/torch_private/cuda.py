@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from auditor.capture.instruments.torch_private.look_up import needed, private
+from auditor.capture.instruments.torch_private.look_up import for_rehearsals, needed, private
 
 history_is_on: Callable[[], bool] = private("torch._C._cuda_isHistoryEnabled", lambda: False)
 """Whether allocations are recorded; only builds with CUDA have it. Without it: no, so a history of
@@ -36,18 +34,14 @@ attach_oom_observer: Callable[[Any], None] | None = private(
 leaves no snapshot.
 """
 
-C: Any = private("torch._C", torch)
-"""The module whose functions a rehearsal replaces. Without it: torch itself, where none of them is
-found.
-"""
+C: Any = for_rehearsals("torch._C")
+"""The module whose functions a rehearsal replaces."""
 
-group_by_device: Callable[..., Any] = needed("torch._C._group_tensors_by_device_and_dtype")
-"""Optimizers group their tensors by it. Without it: no rehearsal."""
+group_by_device: Callable[..., Any] = for_rehearsals("torch._C._group_tensors_by_device_and_dtype")
+"""Optimizers group their tensors by it."""
 
-nn: Any = private("torch._C._nn")
-"""The module that :data:`parse_to` lies in. Without it: None, and that is not replaced."""
+nn: Any = for_rehearsals("torch._C._nn")
+"""The module that :data:`parse_to` lies in."""
 
-parse_to: Callable[..., Any] | None = private("torch._C._nn._parse_to")
-"""Reads the arguments of ``Module.to``. Without it: None, so a rehearsal of ``module.to(0)`` fails
-as it does without a GPU.
-"""
+parse_to: Callable[..., Any] = for_rehearsals("torch._C._nn._parse_to")
+"""Reads the arguments of ``Module.to``."""

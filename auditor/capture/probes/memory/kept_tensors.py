@@ -75,7 +75,7 @@ class KeptTensorsProbe(Probe):
             lambda tensor: not tensor.requires_grad and node_of(tensor) is None,
             values=True,
         )
-        self._sources = Sources(fresh=True)
+        self._sources = Sources()
         self._seen: list[dict[Place, tuple[int, int]]] = []
         self._devices: dict[Place, list[str]] = {}
         self._kinds: dict[Place, str] = {}

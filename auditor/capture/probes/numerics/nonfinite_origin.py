@@ -9,9 +9,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -146,16 +146,6 @@ OVERWRITES = frozenset(
 """Operators that write a tensor without reading what it held."""
 
 
-class Where(Protocol):
-    """Knows what runs now: the user's line, the phase, the node of the backward, the module."""
-
-    def now(self) -> dict[str, Any]:
-        """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module`` of a birth."""
-
-    def entered(self) -> int | None:
-        """Where the user's code called the outermost module that runs."""
-
-
 @dataclass
 class Ranges:
     """Of a call of an operator the ranges of its inputs before it ran."""
@@ -176,13 +166,13 @@ class Ranges:
         numbers = _numbers((*self.call.args, *self.call.kwargs.values()))
         return [number for number in numbers if not math.isfinite(number)]
 
-    def described(self) -> tuple[BirthInput, ...]:
+    def described(self) -> list[BirthInput]:
         """The inputs as a birth tells them."""
         written = {id(tensor) for tensor in self.call.written}
-        return tuple(
+        return [
             describe(tensor, known, written=id(tensor) in written)
             for tensor, known in self.inputs[:MOST_INPUTS]
-        )
+        ]
 
 
 class NonfiniteOriginWatch(Subscriber):
@@ -194,7 +184,7 @@ class NonfiniteOriginWatch(Subscriber):
     """
 
     def __init__(
-        self, log: NonfiniteOriginLog, where: Where, on_error: Callable[[Exception], None]
+        self, log: NonfiniteOriginLog, where: Position, on_error: Callable[[Exception], None]
     ) -> None:
         super().__init__(on_error)
         self._log = log
@@ -246,7 +236,7 @@ class NonfiniteOriginWatch(Subscriber):
             for tensor, range_ in ranges.bad
         ]
         made = min(
-            (birth for birth in inherited if not birth.fill),
+            (birth for birth in inherited if not birth.row.fill),
             key=lambda birth: birth.order,
             default=None,
         )
@@ -269,36 +259,32 @@ class NonfiniteOriginWatch(Subscriber):
     def _born(self, ranges: Ranges, known: Range, *, fill: bool = False) -> Birth:
         if len(self._log.births) >= MOST_BIRTHS:
             return self._log.births[-1]
-        facts = {
-            "op": ranges.call.operator.name,
-            "value": known.value,
-            "dtype": known.dtype,
-            "fill": fill,
-        }
-        constants = tuple(str(number) for number in ranges.constants)
         return self._log.add(
-            **facts, **self._where.now(), constants=constants, inputs=ranges.described()
+            **self._where.now(),
+            op=ranges.call.operator.name,
+            value=known.value,
+            dtype=known.dtype,
+            fill=fill,
+            constants=[str(number) for number in ranges.constants],
+            inputs=ranges.described(),
         )
 
     def _foreign(self, ranges: Ranges, tensor: torch.Tensor, known: Range) -> Birth:
         """A non-finite value that no watched operator made: a parameter, a mask, state, or data."""
         place = self._where.now()
-        phase: Phase = "state" if place["phase"] == "optimizer" else "input"
+        phase = "state" if place["phase"] == "optimizer" else "input"
         if self._log.of_parameter(tensor):
             phase = "parameter"
         written = any(tensor is other for other in ranges.call.written)
         fill = not written and phase == "input" and _is_mask(tensor, known)
-        facts = {
-            "op": ranges.call.operator.name,
-            "value": known.value,
-            "dtype": known.dtype,
-            "fill": fill,
-        }
         birth = self._log.add(
-            **facts,
             **{**place, "phase": phase},
+            op=ranges.call.operator.name,
+            value=known.value,
+            dtype=known.dtype,
+            fill=fill,
             entered=self._where.entered() if phase == "input" else None,
-            inputs=(describe(tensor, known, written=written),),
+            inputs=[describe(tensor, known, written=written)],
         )
         self._log.hold(tensor, birth)
         return birth
@@ -336,13 +322,11 @@ def _numbers(values: Iterable[Any]) -> Iterator[float]:
             yield from _numbers(value)
 
 
-Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
-
 Line = tuple[str, int]
 """File and line."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Birth:
     """An operator whose output was not finite although its inputs were, or a value that came into
     the step non-finite.
@@ -352,39 +336,9 @@ class Birth:
     """
 
     order: int
-    step: int
-    op: str
-    phase: Phase
-    value: str
-    dtype: str
-    at: int | None
     place: Line | None
-    """Where ``at`` is."""
-    entered: int | None = None
-    """Of data: where the user's code called the outermost module that ran."""
-    node: str = ""
-    module: str = ""
-    fill: bool = False
-    constants: tuple[str, ...] = ()
-    """Non-finite numbers among its arguments."""
-    inputs: tuple[BirthInput, ...] = field(default=(), compare=False)
-
-    def row(self) -> BirthRow:
-        """As the part ``births`` holds it."""
-        return BirthRow(
-            step=self.step,
-            at=self.at,
-            entered=self.entered,
-            op=self.op,
-            phase=self.phase,
-            value=self.value,
-            dtype=self.dtype,
-            node=self.node,
-            module=self.module,
-            fill=self.fill,
-            constants=list(self.constants),
-            inputs=list(self.inputs),
-        )
+    """Where the row's ``at`` is."""
+    row: BirthRow
 
 
 class NonfiniteOriginLog:
@@ -396,23 +350,15 @@ class NonfiniteOriginLog:
         self.births: list[Birth] = []
         self._holding: Storages[Birth] = Storages()
         self._parameters: Storages[bool] = Storages()
-        self._datasets: dict[int, str] = {}
-        """By order of a birth."""
         self._batches: Storages[str] = Storages()
 
     def note_batch(self, tensor: torch.Tensor, dataset: str) -> None:
         """A loader gave this tensor, which is not finite, of that dataset."""
         birth = self.of(tensor)
-        if birth is not None and birth.phase == "input":
-            self._datasets[birth.order] = dataset
+        if birth is not None and birth.row.phase == "input":
+            birth.row.dataset = dataset
         elif birth is None:
             self._batches.lay(tensor, dataset)
-
-    def row(self, birth: Birth) -> BirthRow:
-        """The same, with the dataset that a loader read it from."""
-        row = birth.row()
-        row.dataset = self._datasets.get(birth.order, "")
-        return row
 
     def note_parameters(self, tensors: Iterable[torch.Tensor]) -> None:
         """Of these the parameters are seen; their views (a transposed weight) too."""
@@ -432,11 +378,11 @@ class NonfiniteOriginLog:
     def hold(self, tensor: torch.Tensor, birth: Birth) -> None:
         """The tensor now holds what was born there. An earlier birth is kept, unless a fill."""
         before = self.of(tensor)
-        if before is None or before.fill or before.order > birth.order:
+        if before is None or before.row.fill or before.order > birth.order:
             self._holding.lay(tensor, birth)
-        dataset = self._batches.of(tensor) if birth.phase == "input" else None
+        dataset = self._batches.of(tensor) if birth.row.phase == "input" else None
         if dataset is not None:
-            self._datasets[birth.order] = dataset
+            birth.row.dataset = dataset
             self._batches.drop(tensor)
 
     def finite(self, tensor: torch.Tensor) -> None:
@@ -448,9 +394,9 @@ class NonfiniteOriginLog:
         """Forget what is gone."""
         self._holding.prune()
 
-    def add(self, **facts: Any) -> Birth:
+    def add(self, place: Line | None, **facts: Any) -> Birth:
         """A new birth, the latest."""
-        birth = Birth(order=len(self.births), **facts)
+        birth = Birth(len(self.births), place, BirthRow(**facts))
         self.births.append(birth)
         return birth
 
@@ -461,10 +407,12 @@ class NonfiniteOriginLog:
         ``log(0)`` is ``-inf`` in forward and ``1 / 0`` in backward; only the first says what the
         input was.
         """
-        if birth.phase != "backward" or birth.place is None:
+        if birth.row.phase != "backward" or birth.place is None:
             return birth
         same = (
-            b for b in self.births if b.phase == "forward" and not b.fill and b.place == birth.place
+            each
+            for each in self.births
+            if each.row.phase == "forward" and not each.row.fill and each.place == birth.place
         )
         return next(same, birth)
 
@@ -495,7 +443,7 @@ class Position:
         self._modules = modules
 
     def now(self) -> dict[str, Any]:
-        """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module``."""
+        """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module`` of a birth."""
         node, (frame, optimizing) = current_node(), self._innermost()
         at, place = None, None
         if frame is not None:
@@ -503,7 +451,7 @@ class Position:
             place = source_path(frame.f_code.co_filename), frame.f_lineno
         elif node is not None:
             at, place = self._forward_of(node)
-        phase: Phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
+        phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
         name = "" if node is None else type(node).__name__
         step, module = self._context.step, self._modules.current
         if node is not None and not module:
@@ -620,14 +568,14 @@ class NonfiniteOriginProbe(Probe):
             reached = {birth for each in bad if (birth := self._log.of(each.tensor)) is not None}
             told = {self._log.told(birth) for birth in reached}
             for birth in sorted(told, key=lambda birth: birth.order)[:MOST_ROWS]:
-                self.context.add(self._log.row(birth))
+                self.context.add(birth.row)
 
     def stop(self) -> None:
         """A step that raised never came to its end."""
         self.step_end()
         self._always.undo()
         if self._given is not None and not self._done:
-            self.context.add(self._log.row(self._log.told(self._given)))
+            self.context.add(self._log.told(self._given).row)
         self._given = None
 
     def _look_at_norms(self) -> None:
