@@ -21,10 +21,9 @@ from auditor.capture.probes.sync.device_copies import PART as COPIES
 from auditor.capture.probes.sync.device_copies import CopyLog
 from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
-from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
+from auditor.capture.shadow import MODELS, Crossing, Listener, ShadowDevice
 from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.streams import current_stream
-from auditor.model.gpus import gpu_named
 from auditor.recordings.schema.run import Counters
 from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 
@@ -81,12 +80,6 @@ class RehearsedMemory:
             self.workspaces.append(address)
         else:
             self.allocator.free(address)
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What torch keeps for matrix products."""
-        kept = set(self.workspaces)
-        return sum(block.size for block in self.allocator.blocks() if block.address in kept)
 
     def _malloc(self, nbytes: int) -> int:
         self.settle()
@@ -203,11 +196,12 @@ class RehearsalProbe(Probe, Listener):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        model, limit = _played(context.plan.gpu), context.plan.memory_limit
+        self._shadow = ShadowDevice(self, gpu=context.plan.gpu or MODELS[0], compiled="eager")
         self.memory: RehearsedMemory = RehearsedMemory(
-            limit or model.total_bytes, context.frames, context.writer.folder
+            context.plan.memory_limit or self._shadow.gpu.total_bytes,
+            context.frames,
+            context.writer.folder,
         )
-        self._shadow = ShadowDevice(self, gpu=model, compiled="eager")
         self._log: ReadLog | None = None
         self._copies = CopyLog(context)
         self._used = 0
@@ -307,11 +301,3 @@ class RehearsalProbe(Probe, Listener):
         at = None if frame is None else self.context.frames.number(frame)
         self.context.writer.add(LimitRow(at=at, operator=operator, reason=f"{operator}: {reason}"))
         self.context.writer.flush()
-
-
-def _played(gpu: str) -> GpuModel:
-    """The card of that key of the null device's table; the shadow's own without one."""
-    if not gpu:
-        return MODELS[0]
-    found = gpu_named(gpu)
-    return GpuModel(found.name, found.memory_bytes, found.capability, found.processors)

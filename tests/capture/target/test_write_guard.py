@@ -253,8 +253,8 @@ def test_nothing_is_cut_by_reading(project: Path) -> None:
 
 def test_a_file_too_large_to_be_kept_is_not_overwritten(project: Path) -> None:
     code = """
-        from auditor.capture.target import write_guard
-        write_guard.LARGE = 3
+        from auditor.capture import process
+        process.LARGE = 3
         try:
             open('{project}/model.pt', 'w')
         except PermissionError as problem:

@@ -149,8 +149,7 @@ class LoadingStacks:
         self._sampler.rest()
         self._write(number)
         self._write_fetches(number)
-        self._write_lists(number)
-        self._write_reads(number)
+        self._write_calls(number)
         self._write_draws(number)
 
     def _ask(self) -> None:
@@ -201,47 +200,35 @@ class LoadingStacks:
         for owner, seen in self._of_workers(FETCHES):
             with contextlib.suppress(KeyError, TypeError):
                 its = number(owner)
-                row = rows.setdefault(its, FetchedRow(loader=its))
-                us, cpu_us, samples = seen["us"], seen["cpu_us"], seen["samples"]
-                row.us, row.cpu_us = row.us + us, row.cpu_us + cpu_us
-                row.n, row.samples = row.n + 1, row.samples + samples
+                _add_up(rows.setdefault(its, FetchedRow(loader=its)), {**seen, "n": 1})
         for row in rows.values():
             self._context.add(row)
 
-    def _write_lists(self, number: Callable[[Any], int]) -> None:
-        for at, seen in self._lists.taken().items():
-            self._context.add(ListedRow(at=cast("int", at), where="step", **vars(seen)))
-        rows: dict[tuple[int, int], ListedRow] = {}
-        for owner, seen_there in self._of_workers(LISTS):
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                sites, _ = self._users(stack_of(seen_there))
-                for at in sites[-1:]:
-                    new = ListedRow(at=at, where="worker", loader=number(owner))
-                    row = rows.setdefault((at, number(owner)), new)
-                    row.n += seen_there["n"]
-                    row.us += seen_there["us"]
-                    row.arrays += seen_there["arrays"]
-                    row.numbers += seen_there["numbers"]
-                    row.fetch_us += seen_there["fetch_us"]
-        for row in rows.values():
-            self._context.add(row)
+    def _write_calls(self, number: Callable[[Any], int]) -> None:
+        """Lists of arrays, and files that are read whole: of the step's thread, and of workers."""
+        rows: dict[tuple[Any, ...], ListedRow | RereadRow] = {}
 
-    def _write_reads(self, number: Callable[[Any], int]) -> None:
-        rows: dict[tuple[int, str, int | None], RereadRow] = {}
+        def add(
+            kind: type[ListedRow | RereadRow], at: Any, loader: int | None, seen: Mapping[str, Any]
+        ) -> None:
+            named = {"name": seen["name"]} if kind is RereadRow else {}
+            key = kind, at, loader, *named.values()
+            if key not in rows:
+                where = "step" if loader is None else "worker"
+                rows[key] = kind(at=at, where=where, loader=loader, **named)
+            _add_up(rows[key], seen)
 
-        def add(at: int, loader: int | None, seen: Mapping[str, Any]) -> None:
-            where = "step" if loader is None else "worker"
-            new = RereadRow(at=at, where=where, name=seen["name"], loader=loader)
-            _add_read(rows.setdefault((at, seen["name"], loader), new), seen)
-
+        for at, listed in self._lists.taken().items():
+            add(ListedRow, at, None, vars(listed))
         for place, reads in self._reads.taken().items():
             for read in reads:
-                add(cast("tuple[int, int]", place)[0], None, read.row())
-        for owner, seen_there in self._of_workers(READS):
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                sites, _ = self._users(stack_of(seen_there))
-                for at in sites[-1:]:
-                    add(at, number(owner), seen_there)
+                add(RereadRow, cast("tuple[int, int]", place)[0], None, read.row())
+        for kind, told_as in ((ListedRow, LISTS), (RereadRow, READS)):
+            for owner, seen in self._of_workers(told_as):
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    sites, _ = self._users(stack_of(seen))
+                    for at in sites[-1:]:
+                        add(kind, at, number(owner), seen)
         for row in rows.values():
             self._context.add(row)
 
@@ -277,13 +264,14 @@ class LoadingStacks:
         return sites, _library(frames[inner]) if inner >= 0 else ""
 
 
-def _add_read(row: RereadRow, seen: Mapping[str, Any]) -> None:
-    row.n += seen["n"]
-    row.again += seen["again"]
-    row.us += seen["us"]
-    row.batches += seen["batches"]
-    row.fetch_us += seen.get("fetch_us", 0.0)
-    if seen["bytes"] > row.bytes:
+SUMMED = ("n", "us", "cpu_us", "fetch_us", "samples", "arrays", "numbers", "again", "batches")
+
+
+def _add_up(row: Any, seen: Mapping[str, Any]) -> None:
+    for name in SUMMED:
+        if hasattr(row, name):
+            setattr(row, name, getattr(row, name) + seen.get(name, 0))
+    if seen.get("bytes", 0) > getattr(row, "bytes", 0):
         row.bytes, row.path = seen["bytes"], seen["path"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -70,7 +70,7 @@ class SingularPoint:
         hit = [(step, bool(unasked)) for step, bad, unasked in self.hits if bool(bad)]
         if not hit:
             return None
-        row = self.entry.row()
+        row = self.entry.told()
         row.steps, row.unasked = len({step for step, _ in hit}), all(unasked for _, unasked in hit)
         return row
 
@@ -96,7 +96,7 @@ class SingularGradients:
         self._here = here
         self._step = step
         self._plain = plain
-        self._poles: dict[CallFacts, SingularPoint] = {}
+        self._poles: dict[tuple[Any, ...], SingularPoint] = {}
         self._nodes: dict[int, tuple[SingularPoint, torch.Tensor]] = {}
         self._running: _Backward | None = None
 
@@ -122,8 +122,11 @@ class SingularGradients:
         ):
             return
         dtype = str(inner.dtype).removeprefix("torch.")
-        facts = CallFacts(at, "gradient", name, dtype, float(exponent))
-        pole = self._poles.setdefault(facts, SingularPoint(Entry(facts)))
+        key = at, name, dtype, float(exponent)
+        pole = self._poles.get(key)
+        if pole is None:
+            entry = Entry(at=at, what="gradient", op=name, dtype=dtype, scalar=float(exponent))
+            pole = self._poles[key] = SingularPoint(entry)
         pole.entry.saw(self._step(), inner)
         self._nodes[following - 1] = (
             pole,
@@ -193,39 +196,22 @@ def _made(
     return stands & torch.isfinite(came).all() & ~finite, unasked
 
 
-class CallFacts(NamedTuple):
-    """What is constant about a kind of call at one place, as the part ``numerics`` names it."""
-
-    at: int
-    what: str
-    op: str
-    dtype: str
-    scalar: float = 0.0
-    feed: str = ""
-    guarded: bool = False
-
-
-@dataclass(eq=False)
 class Entry:
-    """One kind of call at one place: facts, how often it was seen, the range of values."""
+    """One kind of call at one place: its row, and the range of values, which stays on its device."""
 
-    facts: CallFacts
-    n: int = 0
-    steps: set[int] = field(default_factory=set)
-    into: set[str] = field(default_factory=set)
-    """Operators that an epsilon's result was given to."""
-    loss: bool = False
-    """True if a backward began at what was made of it, with no product in between."""
-    _range: tuple[torch.Tensor, torch.Tensor] | None = None
-    _overflowed: torch.Tensor | None = None
-    """Calls that gave an infinity though all they were given was finite; None where nobody
-    counts.
-    """
+    def __init__(self, **facts: Any) -> None:
+        self.row = NumericRow(**facts, n=0, steps=0, least=None, greatest=None, into=[], loss=False)
+        self._steps: set[int] = set()
+        self._range: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._overflowed: torch.Tensor | None = None
+        """Calls that gave an infinity though all they were given was finite; None where nobody
+        counts.
+        """
 
     def saw(self, step: int, tensor: torch.Tensor) -> None:
         """One more call. Nothing is read on the host."""
-        self.n += 1
-        self.steps.add(step)
+        self.row.n += 1
+        self._steps.add(step)
         if tensor.numel() == 0 or tensor.layout is not torch.strided or tensor.is_meta:
             return
         low, high = torch.aminmax(tensor.detach())
@@ -247,30 +233,18 @@ class Entry:
     def _count(self, bad: torch.Tensor) -> None:
         self._overflowed = bad.long() if self._overflowed is None else self._overflowed + bad
 
-    def row(self) -> NumericRow:
-        """As the part ``numerics`` holds it. Reads the range: a host sync on a GPU."""
-        low, high = (None, None) if self._range is None else (float(each) for each in self._range)
-        facts, over = self.facts, 0 if self._overflowed is None else int(self._overflowed)
-        return NumericRow(
-            at=facts.at,
-            what=facts.what,
-            op=facts.op,
-            dtype=facts.dtype,
-            scalar=facts.scalar,
-            feed=facts.feed,
-            guarded=facts.guarded,
-            n=self.n,
-            steps=len(self.steps),
-            least=_json(low),
-            greatest=_json(high),
-            overflowed=over,
-            into=sorted(self.into),
-            loss=self.loss,
-        )
+    def told(self) -> NumericRow:
+        """The row, whole. Reads the range: a host sync on a GPU."""
+        if self._range is not None:
+            self.row.least, self.row.greatest = (_json(float(each)) for each in self._range)
+        if self._overflowed is not None:
+            self.row.overflowed = int(self._overflowed)
+        self.row.steps = len(self._steps)
+        return self.row
 
 
-def _json(number: float | None) -> float | str | None:
-    return number if number is None or abs(number) < float("inf") else str(number)
+def _json(number: float) -> float | str:
+    return number if abs(number) < float("inf") else str(number)
 
 
 @dataclass(frozen=True)
@@ -288,14 +262,15 @@ class OpRangesLog:
     """Entries of one pass by their facts."""
 
     def __init__(self) -> None:
-        self._entries: dict[CallFacts, Entry] = {}
+        self._entries: dict[tuple[Any, ...], Entry] = {}
         self.trails: Storages[Trail] = Storages()
 
-    def entry(self, facts: CallFacts) -> Entry:
+    def entry(self, **facts: Any) -> Entry:
         """The entry with these facts, made at its first call."""
-        entry = self._entries.get(facts)
+        key = tuple(facts.items())
+        entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[facts] = Entry(facts)
+            entry = self._entries[key] = Entry(**facts)
         return entry
 
     def reached_loss(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -303,11 +278,11 @@ class OpRangesLog:
         for tensor in tensors:
             trail = self.trails.of(tensor)
             for entry in trail.half if trail is not None else ():
-                entry.loss = True
+                entry.row.loss = True
 
     def rows(self) -> list[NumericRow]:
         """All entries as rows, in the order in which they were seen first."""
-        return [entry.row() for entry in self._entries.values()]
+        return [entry.told() for entry in self._entries.values()]
 
 
 # -- op ranges watch -------------------------------------------------------------------------------
@@ -384,7 +359,8 @@ class OpRangesWatch(Subscriber):
         epsilon = self._epsilon(call, trails) if name in FLOORS else None
         for trail in trails:
             if trail.epsilon is not None and name not in PASSING:
-                trail.epsilon.into.add(name)
+                into = trail.epsilon.row.into
+                into[:] = sorted({*into, name})
         return trails, self._trail(call, trails, epsilon)
 
     def after(self, call: Call, noted: tuple[list[Trail], Trail | None]) -> None:
@@ -420,7 +396,7 @@ class OpRangesWatch(Subscriber):
             guarded = first.epsilon is not None
             inner = plain(given[0])
             entry = self._note(call, "function", inner, feed=first.op, guarded=guarded)
-            if entry is not None and entry.facts.dtype in ("float16", "bfloat16"):
+            if entry is not None and entry.row.dtype in ("float16", "bfloat16"):
                 half |= {entry}
         if operator.product:
             return None
@@ -440,7 +416,7 @@ class OpRangesWatch(Subscriber):
         if call.site is None:
             return None
         dtype = str(tensor.dtype).removeprefix("torch.")
-        entry = self._log.entry(CallFacts(call.site, what, call.operator.name, dtype, **more))
+        entry = self._log.entry(at=call.site, what=what, op=call.operator.name, dtype=dtype, **more)
         entry.saw(self._step(), tensor)
         return entry
 
@@ -510,7 +486,7 @@ class OpRangesProbe(OperatorProbe):
         self._log.trails.clear()
         for at, loss in self._losses:
             dtype = str(loss.dtype).removeprefix("torch.")
-            entry = self._log.entry(CallFacts(at, "loss", "backward", dtype))
+            entry = self._log.entry(at=at, what="loss", op="backward", dtype=dtype)
             entry.saw(self.context.step, loss)
             entry.ended(loss)
         self._losses.clear()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import gc
 import threading
 from time import perf_counter_ns, time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity
@@ -19,52 +19,27 @@ from auditor.model.devices import DeviceInfo
 from auditor.recordings.schema.run import Counters, DeviceTimeRow, StepRow
 
 
-class Accelerator(Protocol):
-    """A kind of device, as torch's own code for it answers. Streams and events are torch's."""
+class Cuda:
+    """NVIDIA's, AMD's by ROCm, and the null device: whatever torch calls CUDA. Streams and events are
+    torch's.
+    """
 
-    activity: ProfilerActivity
+    activity = ProfilerActivity.CUDA
     """What torch.profiler calls its work."""
 
     def stream(self) -> Any:
         """The current stream of the current device; it has a ``device``."""
-
-    def mark(self, stream: Any) -> Any:
-        """An event at the end of what is queued on ``stream`` now; the host does not wait."""
-
-    def us_between(self, begin: Any, end: Any, *, wait: bool) -> float | None:
-        """Time between two events; None if the device cannot tell, or has not come so far where the
-        host shall not ``wait``.
-        """
-
-    def counters(self) -> Counters:
-        """Bytes and counts of the current device's allocator, as the ``steps`` part has them; no
-        synchronisation.
-
-        Raises RuntimeError or KeyError where the allocator in use keeps none.
-        """
-
-    def synchronize(self) -> None:
-        """Wait for all work of the current device."""
-
-
-class Cuda:
-    """NVIDIA's, AMD's by ROCm, and the null device: whatever torch calls CUDA."""
-
-    activity = ProfilerActivity.CUDA
-
-    def stream(self) -> Any:
-        """As :class:`Accelerator` says."""
         return torch.cuda.current_stream()
 
     def mark(self, stream: Any) -> Any:
-        """As :class:`Accelerator` says."""
+        """An event at the end of what is queued on ``stream`` now; the host does not wait."""
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(stream)
         return event
 
     def us_between(self, begin: Any, end: Any, *, wait: bool) -> float | None:
-        """As :class:`Accelerator` says: None also after an error of the device, and of events that
-        went into a CUDA graph.
+        """Time between two events; None if the device has not come so far where the host shall not
+        ``wait``, after an error of the device, and of events that went into a CUDA graph.
         """
         try:
             if wait:
@@ -77,7 +52,9 @@ class Cuda:
             return None
 
     def counters(self) -> Counters:
-        """As :class:`Accelerator` says; they live on the host."""
+        """Bytes and counts of the current device's allocator, as the ``steps`` part has them; they
+        live on the host. Raises RuntimeError or KeyError where the allocator in use keeps none.
+        """
         stats = torch.cuda.memory_stats_as_nested_dict()
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         return {
@@ -90,19 +67,16 @@ class Cuda:
         }
 
     def synchronize(self) -> None:
-        """As :class:`Accelerator` says."""
+        """Wait for all work of the current device."""
         torch.cuda.synchronize()
 
 
-ACCELERATORS: dict[str, Accelerator] = {"cuda": Cuda()}
-"""By torch's device type. A further kind is one class here, and its type in
-:data:`auditor.model.devices.KINDS`.
-"""
+_CUDA = Cuda()
 
 
-def accelerator_of(device: DeviceInfo) -> Accelerator | None:
-    """The class to ask; None on the host, on the shadow, and for unknown kinds."""
-    return ACCELERATORS.get(device.kind) if device.native else None
+def accelerator_of(device: DeviceInfo) -> Cuda | None:
+    """What answers for the device; None on the host, on the shadow, and for unknown kinds."""
+    return _CUDA if device.native and device.kind == "cuda" else None
 
 
 class Clock:
@@ -122,14 +96,14 @@ class Clock:
         self._compiles = 0
         self.own_us = 0.0
         """Host's time of the last step in us, without what it waited for a processor."""
-        self._events: list[tuple[Accelerator, DeviceTimeRow, Any, Any]] = []
+        self._events: list[tuple[Cuda, DeviceTimeRow, Any, Any]] = []
         self._event: Any = None
         self._stream: Any = None
         self._counted = True
         self._queued = RunQueue()
 
     @property
-    def _accelerator(self) -> Accelerator | None:
+    def _accelerator(self) -> Cuda | None:
         return accelerator_of(self._context.device)
 
     def install(self) -> None:
@@ -207,7 +181,7 @@ class Clock:
                 self._context.writer.add(row)
         return None not in times
 
-    def _counters(self, accelerator: Accelerator) -> Counters:
+    def _counters(self, accelerator: Cuda) -> Counters:
         """Allocator counters; none where the allocator in use (a pluggable one) keeps none."""
         try:
             return accelerator.counters() if self._counted else Counters()

@@ -15,7 +15,7 @@ from auditor.model.devices import DeviceInfo
 PROGRAM = """
 import ctypes, os, sys, torch, types
 from pathlib import Path
-from auditor.capture.instruments.torch_private import own_log
+from auditor.capture import session
 from auditor.capture.session import Trace, _silent_kineto
 from auditor.model.devices import DeviceInfo
 
@@ -25,7 +25,7 @@ with _silent_kineto():
 first.stop()
 print(os.environ.get("KINETO_LOG_LEVEL"))
 
-level = ctypes.c_int.in_dll(ctypes.CDLL(own_log._LIBRARY), "FLAGS_caffe2_log_level")
+level = ctypes.c_int.in_dll(ctypes.CDLL(session._LIBRARY), "FLAGS_caffe2_log_level")
 given = level.value
 old = torch.randn(100, 100)
 if len(sys.argv) > 1:
