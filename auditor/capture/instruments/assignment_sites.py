@@ -6,13 +6,57 @@ import ast
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from auditor.capture.instruments.notebook_cells import cells
-from auditor.capture.instruments.variable_paths import NO_FILE, Place
+from auditor.capture.instruments.user_frames import cells
 from auditor.recordings.sources import content_of, decode_source
 from auditor.syntax.index import LOOPS
+
+NO_FILE = "?"
+"""In the place of a module's file where it has none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a tensor is reached: from a variable of a function or a module, along a path."""
+
+    file: str
+    """:data:`NO_FILE` for what the cells of a notebook define together."""
+    function: str
+    """Qualified name of the variable's function; ``<module>`` for a global."""
+    first_line: int
+    """Of that function; 0 for a global."""
+    name: str
+    path: str = ""
+    owner: type | None = None
+    """Class of the last object whose attribute the path names."""
+    attribute: str = ""
+    """That attribute; what follows it in the path are only ``[*]``."""
+
+
+Trail = Place | tuple[Any, type | None, str]
+"""A place not yet spelled out, since hardly any holds a graph: what it is in, then the class and
+name of an attribute there, or None and nothing for an item of a container."""
+
+
+def spelled(trail: Any) -> Place:
+    """The place at the end of a trail."""
+    steps: list[tuple[type | None, str]] = []
+    while not isinstance(trail, Place):
+        trail, owner, attribute = trail
+        steps.append((owner, attribute))
+    place = trail
+    for owner, attribute in reversed(steps):
+        if owner is None:
+            place = replace(place, path=place.path + "[*]")
+        else:
+            place = replace(
+                place, path=f"{place.path}.{attribute}", owner=owner, attribute=attribute
+            )
+    return place
+
 
 _GROWING_CALLS = frozenset(
     "append appendleft extend extendleft add insert update setdefault put push".split()
@@ -226,6 +270,7 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def _stored(statement: ast.stmt) -> Iterator[tuple[_Chain, bool, bool]]:
     """Chains that a statement itself may store a tensor under, and whether that grows or begins."""
+    pairs: list[tuple[ast.expr, bool, ast.expr]] = []
     if isinstance(statement, ast.AugAssign):
         pairs = [(statement.target, True, statement.value)]
     elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
@@ -243,8 +288,6 @@ def _stored(statement: ast.stmt) -> Iterator[tuple[_Chain, bool, bool]]:
         and statement.value.func.attr in _GROWING_CALLS
     ):
         pairs = [(statement.value.func.value, True, statement.value)]
-    else:
-        return
     for target, grows, value in pairs:
         if (chain := _chain(target)) is not None:
             yield chain, grows, _begins(value)

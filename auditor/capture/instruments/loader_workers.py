@@ -25,9 +25,14 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of, queued_ns
+from auditor.capture.instruments.stack_sampler import (
+    KeptOpen,
+    Stack,
+    StackSampler,
+    line_of,
+    queued_ns,
+)
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
 
 MAKERS = ("tensor", "as_tensor")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import psutil
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.instruments.monkeypatch import Patches, guarded
+from auditor.capture.instruments.stack_sampler import KeptOpen
 from auditor.capture.instruments.user_frames import Frames
 from auditor.errors import fault
 from auditor.model.devices import DeviceInfo

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from auditor.capture.instruments.autograd_graph import Backward, Node, node_of, saved_bytes, walk
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import CycleRow

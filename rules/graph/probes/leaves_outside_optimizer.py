@@ -12,15 +12,13 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Found, Sources
+from auditor.capture.instruments.assignment_sites import Found, Place, Sources
 from auditor.capture.instruments.autograd_graph import Backward, node_of, walk
-from auditor.capture.instruments.live_objects import one_look
+from auditor.capture.instruments.live_objects import alive, one_look
 from auditor.capture.instruments.module_stack import live_modules
-from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.tensors import version_of
-from auditor.capture.instruments.variable_paths import Place
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import homes_of
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of

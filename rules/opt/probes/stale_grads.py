@@ -10,8 +10,8 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private.tensors import version_of
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
 

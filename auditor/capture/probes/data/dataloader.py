@@ -20,7 +20,6 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from auditor.capture.instruments.environment import default_device
-from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.instruments.loader_workers import (
     ASKED,
     DRAWS,
@@ -37,7 +36,7 @@ from auditor.capture.instruments.loader_workers import (
     told_of,
 )
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import StackSampler
+from auditor.capture.instruments.stack_sampler import KeptOpen, StackSampler
 from auditor.capture.instruments.torch_private.data import (
     FETCHERS,
     NEXT_INDEX,

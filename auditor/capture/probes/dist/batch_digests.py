@@ -18,9 +18,9 @@ from auditor.capture.instruments.plain_tensor import bytes_of, content
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.look_up import Missing
 from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.user_frames import path_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import LoaderOrigins, tensors_in
-from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
 from auditor.recordings.schema.dist import BatchDigestRow, RankMemoryRow, SamplerEpochRow
 

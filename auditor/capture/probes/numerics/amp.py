@@ -16,8 +16,8 @@ from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, node_of
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private import training
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,

@@ -18,13 +18,13 @@ import torch
 
 from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
 from auditor.capture.instruments.module_stack import Modules
-from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.storages import Storages, storage_bytes
 from auditor.capture.instruments.torch_private.autograd import ENGINE, current_node
 from auditor.capture.instruments.torch_private.compiler import CALL_OF_A_MODULE
 from auditor.capture.instruments.torch_private.data import LoaderIterator, dataset_of
 from auditor.capture.instruments.torch_private.training import BatchNorm
+from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import dataset_class, tensors_in
 from auditor.capture.probes.numerics.nonfinite import Stepped, bad_tensors, finite, statistics_of

@@ -13,7 +13,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.kept_open import KeptOpen
+from auditor.capture.instruments.stack_sampler import KeptOpen
 from auditor.capture.probes.base import Context
 from auditor.model.devices import DeviceInfo
 from auditor.recordings.schema.run import Counters, DeviceTimeRow, StepRow

@@ -16,9 +16,9 @@ import torch
 import torch.overrides
 
 from auditor.capture.instruments.monkeypatch import LOOKING, SWAPPED
-from auditor.capture.instruments.user_frames import OWN
+from auditor.capture.instruments.plain_tensor import TORCH
+from auditor.capture.instruments.user_frames import OWN, path_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.optim.optimizer_hooks import watch_clipping
 from auditor.capture.probes.tally import Tally
 from auditor.recordings.schema.data import SyncedRow
@@ -63,8 +63,6 @@ EACH_TIME = ("always", "all", "error")
 """Actions of filters that show a warning each time."""
 
 OVERRIDES = torch.overrides.__file__
-
-TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 class WarningHook:

@@ -18,10 +18,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import torch
 
-from auditor.capture.instruments.plain_tensor import tensors
-from auditor.capture.instruments.torch_files import TORCH
+from auditor.capture.instruments.live_objects import alive
+from auditor.capture.instruments.plain_tensor import TORCH, tensors
 from auditor.capture.instruments.user_frames import OWN, Frames
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.tally import Counted
 from auditor.errors import fault
