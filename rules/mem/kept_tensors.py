@@ -22,7 +22,18 @@ from ..reading import whole
 # Which of the user's containers some line cuts, empties or begins anew.
 
 CUTS = frozenset(
-    ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")
+    (
+        "cache_clear",
+        "clear",
+        "pop",
+        "popitem",
+        "popleft",
+        "remove",
+        "truncate",
+        "resize_",
+        "rotate",
+        "discard",
+    )
 )
 """Methods that take something out of a container."""
 

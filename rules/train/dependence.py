@@ -1,4 +1,4 @@
-"""TRAIN011, 12 and 21 to 24: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13 and 21 to 24: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
-from .rows import DependenceRow
+from .rows import DependenceRow, UnreadRow
 
 ORDER = {
     "softmax": "Give it the dimension whose values should sum to 1: dim=-1 for most scores.",
@@ -112,6 +112,40 @@ class SeesTheNextToken(DependenceSays):
             f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
             "tokens after it, and the next of them is its target"
         )
+
+
+@dataclass(frozen=True)
+class InputUnread(Rule):
+    """What the step is given changes nothing: no function reads it, or a write goes into a copy."""
+
+    code = "TRAIN013"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    SAID: ClassVar = {
+        "parameter": "{function}() is given {name} and never reads it, nor does anything else in "
+        "the step",
+        "variable": "{name} is unpacked from the batch and nothing in the step reads it",
+        "copy": "indexing with a tensor or a list makes a copy: {function}() changes the copy of "
+        "{name}, and nothing else",
+    }
+    REMEDY: ClassVar = {
+        "parameter": "Use it where it belongs (a mask before the softmax, weights before the mean), "
+        "or do not pass it.",
+        "variable": "Use it in the loss or the model, or name it _.",
+        "copy": "Assign to the indexed tensor: x[index] = value.",
+    }
+
+    def detect(self, unread: Rows[UnreadRow]) -> Iterator[Finding]:
+        """One finding a name."""
+        for row in {(row.site, row.name): row for row in unread}.values():
+            yield Finding(
+                row.site,
+                self.SAID[row.kind].format(function=row.function, name=row.name),
+                severity=Severity.NOTE if row.kind == "variable" else None,
+                per_step=1.0,
+                remedy=Remedy(self.REMEDY[row.kind]),
+            )
 
 
 class ReshapedForTransposed(DependenceSays):

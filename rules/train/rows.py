@@ -99,6 +99,24 @@ class DependenceRow(PassRow, kw_only=True):
     ]
 
 
+class UnreadRow(PassRow, kw_only=True):
+    """A tensor that the step is given and does not read, or a write into a copy."""
+
+    part = "unread"
+    when = "gradients"
+
+    at: At
+    kind: Annotated[
+        str,
+        doc(
+            "`parameter` of a function; `variable` that part of a batch is unpacked to; `copy`: an "
+            "indexed tensor that is written in place"
+        ),
+    ]
+    name: Annotated[str, doc("the parameter or variable; of a copy, the indexed tensor")]
+    function: Annotated[str, doc("whose it is; of a copy, the function that writes")]
+
+
 class TokenWeightsRow(PassRow, kw_only=True):
     """An optimizer's step with gradients of several micro-batches, each a mean over its tokens."""
 

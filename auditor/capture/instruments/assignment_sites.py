@@ -12,7 +12,7 @@ from typing import Any
 
 from auditor.capture.instruments.user_frames import cells
 from auditor.recordings.sources import content_of, decode_source
-from auditor.syntax.index import LOOPS
+from auditor.syntax.index import LOOPS, name_of
 
 NO_FILE = "?"
 """In the place of a module's file where it has none."""
@@ -223,15 +223,14 @@ class _Reader:
     ) -> Iterator[Store]:
         for statement in body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                first = min(
-                    [
-                        statement.lineno,
-                        *(decorator.lineno for decorator in statement.decorator_list),
-                    ]
-                )
-                yield from self.read(
-                    statement.body, _join(function, statement.name), (*scopes, first), cls
-                )
+                decorators = statement.decorator_list
+                first = min([statement.lineno, *(each.lineno for each in decorators)])
+                inner, inside = _join(function, statement.name), (*scopes, first)
+                for each in decorators:
+                    called = each.func if isinstance(each, ast.Call) else each
+                    if name_of(called) in ("cache", "lru_cache"):  # it keeps what is returned
+                        yield Store(each.lineno, inner, inside, cls, (statement.name,), grows=True)
+                yield from self.read(statement.body, inner, inside, cls)
             elif isinstance(statement, ast.ClassDef):
                 yield from self.read(
                     statement.body, _join(function, statement.name), scopes, statement.name

@@ -82,6 +82,7 @@ _ITERATORS: frozenset[type] = frozenset(
     )
 )
 """They hold others; ``cycle`` keeps all that it gave in a list, which only the collector names."""
+LRU_CACHE: type = type(functools.cache(lambda: None))
 _READER_MODULES = frozenset({"inspect", "builtins"})
 """Modules whose attributes they are."""
 
@@ -247,7 +248,7 @@ class ObjectSearch:
         base = _container_base(kind)
         if base is not None:
             self._container(value, base, trail, depth)
-        elif issubclass(kind, FunctionType):
+        elif issubclass(kind, (FunctionType, LRU_CACHE)):
             self._function(value, depth)
         elif issubclass(kind, MethodType):
             function = value.__func__
@@ -284,7 +285,10 @@ class ObjectSearch:
         if length >= LARGE and self._tensors == before and not self._each_place:
             self._dull[id(value)] = length, self._census
 
-    def _function(self, function: FunctionType, depth: int) -> None:
+    def _function(self, function: Any, depth: int) -> None:
+        if not isinstance(function, FunctionType):
+            self._cached(function, depth)
+            return
         code = function.__code__
         if not self._frames.is_user(code.co_filename):
             return
@@ -311,6 +315,14 @@ class ObjectSearch:
             else:
                 self._look(value, _inside_function(function, name), depth)
 
+    def _cached(self, function: Any, depth: int) -> None:
+        """What a cache without a limit keeps of a function's results."""
+        own = function.__wrapped__
+        if isinstance(own, FunctionType) and function.cache_parameters()["maxsize"] is None:
+            for part in gc.get_referents(function):
+                if type(part) is dict and part is not vars(function):
+                    self._look(part, _inside_function(own, own.__name__), depth + 1)
+
     def _generator(self, generator: GeneratorType[Any, Any, Any], depth: int) -> None:
         if generator.gi_frame is not None and not generator.gi_running:
             self._frame(generator.gi_frame)
@@ -320,6 +332,8 @@ class ObjectSearch:
         for name, inner in _attributes(value, kind):
             if type(inner) not in _ATOMS:
                 self._look(inner, (trail, kind, name), depth + 1)
+        for cache in _caches(kind):
+            self._look(cache, trail, depth + 1)
 
     def _module(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
         attributes = vars(value)
@@ -367,6 +381,12 @@ def _attributes(value: Any, kind: type) -> list[tuple[str, Any]]:
         with contextlib.suppress(AttributeError):  # never set
             found.append((name, slot.__get__(value, kind)))
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _caches(kind: type) -> tuple[Any, ...]:
+    """Methods of a class whose results are kept; a class in a function is no module's."""
+    return tuple(each for each in vars(kind).values() if type(each) is LRU_CACHE)
 
 
 @functools.lru_cache(maxsize=1024)

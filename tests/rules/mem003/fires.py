@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import torch
@@ -269,3 +270,17 @@ def numbers_of_each_row_in_one_list():
             self.flat_scores += out.flatten().tolist()  # MEM003
 
     return _scored(Scores())
+
+
+def images_of_a_cache_without_a_limit__note():
+    class Images:
+        @functools.lru_cache(maxsize=None)  # MEM003
+        def shifted(self, index, by):
+            return torch.ones(64, 64) * index + by
+
+    images, model, steps = Images(), nn.Linear(64, 8), itertools.count()
+
+    def step():
+        model(images.shifted(0, next(steps))).mean().backward()
+
+    return step

@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import torch
@@ -345,5 +346,18 @@ def arrays_of_the_last_step__no_note():
         out = model(torch.ones(64, 64))
         out.mean().backward()
         log.see(out)
+
+    return step
+
+
+def a_cache_with_a_limit__no_note():
+    @functools.lru_cache(maxsize=4)
+    def shifted(by):
+        return torch.ones(64, 64) + by
+
+    model, steps = nn.Linear(64, 8), iter(range(1000))
+
+    def step():
+        model(shifted(next(steps))).mean().backward()
 
     return step

@@ -1,0 +1,82 @@
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+
+def _batch():
+    lengths = torch.randint(1, 10, (6,))
+    return torch.randn(6, 10, 8), torch.arange(10) < lengths[:, None], torch.arange(6) % 2
+
+
+def a_mask_that_an_inner_module_ignores():
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.head = nn.Linear(8, 16), nn.Linear(16, 2)
+
+        def forward(
+            self,
+            x,
+            mask,  # TRAIN013
+        ):
+            return self.head(self.inner(x).mean(1))
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pooled = Pooled()
+
+        def forward(self, x, mask):
+            return self.pooled(x, mask=mask)
+
+    model = Outer()
+    batches = [_batch() for _ in range(40)]
+
+    def step():
+        x, mask, target = batches.pop()
+        F.cross_entropy(model(x, mask.to("cpu", copy=True)), target).backward()
+
+    return step
+
+
+def the_ends_of_episodes():
+    value = nn.Linear(4, 1)
+    episodes = [(torch.randn(12), torch.rand(12) < 0.2, torch.randn(12, 4)) for _ in range(40)]
+
+    def returns(rewards, dones):  # TRAIN013
+        total, found = 0.0, []
+        for reward in reversed(rewards.tolist()):
+            total = reward + 0.9 * total
+            found.append(total)
+        return torch.tensor(found[::-1])
+
+    def step():
+        rewards, dones, states = episodes.pop()
+        F.mse_loss(value(states)[:, 0], returns(rewards, dones)).backward()
+
+    return step
+
+
+def weights_of_samples__note():
+    model = nn.Linear(4, 1)
+    loader = DataLoader([(torch.randn(4), torch.randn(1), torch.rand(1)) for _ in range(160)], 4)
+    batches = iter(loader)
+
+    def step():
+        x, target, weight = next(batches)  # TRAIN013
+        F.mse_loss(model(x), target).backward()
+
+    return step
+
+
+def a_write_into_a_copy():
+    model = nn.Linear(8, 2)
+
+    def step():
+        x, mask, _ = _batch()
+        h = model(x)
+        h[~mask].zero_()  # TRAIN013
+        h.square().mean().backward()
+
+    return step
