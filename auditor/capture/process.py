@@ -27,7 +27,6 @@ from urllib.parse import unquote, urlsplit
 
 from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.torch_private import late_compiler
 from auditor.capture.instruments.user_frames import LOADER, OWN
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.recordings.writer import identity_of
@@ -528,8 +527,6 @@ def set_up(plan: Plan) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     if plan.device == "cpu" or plan.rehearses:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if plan.rehearses and not FORKED:  # its times are not shown to anybody
-        late_compiler.put_off()
     if plan.copied is not None:
         enter(plan.copied, plan.folder)
     trial = plan.purpose_as(Trial)

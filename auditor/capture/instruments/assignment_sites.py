@@ -12,7 +12,7 @@ from typing import Any
 
 from auditor.capture.instruments.user_frames import cells
 from auditor.recordings.sources import content_of, decode_source
-from auditor.syntax.index import LOOPS, name_of
+from auditor.syntax.index import LOOPS, blocks_of, name_of
 
 NO_FILE = "?"
 """In the place of a module's file where it has none."""
@@ -259,10 +259,7 @@ def _join(outer: str, name: str) -> str:
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for field in ("body", "orelse", "finalbody"):
-        block = getattr(statement, field, None)
-        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-            yield block
+    yield from blocks_of(statement)
     for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
         yield part.body
 

@@ -333,12 +333,9 @@ class Frames:
         return names.get(lasti, "")
 
     def _span(self, code: CodeType, lasti: int) -> dict[str, int] | None:
-        positions = getattr(code, "co_positions", None)  # 3.11+
-        if positions is None:
-            return None
         spans = self._spans.get(code)
         if spans is None:
-            spans = self._spans[code] = list(positions())
+            spans = self._spans[code] = list(code.co_positions())
         index = self._tested(code, lasti) // 2
         if not 0 <= index < len(spans) or None in spans[index]:
             return None

@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import numbers
 import sys
-import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
@@ -26,7 +25,6 @@ from auditor.capture.instruments.torch_private.dispatch import (
     DisableTorchFunctionSubclass,
     EnableTorchFunction,
 )
-from auditor.capture.instruments.torch_private.late_compiler import is_put_off
 from auditor.capture.instruments.torch_private.look_up import REHEARSAL_NEEDS, Missing, require
 from auditor.capture.instruments.torch_private.tensors import (
     key_of,
@@ -410,8 +408,7 @@ IMPORTED_FIRST = (
     # the first forward derivative does, and it scripts what it imports
     "torch._decomp.decompositions_for_jvp",
 )
-"""What torch itself imports when it is first needed, and must see torch as it is: the compiler only
-where a program may compile after the shadow has left."""
+"""What torch itself imports when it is first needed, and must see torch as it is."""
 
 
 class ShadowDevice:
@@ -456,7 +453,7 @@ class ShadowDevice:
         require(*sorted(REHEARSAL_NEEDS))
         if not HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
-        for name in IMPORTED_FIRST[1:] if is_put_off() else IMPORTED_FIRST:
+        for name in IMPORTED_FIRST:
             # a torch without it imports nothing late
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(name)
@@ -468,7 +465,6 @@ class ShadowDevice:
         return self
 
     def _install(self) -> None:
-        before = _surface()
         PLAYING[0] = self._current
         self._patches.on_undo(lambda: PLAYING.__setitem__(0, None))
         paths.install_autocast(self._patches)
@@ -483,7 +479,6 @@ class ShadowDevice:
         facade.install(self._patches, self._current)
         install_limits(self._patches, self._current, compiled=self._compiled)
         self._patches.on_undo(_forget_default_device)
-        _rebind(self._patches, before)
 
     def stop(self) -> None:
         """Undo everything; may be called twice. Shadow tensors stay usable."""
@@ -519,40 +514,6 @@ def _forget_default_device() -> None:
     """A default device that the program left behind would not exist any more."""
     if default_device().type == "cuda":
         torch.set_default_device(None)
-
-
-def _surface() -> dict[str, Any]:
-    """What programs import by name, as it is now."""
-    found = {}
-    for module in (torch, torch.cuda):
-        found.update(
-            {
-                f"{module.__name__}.{name}": value
-                for name, value in vars(module).items()
-                if callable(value)
-            }
-        )
-    return found
-
-
-def _rebind(patches: Patches, before: dict[str, Any]) -> None:
-    """Names that modules took before we came (``from torch import zeros``) follow the patch."""
-    replaced = {}
-    for name, value in before.items():
-        owner, _, attribute = name.rpartition(".")
-        now = getattr(sys.modules[owner], attribute)
-        if now is not value:
-            replaced[id(value)] = now
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("torch", "auditor") or not isinstance(
-            module, types.ModuleType
-        ):
-            continue
-        if replaced.keys().isdisjoint(map(id, vars(module).values())):
-            continue  # a hundred thousand names are looked through, most of them here
-        for attribute, value in list(vars(module).items()):
-            if id(value) in replaced:
-                patches.attribute(module, attribute, replaced[id(value)])
 
 
 # -- packing ---------------------------------------------------------------------------------------

@@ -182,29 +182,24 @@ CUDA_VERSION = "12.8"
 """
 
 
-class Properties:
-    """What ``get_device_properties`` says of a card."""
-
-    def __init__(self, gpu: GpuModel) -> None:
-        self.name = gpu.name
-        self.major, self.minor = gpu.capability
-        self.total_memory = gpu.total_bytes
-        self.multi_processor_count = gpu.processors
-        self.is_integrated = self.is_multi_gpu_board = 0
-        self.max_threads_per_multi_processor = 2048
-        self.regs_per_multiprocessor = 65536
-        self.shared_memory_per_block = 49152
-        self.warp_size = 32
-        self.L2_cache_size = 50 << 20
-        self.gcnArchName = ""
-        self.uuid = "00000000-0000-0000-0000-000000000000"
-
-    def __repr__(self) -> str:
-        return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
-            f"total_memory={self.total_memory >> 20}MB, "
-            f"multi_processor_count={self.multi_processor_count})"
-        )
+def _properties(gpu: GpuModel) -> types.SimpleNamespace:
+    """What ``get_device_properties`` says of the card."""
+    return types.SimpleNamespace(
+        name=gpu.name,
+        major=gpu.capability[0],
+        minor=gpu.capability[1],
+        total_memory=gpu.total_bytes,
+        multi_processor_count=gpu.processors,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=49152,
+        warp_size=32,
+        L2_cache_size=50 << 20,
+        gcnArchName="",
+        uuid="00000000-0000-0000-0000-000000000000",
+    )
 
 
 def install(patches: Patches, playing: Current) -> None:
@@ -265,9 +260,8 @@ def _install_internals(patches: Patches) -> None:
     for name, value in internals.items():
         if hasattr(cuda.C, name):
             patches.attribute(cuda.C, name, value)
-    training.foreach_types.append(
-        ShadowTensor
-    )  # clipping takes the foreach path, its default on CUDA
+    # clipping takes the foreach path, its default on CUDA
+    training.foreach_types.append(ShadowTensor)
     patches.on_undo(lambda: training.foreach_types.remove(ShadowTensor))
     for name in EXACT_FOREACH:
         known = training.foreach_default(name)
@@ -335,7 +329,7 @@ def _device(gpu: GpuModel) -> dict[str, _Hook]:
         "_maybe_exchange_device": _says(0),
         "get_device_name": _says(gpu.name),
         "get_device_capability": _says(gpu.capability),
-        "get_device_properties": _says(Properties(gpu)),
+        "get_device_properties": _says(_properties(gpu)),
         "get_arch_list": _says([architecture]),
         "is_bf16_supported": is_bf16_supported,
         "is_tf32_supported": _says(gpu.capability >= (8, 0)),

@@ -459,12 +459,13 @@ def _constant(constant: bool, func: Any, args: tuple[Any, ...], kwargs: dict[str
 def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """``p.data = t``: the tensor becomes what ``t`` is, device included."""
     target, source = args
-    if isinstance(target, ShadowTensor) and isinstance(source, ShadowTensor):
-        with DisableTorchFunctionSubclass():
-            func(target, source)
-        target._inner = source._inner
-    elif isinstance(target, Tensor) and isinstance(source, Tensor):
+    if isinstance(target, ShadowTensor) != isinstance(source, ShadowTensor):
         become(target, source)
+        return
+    with DisableTorchFunctionSubclass():
+        func(target, source)
+    if isinstance(target, ShadowTensor):
+        target._inner = source._inner
 
 
 def become(target: Tensor, source: Tensor) -> None:
@@ -723,9 +724,6 @@ def _data() -> property:
     def put(self: Tensor, value: Tensor) -> None:
         if isinstance(self, ShadowTensor) == isinstance(value, ShadowTensor):
             slot.__set__(self, value)
-            if isinstance(self, ShadowTensor):
-                assert isinstance(value, ShadowTensor)
-                self._inner = value._inner
         else:
             become(self, value)
 
@@ -739,13 +737,16 @@ def _install_checks(patches: Patches) -> None:
     Otherwise ``Tensor.backward`` and all of ``torch.nn.functional`` would be one opaque call each,
     user hooks included.
     """
+    asked = overrides.has_torch_function
+
+    def any_of(values: Any) -> bool:
+        others = tuple(value for value in values if not isinstance(value, ShadowTensor))
+        return count_function_modes() > 0 or asked(others)
+
     checks = {
-        id(check): make(check)
-        for check, make in (
-            (overrides.has_torch_function, _any_of),
-            (overrides.has_torch_function_unary, _unary),
-            (overrides.has_torch_function_variadic, _variadic),
-        )
+        id(overrides.has_torch_function): any_of,
+        id(overrides.has_torch_function_unary): lambda value: any_of((value,)),
+        id(overrides.has_torch_function_variadic): lambda *values: any_of(values),
     }
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch" or module is None:
@@ -755,32 +756,3 @@ def _install_checks(patches: Patches) -> None:
         for attribute, value in list(vars(module).items()):
             if id(value) in checks:
                 patches.attribute(module, attribute, checks[id(value)])
-
-
-def _modes() -> bool:
-    return count_function_modes() > 0
-
-
-def _any_of(original: Callable[..., bool]) -> Callable[..., bool]:
-    def has_torch_function(values: Any) -> bool:
-        return _modes() or original(
-            tuple(value for value in values if not isinstance(value, ShadowTensor))
-        )
-
-    return has_torch_function
-
-
-def _unary(original: Callable[..., bool]) -> Callable[..., bool]:
-    def has_torch_function_unary(value: Any) -> bool:
-        return _modes() or (not isinstance(value, ShadowTensor) and original(value))
-
-    return has_torch_function_unary
-
-
-def _variadic(original: Callable[..., bool]) -> Callable[..., bool]:
-    def has_torch_function_variadic(*values: Any) -> bool:
-        return _modes() or original(
-            *(value for value in values if not isinstance(value, ShadowTensor))
-        )
-
-    return has_torch_function_variadic

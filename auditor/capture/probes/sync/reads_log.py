@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -25,6 +25,7 @@ from auditor.capture.probes.base import Context
 from auditor.capture.probes.tally import Counted
 from auditor.errors import fault
 from auditor.recordings.schema.sync import ReadRow
+from auditor.syntax.index import index_of
 
 _PLUMBING: Final = tuple(
     """
@@ -152,14 +153,9 @@ def position(code: CodeType, lasti: int) -> Position | None:
 
 
 @lru_cache(maxsize=256)
-def nodes_of(file: str) -> tuple[ast.AST, ...]:
-    """The statements, calls and subscripts of a file; none where it cannot be parsed."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
-    kinds = (ast.Call, ast.Subscript, ast.stmt)
-    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
+def nodes_of(file: str) -> Sequence[ast.AST]:
+    """The nodes of a file; none where it cannot be parsed."""
+    return index_of("".join(linecache.getlines(file))).nodes
 
 
 PART = "reads"
