@@ -225,12 +225,12 @@ class _Reader:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 decorators = statement.decorator_list
                 first = min([statement.lineno, *(each.lineno for each in decorators)])
-                inner, inside = _join(function, statement.name), (*scopes, first)
+                name, around = _join(function, statement.name), (*scopes, first)
                 for each in decorators:
                     called = each.func if isinstance(each, ast.Call) else each
                     if name_of(called) in ("cache", "lru_cache"):  # it keeps what is returned
-                        yield Store(each.lineno, inner, inside, cls, (statement.name,), grows=True)
-                yield from self.read(statement.body, inner, inside, cls)
+                        yield Store(each.lineno, name, around, cls, (statement.name,), grows=True)
+                yield from self.read(statement.body, name, around, cls)
             elif isinstance(statement, ast.ClassDef):
                 yield from self.read(
                     statement.body, _join(function, statement.name), scopes, statement.name

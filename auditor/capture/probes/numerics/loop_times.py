@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.numerics import LoopTimeRow
@@ -29,7 +29,7 @@ def lines_of_loop(source: str, line: int) -> tuple[int, int] | None:
     around = list(index_of(source).on(line, *LOOPS, *COMPREHENSIONS, *_SCOPES))
     if not around or isinstance(around[-1], _SCOPES):
         return None
-    lines = lines_of(around[-1])
+    lines = lines_of(cast("ast.stmt | ast.expr", around[-1]))
     return lines.start, lines.stop - 1
 
 
