@@ -382,7 +382,7 @@ class Recorder:
             self.warnings.append(text)
 
     def _run_object(self) -> None:
-        from auditor.capture.instruments.import_hook import AfterImport
+        from auditor.capture.instruments.monkeypatch import AfterImport
 
         AfterImport("torch", self._prepare).install()
         found, _ = targets.load(self.address, self.plan.args)
@@ -406,7 +406,7 @@ class Recorder:
             session.end()
 
     def _run_script(self) -> None:
-        from auditor.capture.instruments.import_hook import AfterImport
+        from auditor.capture.instruments.monkeypatch import AfterImport
         from auditor.capture.target.script_steps import StepFinder, StopAudit, Stopper
 
         self.kind = "script"

@@ -25,8 +25,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from auditor.capture.instruments.import_hook import AfterImport
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.monkeypatch import AfterImport, Patches
 from auditor.capture.instruments.user_frames import LOADER, OWN
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.recordings.writer import identity_of

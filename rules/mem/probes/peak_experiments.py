@@ -10,7 +10,7 @@ from torch.optim.optimizer import Optimizer
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.data.largest_batch import LargestBatches
+from auditor.capture.probes.data.dataloader_facts import LargestBatches
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,
     groups_of,

@@ -24,8 +24,7 @@ from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.data.dataloader_facts import tensors_in
-from auditor.capture.probes.data.largest_batch import LargestBatches
+from auditor.capture.probes.data.dataloader_facts import LargestBatches, tensors_in
 from auditor.recordings.schema.planned import (
     PlannedBlocksRow,
     PlannedChangeRow,
