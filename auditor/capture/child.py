@@ -215,6 +215,7 @@ class Recorder:
         from auditor import __version__
 
         session = self.session
+        ends = self._finder.ends if self._finder is not None else ""
         self.writer.save(
             {
                 "schema": SCHEMA,
@@ -241,7 +242,7 @@ class Recorder:
                 "finished": self.finished,
                 "exhausted": self.exhausted,
                 "in_process": self.in_process,
-                "environment": self.environment | self._steps_end(),
+                "environment": self.environment | ({"a step ends with": ends} if ends else {}),
                 "sources": {},
                 "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "warnings": self.warnings,
@@ -262,10 +263,6 @@ class Recorder:
             "spared": {name: n for name, n in fewer.items() if why[name] == ALIKE},
             "cut": {name: n for name, n in fewer.items() if why[name] == LONG_STEPS},
         }
-
-    def _steps_end(self) -> dict[str, str]:
-        ends = self._finder.ends if self._finder is not None else ""
-        return {"a step ends with": ends} if ends else {}
 
     def _place(self) -> str:
         """The line that the program is at: `` (train.py:31)``; empty if none is known."""

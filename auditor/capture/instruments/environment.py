@@ -76,12 +76,13 @@ def default_device() -> torch.device:
 
 def describe(device: DeviceInfo) -> dict[str, str]:
     """Facts about this process and machine, as strings."""
+    affinity = getattr(os, "sched_getaffinity", None)
     facts = {
         "torch": str(torch.__version__),
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "processor": _processor(),
-        "cpu_count": str(_usable_cpus()),
+        "cpu_count": str(len(affinity(0)) if affinity is not None else os.cpu_count() or 1),
         "torch_threads": str(torch.get_num_threads()),
         "host_memory": str(host_memory()),
     }
@@ -100,12 +101,6 @@ def describe(device: DeviceInfo) -> dict[str, str]:
         if os.environ.get(name):
             facts[name] = os.environ[name]
     return facts
-
-
-def _usable_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def host_memory(root: Path = Path("/")) -> int:

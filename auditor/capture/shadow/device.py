@@ -10,7 +10,7 @@ import numbers
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 import torch.jit.annotations
@@ -146,11 +146,10 @@ RECORDING = ("_record_memory_history", "_snapshot", "_dump_snapshot")
 """Names of torch.cuda.memory that only the real allocator can answer."""
 
 
-def install_limits(patches: Patches, playing: Current, *, compiled: str) -> None:
-    """Refuse each; ``compiled="eager"`` runs what ``torch.compile`` is given as it is."""
+def install_limits(patches: Patches, playing: Current) -> None:
+    """Refuse each; what ``torch.compile`` is given runs as it is."""
     compiler: Any = torch.compile
-    refusal = _refusal("torch.compile", "compiled code asks for a CUDA device")
-    patches.code(compiler, _compile_eagerly if compiled == "eager" else refusal)
+    patches.code(compiler, _compile_eagerly)
     for name in CUDA_ONLY:
         known = getattr(torch.cuda, name, None)
         if known is not None:
@@ -419,12 +418,10 @@ class ShadowDevice:
         listener: Listener | None = None,
         *,
         gpu: str | GpuModel = MODELS[0],
-        compiled: Literal["refuse", "eager"] = "refuse",
     ) -> None:
         self._current = Current(
             listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu)
         )
-        self._compiled = compiled
         self._patches = Patches()
 
     @property
@@ -477,7 +474,7 @@ class ShadowDevice:
         install_saving(self._patches)
         install_packing(self._patches)
         facade.install(self._patches, self._current)
-        install_limits(self._patches, self._current, compiled=self._compiled)
+        install_limits(self._patches, self._current)
         self._patches.on_undo(_forget_default_device)
 
     def stop(self) -> None:

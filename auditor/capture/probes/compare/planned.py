@@ -81,7 +81,7 @@ class PlannedChangeProbe(Probe):
         )
         self._told: set[Any] = set()
         self._done: Counter[str] = Counter()
-        self._loaders = ResizedLoaders(self._change, self._batch_changed)
+        self._loaders = ResizedLoaders(self._change, lambda: self._done.update(["batch"]))
         self._largest: LargestBatches | None = None
 
     # -- a run -------------------------------------------------------------------------------------
@@ -132,9 +132,6 @@ class PlannedChangeProbe(Probe):
         """What is computed before a backward ran under autocast; the backward does not."""
         if not call.nested:
             self._leave_autocast()
-
-    def _batch_changed(self) -> None:
-        self._done["batch"] += 1
 
     # -- calls of modules --------------------------------------------------------------------------
 

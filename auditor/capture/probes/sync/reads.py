@@ -79,17 +79,11 @@ def _inner(log: ReadLog, original: Method, args: tuple[Any, ...], kwargs: dict[s
         log.inside.reading = False
 
 
-def _method_reading(
-    log: ReadLog, original: Method, kind: str, counts: Callable[..., bool] | None = None
-) -> Method:
-    """``original``, counted as one read of its tensors if ``counts(*args, **kwargs)``."""
+def _method_reading(log: ReadLog, original: Method, kind: str) -> Method:
+    """``original``, counted as one read of its tensors."""
 
     def read(*args: Any, **kwargs: Any) -> Any:
-        if (
-            log.idle()
-            or not _concerns(log, args)
-            or (counts is not None and not counts(*args, **kwargs))
-        ):
+        if log.idle() or not _concerns(log, args):
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
@@ -184,51 +178,14 @@ def watch_reads(log: ReadLog, patches: Patches) -> None:
     """Patch the methods and functions that read values: the fallback for kernel overrides.
 
     Not ``__getitem__`` and ``__setitem__``: a class that defines them in Python is a sequence to C,
-    and ``torch.tensor([loss])`` would fail. So masks as an index are not seen.
+    and ``torch.tensor([loss])`` would fail. So masks as an index are not seen, nor functions that
+    read a value only where they are given some arguments.
     """
     for name, kind in {**dict.fromkeys(_SCALARS, "item"), **_COUNTED}.items():
-        _patch(log, patches, torch.Tensor, name, kind)
-        if not name.startswith("__"):
-            _patch(log, patches, torch, name, kind)
-    for owner in (torch.Tensor, torch):
-        _patch(
-            log, patches, owner, "repeat_interleave", "repeat_interleave", counts=_repeats_by_tensor
-        )
-    _patch(
-        log,
-        patches,
-        torch,
-        "where",
-        "nonzero",
-        counts=lambda *args, **kwargs: len(args) + len(kwargs) == 1,
-    )
-    _patch(
-        log,
-        patches,
-        torch.nn.functional,
-        "one_hot",
-        "item",
-        counts=lambda tensor, num_classes=-1: num_classes == -1,
-    )
-
-
-def _patch(
-    log: ReadLog,
-    patches: Patches,
-    owner: Any,
-    name: str,
-    kind: str,
-    *,
-    counts: Callable[..., bool] | None = None,
-) -> None:
-    original = getattr(owner, name, None)
-    if original is not None:
-        patches.attribute(owner, name, _method_reading(log, original, kind, counts))
-
-
-def _repeats_by_tensor(*args: Any, **kwargs: Any) -> bool:
-    repeats = args[1] if len(args) > 1 else kwargs.get("repeats", args[0])
-    return isinstance(repeats, torch.Tensor) and kwargs.get("output_size") is None
+        for owner in (torch.Tensor,) if name.startswith("__") else (torch.Tensor, torch):
+            original = getattr(owner, name, None)
+            if original is not None:
+                patches.attribute(owner, name, _method_reading(log, original, kind))
 
 
 class ReadsProbe(Probe):

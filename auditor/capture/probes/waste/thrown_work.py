@@ -214,7 +214,12 @@ class Judging:
     def _unread(self, told: set[Node]) -> Iterator[ThrownRow]:
         """Forwards whose results reach nothing, without those that are told as repeated."""
         idle = behind(
-            (), (n for n in self._flow.nodes if self._dead_backward(n) or self._idle_copy(n))
+            (),
+            (
+                each
+                for each in self._flow.nodes
+                if (each.backward is not None and self._dead(each)) or self._idle_copy(each)
+            ),
         ).nodes
 
         def dead(node: Node) -> bool:
@@ -228,9 +233,6 @@ class Judging:
             heaviest = next(place for place in group if place.prefix[-1] == row.at)
             row.at = _unlike(heaviest, live)
             yield row
-
-    def _dead_backward(self, node: Node) -> bool:
-        return node.backward is not None and self._dead(node)
 
     def _idle_copy(self, node: Node) -> bool:
         reached = self._read if node.step < self._last else self._surely_read
