@@ -197,7 +197,7 @@ class RehearsalProbe(Probe, Listener):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._shadow = ShadowDevice(self, gpu=context.plan.gpu or MODELS[0])
-        self.memory: RehearsedMemory = RehearsedMemory(
+        self.memory = RehearsedMemory(
             context.plan.memory_limit or self._shadow.gpu.total_bytes,
             context.frames,
             context.writer.folder,

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Final, Literal, NoReturn, Protocol
+from typing import Any, Final, Literal, NoReturn
 
 import torch
 
@@ -72,26 +72,6 @@ class Crossing:
     """The host tensor that is copied to the device; None for anything else."""
 
 
-class Memory(Protocol):
-    """An allocator that answers for the device. Sizes in bytes."""
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the card."""
-
-    def stats(self) -> dict[str, int]:
-        """As ``torch.cuda.memory_stats``."""
-
-    def reset_peak(self) -> None:
-        """As ``torch.cuda.reset_peak_memory_stats``."""
-
-    def empty_cache(self) -> None:
-        """As ``torch.cuda.empty_cache``."""
-
-    def snapshot(self) -> dict[str, Any] | None:
-        """As ``torch.cuda.memory._snapshot``; None if there is none."""
-
-
 class Listener:
     """Hears what happens, synchronously and inside the caller's stack. Override what you need."""
 
@@ -100,8 +80,10 @@ class Listener:
     nothing.
     """
 
-    memory: Memory | None = None
-    """Who answers the memory functions of ``torch.cuda``; None: as much is reserved as lives."""
+    memory: Any = None
+    """An allocator that answers the memory functions of ``torch.cuda``, with what
+    :class:`auditor.capture.shadow.facade.LiveBytes` has; None: as much is reserved as lives.
+    """
 
     def crossing(self, crossing: Crossing) -> None:
         """Host and device met."""

@@ -434,11 +434,6 @@ class ShadowDevice:
         """Operators that ran on the device so far."""
         return self._current.operators
 
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of the storages on the device, where the listener tracks memory."""
-        return self._current.live_bytes
-
     def start(self) -> Self:
         """Play; RuntimeError where a real GPU is, another shadow plays, or torch lacks what a
         shadow is made of.

@@ -20,7 +20,6 @@ from auditor.capture.shadow.current import (
     CUDA,
     Current,
     GpuModel,
-    Memory,
     must_be_the_process,
     tell,
 )
@@ -81,7 +80,7 @@ class Facade:
 
     def __init__(self, playing: Current, module: str) -> None:
         self._module = module
-        self._memory: Memory = playing.listener.memory or LiveBytes(playing)
+        self._memory = playing.listener.memory or LiveBytes(playing)
 
     def housekeeping(self) -> dict[str, _Hook]:
         """Costly calls: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
