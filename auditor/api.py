@@ -324,7 +324,7 @@ def watching(
 ) -> Iterator[Watched]:
     """As :func:`watch`, for a loop in ``file``."""
     from auditor.capture import here
-    from auditor.capture.instruments.notebook_cells import source_path
+    from auditor.capture.instruments.user_frames import source_path
     from auditor.errors import AuditProblem
 
     watched = Watched()

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from overhead import transformer
 
-from auditor.capture.probes.step.profiler_trace import compress
+from auditor.capture.session import compress
 from auditor.evidence.recorded.amp import facts_of
 from auditor.timeline import Timeline
 

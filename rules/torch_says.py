@@ -24,7 +24,7 @@ class TorchSays(Rule):
     everywhere = True
 
     warning: ClassVar[str]
-    """A name of :data:`auditor.capture.instruments.warning_hook.TEXTS`."""
+    """A name of :data:`auditor.capture.probes.step.torch_warnings.TEXTS`."""
     defect: ClassVar[str]
     """What is wrong at the line, and what follows from it."""
 

@@ -80,6 +80,7 @@ def test_each_accessor_says_what_happens_without_the_name(path: Path) -> None:
         if (
             not name.startswith("_")
             and name not in NO_NAMES
+            and not ast.unparse(node).count("= for_rehearsals(")
             and not re.search(r"[Ww]ithout|Where they do not", said)
         ):
             silent.append(name)
@@ -89,7 +90,6 @@ def test_each_accessor_says_what_happens_without_the_name(path: Path) -> None:
 NO_NAMES = {
     "Tensor",
     "NoDispatchMode",
-    "REHEARSAL_NEEDS",
     "ANY_GLOBAL_HOOK",
     "FOREACH_DEFAULT",
     "CLIP_BY_NORM",

@@ -6,21 +6,24 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import multiprocessing.connection as connections
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from traceback import StackSummary, TracebackException, extract_tb, format_list, walk_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from auditor.capture.process import ProgressPipe, leave_at_once, set_up
-from auditor.capture.target.audit_events import OpenedConfigs
-from auditor.capture.target.signal_handlers import undisturbed
-from auditor.capture.target.tracebacks import located, raised_by, words
-from auditor.errors import TargetProblem, fault, traceback_of, type_of
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.user_frames import LOADER, OWN
+from auditor.capture.process import OpenedConfigs, ProgressPipe, leave_at_once, set_up, undisturbed
+from auditor.errors import TargetProblem, fault, signal_told, traceback_of, type_of, words_of
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, RecordingWriter
 from auditor.runs import program
@@ -34,6 +37,141 @@ if TYPE_CHECKING:
     from auditor.capture.probes.base import Context
     from auditor.capture.session import Session
     from auditor.capture.target.script_steps import StepFinder
+
+
+LOADERS = ("torch.utils.data.", "multiprocessing.")
+"""Modules whose processes do not train: workers of data loaders, managers."""
+
+
+class SpawnedProcesses:
+    """Counts them, between :meth:`install` and :meth:`uninstall`."""
+
+    def __init__(self) -> None:
+        self._patches = Patches()
+        self._own = os.getpid()
+        self.n = 0
+
+    def install(self) -> None:
+        """Look at each process as it is started."""
+        self._patches.around(BaseProcess, "start", before=self._starts)
+
+    def uninstall(self) -> None:
+        """Look no more. May be called twice."""
+        self._patches.undo()
+
+    def _starts(self, process: Any) -> None:
+        module = (
+            getattr(getattr(process, "_target", None), "__module__", None)
+            or type(process).__module__
+        )
+        self.n += os.getpid() == self._own and not module.startswith(LOADERS)
+
+
+def no_step(path: str, spawned: int) -> TargetProblem:
+    """What to say of a script that ended without a step; ``spawned`` processes may have made
+    some.
+    """
+    if spawned:
+        return TargetProblem(
+            f"{path} itself made no optimizer.step(): it started {spawned} "
+            f"process{'es' * (spawned > 1)} by multiprocessing, which are not recorded",
+            "let one process train; for several give --nproc N and a script that reads RANK as "
+            "torchrun sets it, or name a function that takes one step: file.py:callable",
+        )
+    return TargetProblem(
+        f"{path} ended without a single optimizer.step() or update of parameters under "
+        "torch.no_grad(), so there is no training step to audit",
+        "give the arguments it needs after --, or name a function that takes one step: "
+        "file.py:callable",
+    )
+
+
+STOPPED_AT = 3
+"""Frames that are told of a target that Ctrl-C stopped."""
+
+
+def without_own(told: TracebackException) -> TracebackException:
+    """The same without frames of ours, in the errors that it came from too. Changed in place; an
+    error of our own stays whole.
+    """
+    todo, seen = [told], set()
+    while todo:
+        each = todo.pop()
+        seen.add(id(each))
+        theirs = [frame for frame in each.stack if not frame.filename.startswith(OWN)]
+        if theirs:
+            each.stack = StackSummary.from_list(theirs)
+        related = (each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ()))
+        todo += [other for other in related if other is not None and id(other) not in seen]
+    return told
+
+
+def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> dict[str, Any]:
+    """Where an error came up, by its innermost frame of the user's own, and when. Runs no code of
+    the program's.
+    """
+    # which of several processes failed first
+    found: dict[str, Any] = {"time_us": time.time_ns() // 1000}
+    theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
+    if theirs:
+        last = theirs[-1]
+        found.update(file=os.path.join(cwd, last.filename), line=last.lineno, function=last.name)
+    return found
+
+
+def raised_by(error: BaseException, is_user: Callable[[str], bool]) -> bool:
+    """Whether the user's own line raised ``error``, and nothing that it called."""
+    frames = extract_tb(error.__traceback__)
+    return bool(frames) and is_user(frames[-1].filename)
+
+
+def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str]:
+    """Message and traceback of an error; of a target that was stopped, the user's own lines, for
+    nothing went wrong in the others.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        message = words_of(error)
+        how_known = any(each in message for each in ("by signal", "exit code"))
+        lost = () if how_known else lost_workers(error)
+        return {
+            "message": "; ".join([*filter(None, [message]), *lost]),
+            "traceback": traceback_of(error, without_own),
+        }
+    theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
+    told = "".join(format_list(theirs[-STOPPED_AT:]))
+    return {"message": words_of(error) or "it was stopped (Ctrl-C or SIGTERM)", "traceback": told}
+
+
+ENDS_S = 1.0
+"""How long a worker may take from closing its connections, by which it is missed, to its end, by
+which it is known.
+"""
+
+
+def lost_workers(error: BaseException) -> Iterator[str]:
+    """How each loader worker ended that is gone where a loader raised ``error``.
+
+    A worker that the kernel kills while the loader reads from it is missed by a
+    ``ConnectionResetError`` or ``EOFError``, which says nothing of it: torch asks who has ended a
+    moment too early.
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        if LOADER not in frame.f_code.co_filename:
+            continue
+        with suppress(Exception):  # no loader of torch's, or one whose workers are kept elsewhere
+            workers = [each for each in frame.f_locals["self"]._workers if each.pid is not None]
+            if isinstance(error, (OSError, EOFError)):
+                connections.wait([each.sentinel for each in workers], ENDS_S)
+            for each in workers:
+                each.join(ENDS_S if connections.wait([each.sentinel], 0) else 0)
+                if each.exitcode:
+                    how = (
+                        signal_told(-each.exitcode)
+                        if each.exitcode < 0
+                        else f"itself, with exit code {each.exitcode}"
+                    )
+                    yield f"a worker of the loader (process {each.pid}) was ended by {how}"
+            return
 
 
 RECORDS = False
@@ -77,6 +215,7 @@ class Recorder:
         from auditor import __version__
 
         session = self.session
+        ends = self._finder.ends if self._finder is not None else ""
         self.writer.save(
             {
                 "schema": SCHEMA,
@@ -103,7 +242,7 @@ class Recorder:
                 "finished": self.finished,
                 "exhausted": self.exhausted,
                 "in_process": self.in_process,
-                "environment": self.environment | self._steps_end(),
+                "environment": self.environment | ({"a step ends with": ends} if ends else {}),
                 "sources": {},
                 "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "warnings": self.warnings,
@@ -124,10 +263,6 @@ class Recorder:
             "spared": {name: n for name, n in fewer.items() if why[name] == ALIKE},
             "cut": {name: n for name, n in fewer.items() if why[name] == LONG_STEPS},
         }
-
-    def _steps_end(self) -> dict[str, str]:
-        ends = self._finder.ends if self._finder is not None else ""
-        return {"a step ends with": ends} if ends else {}
 
     def _place(self) -> str:
         """The line that the program is at: `` (train.py:31)``; empty if none is known."""
@@ -244,7 +379,7 @@ class Recorder:
             self.warnings.append(text)
 
     def _run_object(self) -> None:
-        from auditor.capture.instruments.import_hook import AfterImport
+        from auditor.capture.instruments.monkeypatch import AfterImport
 
         AfterImport("torch", self._prepare).install()
         found, _ = targets.load(self.address, self.plan.args)
@@ -268,9 +403,8 @@ class Recorder:
             session.end()
 
     def _run_script(self) -> None:
-        from auditor.capture.instruments.import_hook import AfterImport
+        from auditor.capture.instruments.monkeypatch import AfterImport
         from auditor.capture.target.script_steps import StepFinder, StopAudit, Stopper
-        from auditor.capture.target.spawned_processes import SpawnedProcesses, no_step
 
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)

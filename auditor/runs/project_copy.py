@@ -68,7 +68,7 @@ class ProjectCopy:
     ``files`` are contents to put in the place of the project's own, by path relative to it; None
     leaves the file out. Files of up to ``FILE_LIMIT`` are copied, the rest are links. A run under
     :meth:`plan` cuts a link before it writes through it
-    (``auditor/capture/target/write_guard.py``); what it does to the project under an absolute path
+    (``auditor/capture/process.py``); what it does to the project under an absolute path
     is undone at the end. ``changed`` are then the project's files that are not as they were all the
     same, by the run or by somebody else; what lies in ``apart`` is our own.
     """

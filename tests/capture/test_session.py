@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from auditor.capture.instruments import freed_memory
+from auditor.capture import session
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes import base
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from auditor.capture.probes.step import profiler_trace
 from auditor.capture.session import Session
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.table import Evidence
@@ -233,12 +233,12 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
 ) -> None:
     nodes = iter(range(0, 100 * per_step, per_step))
-    monkeypatch.setattr(profiler_trace, "next_number", lambda: next(nodes))
-    monkeypatch.setattr(freed_memory, "_peak", lambda: 0)
+    monkeypatch.setattr(session, "next_number", lambda: next(nodes))
+    monkeypatch.setattr(base, "_peak", lambda: 0)
     warnings: list[str] = []
     passes = passes_of(tmp_path, 2, warn=warnings.append, purpose=Passes(trace=3))
     assert passes == {"quiet": 2, "trace": traced}
-    assert (tmp_path / profiler_trace.TRACE).is_file()
+    assert (tmp_path / session.TRACE).is_file()
     assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH.format(traced)] * (
         traced < 3
     )

@@ -15,10 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from auditor.capture.instruments.kept_open import KeptOpen
-from auditor.capture.process import ProgressPipe
-from auditor.capture.target.signal_handlers import ChildSignal, undisturbed
-from auditor.capture.target.tracebacks import words
+from auditor.capture.child import words
+from auditor.capture.instruments.stack_sampler import KeptOpen
+from auditor.capture.process import ChildSignal, ProgressPipe, undisturbed
 from auditor.cli import out_folder
 from auditor.cli.main import main as command
 from auditor.cli.usage import AuditGroup, Ending

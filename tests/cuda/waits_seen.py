@@ -266,7 +266,7 @@ def main(side: str, out: str, pieces: list[str]) -> None:
     torch.set_num_threads(1)
     with contextlib.ExitStack() as stack:
         if side == "rehearsal":
-            stack.enter_context(shadow_cuda(Relay(), gpu="NVIDIA H100 80GB HBM3", compiled="eager"))
+            stack.enter_context(shadow_cuda(Relay(), gpu="NVIDIA H100 80GB HBM3"))
         found = gather(side, pieces)
     end.write_text(json.dumps({"torch": torch.__version__, "pieces": found}))
 

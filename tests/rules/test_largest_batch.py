@@ -10,7 +10,7 @@ from auditor.rules.mem.rows import LeanerRow
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from auditor.capture.probes.data.largest_batch import largest_batch, nbytes_of
+from auditor.capture.probes.data.dataloader_facts import largest_batch, nbytes_of
 from auditor.model import Site
 from tests.rules.asking import ask, rows
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from auditor.rules.torch_says import TorchSays
 
-from auditor.capture.instruments.warning_hook import TEXTS, name_of
+from auditor.capture.probes.step.torch_warnings import TEXTS, name_of
 from auditor.judging import catalogue
 from auditor.model import Finding
 from tests.inprocess import judge

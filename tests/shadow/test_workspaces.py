@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from auditor.capture.shadow import Listener, ShadowDevice, workspaces
-from auditor.capture.shadow.workspaces import HOPPER, LT, OTHERS, cublas_bytes, lt_bytes
+from auditor.capture.shadow import Listener, ShadowDevice, current
+from auditor.capture.shadow.current import HOPPER, LT, OTHERS, cublas_bytes, lt_bytes
 
 MIB = 1 << 20
 NOW = (2, 14)
@@ -18,7 +18,7 @@ def _plain(monkeypatch):
     names = ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE")
     for name in (*names, "TORCH_CUBLASLT_UNIFIED_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(workspaces, "VERSION", NOW)
+    monkeypatch.setattr(current, "VERSION", NOW)
 
 
 class Kept(Listener):
@@ -112,7 +112,7 @@ def test_a_thread_takes_over_the_handle_of_one_that_ended(kept):
     [((2, 8), [(HOPPER, True), (LT, False), (LT, False)]), ((2, 15), [(LT, False), (LT, False)])],
 )
 def test_one_for_each_product_with_a_bias(monkeypatch, version, taken):
-    monkeypatch.setattr(workspaces, "VERSION", version)
+    monkeypatch.setattr(current, "VERSION", version)
     listener = Kept()
     with ShadowDevice(listener), torch.no_grad():
         model = nn.Linear(8, 8).cuda()

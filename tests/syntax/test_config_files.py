@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from auditor.capture.target.audit_events import OpenedConfigs
+from auditor.capture.process import OpenedConfigs
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence

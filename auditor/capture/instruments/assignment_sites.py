@@ -5,34 +5,62 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from auditor.capture.instruments.notebook_cells import cells
-from auditor.capture.instruments.variable_paths import NO_FILE, Place
+from auditor.capture.instruments.user_frames import cells
 from auditor.recordings.writer import content_of, decode_source
-from auditor.syntax.index import LOOPS, name_of
+from auditor.syntax.index import LOOPS, blocks_of, name_of
+
+NO_FILE = "?"
+"""In the place of a module's file where it has none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a tensor is reached: from a variable of a function or a module, along a path."""
+
+    file: str
+    """:data:`NO_FILE` for what the cells of a notebook define together."""
+    function: str
+    """Qualified name of the variable's function; ``<module>`` for a global."""
+    first_line: int
+    """Of that function; 0 for a global."""
+    name: str
+    path: str = ""
+    owner: type | None = None
+    """Class of the last object whose attribute the path names."""
+    attribute: str = ""
+    """That attribute; what follows it in the path are only ``[*]``."""
+
+
+Trail = Place | tuple[Any, type | None, str]
+"""A place not yet spelled out, since hardly any holds a graph: what it is in, then the class and
+name of an attribute there, or None and nothing for an item of a container."""
+
+
+def spelled(trail: Any) -> Place:
+    """The place at the end of a trail."""
+    steps: list[tuple[type | None, str]] = []
+    while not isinstance(trail, Place):
+        trail, owner, attribute = trail
+        steps.append((owner, attribute))
+    place = trail
+    for owner, attribute in reversed(steps):
+        if owner is None:
+            place = replace(place, path=place.path + "[*]")
+        else:
+            place = replace(
+                place, path=f"{place.path}.{attribute}", owner=owner, attribute=attribute
+            )
+    return place
+
 
 _GROWING_CALLS = frozenset(
     "append appendleft extend extendleft add insert update setdefault put push".split()
 )
-_HARMLESS_CALLS = frozenset(
-    {"defaultdict", "Counter", "float", "int", "str", "len", "bool"}
-    | set("zeros ones empty full rand randn tensor arange eye as_tensor from_numpy".split())
-    | {"zeros_like", "ones_like", "empty_like", "full_like", "randn_like", "rand_like"}
-    | {"item", "detach", "tolist", "numpy", "clear", "init_hidden"}
-)
-"""Calls whose result has no graph: containers that begin empty, numbers, new tensors, tensors let
-go.
-"""
-
-
-_CONTAINERS = frozenset({"list", "dict", "set", "tuple", "deque", "OrderedDict"})
-"""Their results have a graph where what they are given has one."""
-
-_KEPT_SO = frozenset({"clone", "to", "cpu", "cuda", "float", "half", "double", "contiguous"})
-"""Methods whose result has a graph where their tensor has one."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +80,20 @@ class Store:
     """
     grows: bool
     """It adds to what is there: an augmented assignment, ``append``, an item, or a value made from
-    the old one, in one statement or by way of other variables of the function.
+    the old one.
     """
+    begins: bool = False
+    """What it stores names no variable: a number, an empty list, ``torch.zeros(3)``."""
     looped: bool = False
     """It is in a loop of its function."""
     in_place: bool = False
     """It writes into a tensor that is there: ``shadow.lerp_(weight, 0.1)``."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool]:
+    def rank(self) -> tuple[bool, bool, bool, bool, bool, int]:
         """What is most likely to store a tensor with its graph comes first."""
-        set_up = self.function == "<module>" and not self.looped
-        first = self.function.endswith("__init__")
-        return (first, self.in_place, not self.grows, set_up)
+        first, outside = self.function.endswith("__init__"), not self.looped
+        return first, self.in_place, not self.grows, self.begins, outside, -len(self.scopes)
 
 
 @dataclass(frozen=True)
@@ -88,12 +117,9 @@ def _files(place: Place) -> list[str]:
 
 
 class Sources:
-    """The user's files, parsed once each. With ``fresh`` also values that have no graph count: ``w
-    = torch.rand(3)``.
-    """
+    """The user's files, parsed once each."""
 
-    def __init__(self, *, fresh: bool = False) -> None:
-        self._fresh = fresh
+    def __init__(self) -> None:
         self._files: dict[str, SourceFile] = {}
 
     def find(self, place: Place) -> Found:
@@ -135,16 +161,15 @@ class Sources:
     def _file(self, file: str) -> SourceFile:
         known = self._files.get(file)
         if known is None:
-            known = self._files[file] = SourceFile(file, fresh=self._fresh)
+            known = self._files[file] = SourceFile(file)
         return known
 
 
 class SourceFile:
     """All storing statements of one file. A file that cannot be read or parsed has none."""
 
-    def __init__(self, file: str, *, fresh: bool = False) -> None:
+    def __init__(self, file: str) -> None:
         self._file = file
-        self._fresh = fresh
 
     @cached_property
     def stores(self) -> list[Store]:
@@ -153,14 +178,7 @@ class SourceFile:
             tree = ast.parse(decode_source(content_of(self._file)))
         except (OSError, SyntaxError, ValueError, RecursionError):
             return []
-        reader = _Reader(fresh=self._fresh)
-        found = list(reader.read(tree.body, "", (), ""))
-        return [
-            store
-            if store.grows or store.chain not in reader.sources(store)
-            else replace(store, grows=True)
-            for store in found
-        ]
+        return list(_Reader().read(tree.body, "", (), ""))
 
     def variable(self, place: Place) -> list[Store]:
         """Stores into a plain variable: in its function, else around or below it, else anywhere."""
@@ -184,10 +202,7 @@ _Chain = tuple[str, ...]
 class _Reader:
     """Walks statements and keeps track of the functions and classes around them."""
 
-    def __init__(self, *, fresh: bool) -> None:
-        self._harmless = (lambda value: False) if fresh else _harmless
-        self._made_of: dict[tuple[int, ...], dict[_Chain, set[_Chain]]] = {}
-        self._given: dict[tuple[int, _Chain], set[_Chain]] = {}
+    def __init__(self) -> None:
         self._looped_over: dict[tuple[tuple[int, ...], _Chain], set[_Chain]] = {}
         """Of a loop variable of a function: what the loop goes through."""
 
@@ -196,18 +211,6 @@ class _Reader:
             chain = _chain(target)
             if chain is not None:
                 self._looped_over.setdefault((scopes, chain), set()).update(_mentioned(loop.iter))
-
-    def sources(self, store: Store) -> set[_Chain]:
-        """Chains that what the statement stores is made of, by way of others of its function."""
-        made_of = self._made_of.get(store.scopes, {})
-        found: set[_Chain] = set()
-        waiting = list(self._given.get((store.line, store.chain), ()))
-        while waiting:
-            each = waiting.pop()
-            if each not in found:
-                found.add(each)
-                waiting.extend(made_of.get(each, ()))
-        return found
 
     def read(
         self,
@@ -222,29 +225,26 @@ class _Reader:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 decorators = statement.decorator_list
                 first = min([statement.lineno, *(each.lineno for each in decorators)])
-                qualified, own = _join(function, statement.name), (*scopes, first)
+                name, around = _join(function, statement.name), (*scopes, first)
                 for each in decorators:
                     called = each.func if isinstance(each, ast.Call) else each
                     if name_of(called) in ("cache", "lru_cache"):  # it keeps what is returned
-                        yield Store(each.lineno, qualified, own, cls, (statement.name,), grows=True)
-                yield from self.read(statement.body, qualified, own, cls)
+                        yield Store(each.lineno, name, around, cls, (statement.name,), grows=True)
+                yield from self.read(statement.body, name, around, cls)
             elif isinstance(statement, ast.ClassDef):
                 yield from self.read(
                     statement.body, _join(function, statement.name), scopes, statement.name
                 )
             else:
-                for target, value in _flows(statement):
-                    given = self._given[statement.lineno, target] = _mentioned(value)
-                    self._made_of.setdefault(scopes, {}).setdefault(target, set()).update(given)
                 where = (
                     statement.lineno,
                     function if scopes else "<module>",
                     scopes,
                     cls if scopes else "",
                 )
-                for chain, grows in _stored(statement, self._harmless):
-                    yield Store(*where, chain, grows, looped)
-                for chain in _written_into(statement, self._harmless):
+                for chain, grows, begins in _stored(statement):
+                    yield Store(*where, chain, grows, begins, looped)
+                for chain in _written_into(statement):
                     for each in {chain, *self._looped_over.get((scopes, chain), ())}:
                         yield Store(*where, each, grows=True, looped=looped, in_place=True)
                 if isinstance(statement, (ast.For, ast.AsyncFor)):
@@ -259,81 +259,57 @@ def _join(outer: str, name: str) -> str:
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for field in ("body", "orelse", "finalbody"):
-        block = getattr(statement, field, None)
-        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-            yield block
+    yield from blocks_of(statement)
     for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
         yield part.body
 
 
-def _stored(
-    statement: ast.stmt, harmless: Callable[[ast.expr], bool]
-) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Chains that a statement itself may store a tensor under, and whether that grows."""
+def _stored(statement: ast.stmt) -> Iterator[tuple[_Chain, bool, bool]]:
+    """Chains that a statement itself may store a tensor under, and whether that grows or begins."""
+    pairs: list[tuple[ast.expr, bool, ast.expr]] = []
     if isinstance(statement, ast.AugAssign):
-        if not harmless(statement.value):
-            yield from _chained(statement.target, grows=True)
-    elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        if statement.value is None or harmless(statement.value):
-            return
-        mentioned = {_chain(node) for node in ast.walk(statement.value)}
+        pairs = [(statement.target, True, statement.value)]
+    elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+        mentioned = _mentioned(statement.value)
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target in (part for whole in targets for part in _parts(whole)):
-            yield from _chained(
-                target, grows=isinstance(target, ast.Subscript) or _chain(target) in mentioned
-            )
-    elif isinstance(statement, ast.Expr):
-        yield from _called(statement.value, harmless)
-        for each in ast.walk(statement.value):
-            if isinstance(each, ast.Lambda):  # a hook that keeps what it is given
-                yield from _called(each.body, harmless)
-
-
-def _flows(statement: ast.stmt) -> Iterator[tuple[_Chain, ast.expr]]:
-    """What a statement fills, and what with: assignments, loop variables, lists appended to."""
-    pairs: list[tuple[ast.expr, ast.expr]] = []
-    if isinstance(statement, ast.Assign):
-        pairs = [(target, statement.value) for target in statement.targets]
-    elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
-        pairs = [(statement.target, statement.value)]
-    elif isinstance(statement, (ast.For, ast.AsyncFor)):
-        pairs = [(statement.target, statement.iter)]
+        pairs = [
+            (part, isinstance(part, ast.Subscript) or _chain(part) in mentioned, statement.value)
+            for whole in targets
+            for part in _parts(whole)
+        ]
     elif (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)
         and isinstance(statement.value.func, ast.Attribute)
         and statement.value.func.attr in _GROWING_CALLS
     ):
-        pairs = [(statement.value.func.value, statement.value)]
-    for whole, value in pairs:
-        for target in _parts(whole):
-            chain = _chain(target)
-            if chain is not None:
-                yield chain, value
+        pairs = [(statement.value.func.value, True, statement.value)]
+    for each in ast.walk(statement) if isinstance(statement, ast.Expr) else ():
+        kept = each.body if isinstance(each, ast.Lambda) else None  # a hook's, of what it is given
+        if isinstance(kept, ast.Call) and name_of(kept.func) in _GROWING_CALLS:
+            pairs += [(kept.func.value, True, kept)] if isinstance(kept.func, ast.Attribute) else []
+    for target, grows, value in pairs:
+        if (chain := _chain(target)) is not None:
+            yield chain, grows, _begins(value)
 
 
 def _mentioned(value: ast.expr) -> set[_Chain]:
     return {chain for node in ast.walk(value) if (chain := _chain(node)) is not None}
 
 
-def _called(
-    value: ast.expr, harmless: Callable[[ast.expr], bool]
-) -> Iterator[tuple[tuple[str, ...], bool]]:
-    if (
-        not isinstance(value, ast.Call)
-        or not isinstance(value.func, ast.Attribute)
-        or value.func.attr not in _GROWING_CALLS
-    ):
-        return
-    if not all(
-        harmless(argument)
-        for argument in (*value.args, *(keyword.value for keyword in value.keywords))
-    ):
-        yield from _chained(value.func.value, grows=True)
+def _begins(value: ast.expr) -> bool:
+    """No variable is named in it, but as the function that is called."""
+    called = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
+    waiting: list[ast.AST] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            return False
+        waiting += (each for each in ast.iter_child_nodes(node) if id(each) not in called)
+    return True
 
 
-def _written_into(statement: ast.stmt, harmless: Callable[[ast.expr], bool]) -> Iterator[_Chain]:
+def _written_into(statement: ast.stmt) -> Iterator[_Chain]:
     """Chains whose tensors a statement writes into by an operator in place, with what may have a
     graph: ``shadow.mul_(0.9).add_(weight)``, ``torch._foreach_lerp_(shadows, weights, 0.1)``.
     """
@@ -346,10 +322,10 @@ def _written_into(statement: ast.stmt, harmless: Callable[[ast.expr], bool]) -> 
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if name.startswith("_foreach_"):
             chain = _chain(call.args[0]) if call.args else None
-            if chain is not None and not all(map(harmless, given[1:])):
+            if chain is not None and not all(map(_begins, given[1:])):
                 yield chain
             return
-        carries = carries or not all(map(harmless, given))
+        carries = carries or not all(map(_begins, given))
         chain = _chain(call.func.value)
         if chain is not None and carries:
             yield chain
@@ -362,12 +338,6 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
             yield from _parts(element)
     else:
         yield target.value if isinstance(target, ast.Starred) else target
-
-
-def _chained(target: ast.expr, *, grows: bool) -> Iterator[tuple[tuple[str, ...], bool]]:
-    chain = _chain(target)
-    if chain is not None:
-        yield chain, grows
 
 
 def _chain(node: ast.AST) -> tuple[str, ...] | None:
@@ -388,33 +358,3 @@ def _chain(node: ast.AST) -> tuple[str, ...] | None:
     ):
         return _chain(node.func.value)
     return None
-
-
-def _harmless(value: ast.expr) -> bool:
-    """The value holds no tensor with a graph, as far as its form tells."""
-    if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Lambda, ast.Compare)):
-        return True
-    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
-        return all(_harmless(element) for element in value.elts)
-    if isinstance(value, ast.Dict):
-        return all(_harmless(element) for element in value.values)
-    if isinstance(value, ast.UnaryOp):
-        return _harmless(value.operand)
-    if isinstance(value, ast.BinOp):
-        return _harmless(value.left) and _harmless(value.right)
-    if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-        return _harmless(value.elt)
-    if isinstance(value, ast.DictComp):
-        return _harmless(value.value)
-    if isinstance(value, ast.Call):
-        if isinstance(value.func, ast.Attribute) and value.func.attr in _KEPT_SO:
-            return _harmless(value.func.value)
-        name = (
-            value.func.attr
-            if isinstance(value.func, ast.Attribute)
-            else getattr(value.func, "id", "")
-        )
-        if name in _CONTAINERS:
-            return all(_harmless(argument) for argument in value.args)
-        return name in _HARMLESS_CALLS
-    return False

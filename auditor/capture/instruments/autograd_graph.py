@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from types import FunctionType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 
@@ -216,17 +216,11 @@ def _together(given: Any) -> tuple[Any, ...]:
     )
 
 
-class Watcher(Protocol):
-    """Told about every backward of the process while it is registered with the door."""
-
-    def backward_begins(self, call: Backward) -> None:
-        """The engine is about to run."""
-
-    def backward_ends(self, call: Backward) -> None:
-        """It has returned or raised; ``us`` and ``failed`` are known."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """The watcher itself raised ``error`` and taken off: the user's step goes on."""
+Watcher = Any
+"""Told about every backward of the process while it is registered with the door, as
+:class:`auditor.capture.probes.base.Probe` is; ``backward_lost(error)``: it raised the error and was
+taken off, and the user's step goes on.
+"""
 
 
 class BackwardHooks:

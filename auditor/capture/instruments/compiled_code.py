@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from auditor.capture.instruments.import_hook import AfterImport
-from auditor.capture.instruments.monkeypatch import SWAPPED, Patches
+from auditor.capture.instruments.monkeypatch import SWAPPED, AfterImport, Patches
 from auditor.capture.instruments.torch_private.compiler import (
     MARK,
     PACKAGE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,25 @@ import torch
 from auditor import null_device
 from auditor.errors import TargetProblem
 from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
+
+
+def random_states() -> dict[str, int]:
+    """A number for each of them (``torch``: the host's, and the current GPU's where CUDA is in use)
+    that is the same as long as nothing is drawn from it, and again when it is set back.
+    """
+    tensors = [torch.get_rng_state()]
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        tensors.append(torch.cuda.get_rng_state())
+    states = {
+        "torch": hash(tuple(each.numpy().tobytes() for each in tensors)),
+        "random": hash(random.getstate()[1]),
+    }
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        state = numpy_random.get_state(legacy=False)["state"]
+        states["numpy"] = hash((state["key"].tobytes(), state["pos"]))
+    return states
+
 
 ALLOCATOR_VARIABLES = (
     "PYTORCH_ALLOC_CONF",
@@ -56,12 +76,13 @@ def default_device() -> torch.device:
 
 def describe(device: DeviceInfo) -> dict[str, str]:
     """Facts about this process and machine, as strings."""
+    affinity = getattr(os, "sched_getaffinity", None)
     facts = {
         "torch": str(torch.__version__),
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "processor": _processor(),
-        "cpu_count": str(_usable_cpus()),
+        "cpu_count": str(len(affinity(0)) if affinity is not None else os.cpu_count() or 1),
         "torch_threads": str(torch.get_num_threads()),
         "host_memory": str(host_memory()),
     }
@@ -80,12 +101,6 @@ def describe(device: DeviceInfo) -> dict[str, str]:
         if os.environ.get(name):
             facts[name] = os.environ[name]
     return facts
-
-
-def _usable_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def host_memory(root: Path = Path("/")) -> int:

@@ -12,8 +12,27 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 from types import ModuleType
 from typing import Any, TypeVar
+from weakref import ref
 
 import torch
+
+from auditor.capture.instruments.torch_private.tensors import fix_weakref
+
+Held = TypeVar("Held", bound=torch.Tensor | torch.UntypedStorage)
+
+
+def alive(reference: ref[Held]) -> Held | None:
+    """The tensor (or storage) that a weak reference names; None once it is gone.
+
+    What Python has let go and C++ still holds is brought back by the reference, and torch must be
+    told so: else it frees the Python object beneath whoever uses it now (``torch.utils.weak`` does
+    the same).
+    """
+    found = reference()
+    if found is not None:
+        fix_weakref(found)
+    return found
+
 
 MOST = 8
 """Objects of one class up to which they are parts of the program; more are its data: samples,

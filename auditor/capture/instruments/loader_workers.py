@@ -15,9 +15,9 @@ import random
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,12 +25,213 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from auditor.capture.instruments.array_lists import ArrayLists
-from auditor.capture.instruments.file_reads import FileReads
-from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of, queued_ns
+from auditor.capture.instruments.stack_sampler import (
+    KeptOpen,
+    Stack,
+    StackSampler,
+    line_of,
+    queued_ns,
+)
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
+
+MAKERS = ("tensor", "as_tensor")
+
+NESTED = 3
+"""Lists inside lists that are looked into."""
+
+
+@dataclass
+class Listed:
+    """What the calls of one place were given: arrays, and numbers in them."""
+
+    n: int = 0
+    us: float = 0.0
+    arrays: int = 0
+    numbers: int = 0
+
+
+class ArrayLists:
+    """Counts and times such calls by place; ``here`` names the caller's (None: not counted)."""
+
+    def __init__(self, here: Callable[[], Hashable | None]) -> None:
+        self._here = here
+        self._seen: defaultdict[Hashable, Listed] = defaultdict(Listed)
+
+    def watch(self, replace: Callable[[Any, str, Any], None]) -> None:
+        """Put functions of ours in place of torch's, by ``replace(torch, name, function)``.
+
+        Torch collects its own once, when a default device is first asked for: before that.
+        """
+        with torch.device("cpu"):
+            torch.empty(0)
+        for name in MAKERS:
+            replace(torch, name, self._timed(getattr(torch, name)))
+
+    def taken(self) -> dict[Hashable, Listed]:
+        """What was seen since the last call."""
+        seen, self._seen = self._seen, defaultdict(Listed)
+        return dict(seen)
+
+    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def make(*args: Any, **kwargs: Any) -> Any:
+            arrays = arrays_in(args[0] if args else kwargs.get("data"))
+            place = self._here() if arrays else None
+            if place is None:
+                return original(*args, **kwargs)
+            start = time.thread_time_ns()
+            made = original(*args, **kwargs)
+            seen = self._seen[place]
+            seen.n += 1
+            seen.us += (time.thread_time_ns() - start) / 1e3
+            seen.arrays += arrays
+            seen.numbers += made.numel()
+            return made
+
+        return make
+
+
+def arrays_in(data: Any) -> int:
+    """How many arrays of at least one dimension the list holds; 0 of anything else."""
+    lists = 1
+    for _ in range(NESTED):
+        if not isinstance(data, (list, tuple)) or not data:
+            return 0
+        lists *= len(data)
+        data = data[0]
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(data, numpy.ndarray):
+            return lists if data.ndim else 0
+    return 0
+
+
+READERS = {
+    "numpy": ("load", "loadtxt", "genfromtxt", "fromfile"),
+    "torch": ("load",),
+    "pandas": ("read_csv", "read_parquet", "read_pickle", "read_json", "read_feather"),
+    "json": ("load",),
+    "pickle": ("load",),
+}
+"""Names of such functions, by module."""
+
+PARTS = frozenset(
+    {"mmap_mode", "mmap", "count", "offset", "nrows", "skiprows", "chunksize", "iterator",
+     "usecols", "columns", "filters", "max_rows", "skip_header"}
+)  # fmt: skip
+"""Keywords with which no more than a part is read, or nothing yet."""
+
+LAZY = frozenset({"NpzFile"})
+"""Results that read later."""
+
+
+@dataclass
+class FilesRead:
+    """What one place read in one batch: files by path, and time inside."""
+
+    name: str
+    us: float = 0.0
+    files: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def n(self) -> int:
+        """Reads."""
+        return self.files.total()
+
+    @property
+    def again(self) -> int:
+        """Reads of a file that was read before."""
+        return self.n - len(self.files)
+
+    def row(self) -> dict[str, Any]:
+        """What is written down of it."""
+        size, path = self.largest
+        return {
+            "name": self.name,
+            "n": self.n,
+            "again": self.again,
+            "us": self.us,
+            "batches": 1,
+            "bytes": size,
+            "path": path,
+        }
+
+    @property
+    def largest(self) -> tuple[int, str]:
+        """Size and path of the largest file that was read more than once."""
+        return max(
+            ((_size(path), path) for path, often in self.files.items() if often > 1),
+            default=(0, ""),
+        )
+
+
+class FileReads:
+    """Counts and times such calls by place; ``here`` names the caller's (None: not counted)."""
+
+    def __init__(self, here: Callable[[], Hashable | None]) -> None:
+        self._here = here
+        self._inside = False
+        self._seen: dict[tuple[Hashable, str], FilesRead] = {}
+
+    def watch(self, replace: Callable[[Any, str, Any], None]) -> None:
+        """Put functions of ours in place of theirs, by ``replace(module, name, function)``. Modules
+        that are not imported are left alone.
+        """
+        for module, names in READERS.items():
+            for name in names:
+                original = getattr(sys.modules.get(module), name, None)
+                if callable(original):
+                    replace(sys.modules[module], name, self._timed(original, f"{module}.{name}"))
+
+    def taken(self) -> dict[Hashable, list[FilesRead]]:
+        """What was seen since the last call."""
+        seen, self._seen = self._seen, {}
+        by_place: defaultdict[Hashable, list[FilesRead]] = defaultdict(list)
+        for (place, _), read in seen.items():
+            by_place[place].append(read)
+        return dict(by_place)
+
+    def _timed(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def read(*args: Any, **kwargs: Any) -> Any:
+            path = None if self._inside else _whole(args, kwargs)
+            place = self._here() if path is not None else None
+            if path is None or place is None:
+                return original(*args, **kwargs)
+            self._inside = True
+            start = time.perf_counter_ns()
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._inside = False
+            if type(result).__name__ not in LAZY:
+                seen = self._seen.setdefault((place, name), FilesRead(name))
+                seen.files[path] += 1
+                seen.us += (time.perf_counter_ns() - start) / 1e3
+            return result
+
+        return read
+
+
+def _whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """The path of the file that is read as a whole; None of a part, or of what is no file."""
+    if len(args) > 1 or any(kwargs.get(name) for name in PARTS):
+        return None
+    file: Any = args[0] if args else next(iter(kwargs.values()), None)
+    with contextlib.suppress(Exception):  # the user's objects
+        if isinstance(file, (str, bytes, os.PathLike)):
+            return os.fsdecode(file)
+        if file.tell() == 0 and isinstance(file.name, str):
+            return str(file.name)
+    return None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
 
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
+from auditor.capture.instruments.assignment_sites import NO_FILE, Place, Trail, spelled
 from auditor.capture.instruments.autograd_graph import Node, node_of
 from auditor.capture.instruments.live_objects import instances_of_user
 from auditor.capture.instruments.torch_private.training import own_buffers, own_children, own_hooks
 from auditor.capture.instruments.user_frames import Frames
-from auditor.capture.instruments.variable_paths import NO_FILE, Place, Trail, spelled
 
 DEPTH = 4
 """Levels of containers and attributes below a variable that are searched."""

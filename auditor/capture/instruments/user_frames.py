@@ -3,18 +3,94 @@
 from __future__ import annotations
 
 import dis
+import linecache
 import os
 import site as site_module
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import auditor
-from auditor.capture.instruments.notebook_cells import cell_of, source_path
 from auditor.recordings.folder import RecordingWriter
+
+Path = tuple[int, ...]
+"""Numbers of the user's lines around a call, the outermost first."""
+
+
+def path_of(frames: Frames) -> Path:
+    """The lines around the caller."""
+    found = frames.user_frames(sys._getframe(1))
+    return tuple([frames.number(each) for each in reversed(found)])
+
+
+def needless(
+    paths: Sequence[Path], wanted: Sequence[Path]
+) -> Iterator[tuple[int, int, list[Path]]]:
+    """The line that stands for each group of ``paths``, the outermost one that could, and the group.
+
+    A group is what has in common the first line from which on no path is a ``wanted`` one. Of the
+    lines that all of a group run through, the innermost one stands for it that is on no wanted
+    path: a change there changes no other call.
+    """
+    used = {line for path in wanted for line in path}
+    groups: dict[Path, list[Path]] = {}
+    for path in paths:
+        groups.setdefault(_apart(path, wanted), []).append(path)
+    for prefix, together in groups.items():
+        shared = _shared(together)
+        own = [line for line in shared[len(prefix) - 1 :] if line not in used]
+        own = own or [prefix[-1]]
+        yield own[-1], own[0], together
+
+
+def _apart(path: Path, wanted: Sequence[Path]) -> Path:
+    """Its shortest beginning that no wanted path has."""
+    for length in range(1, len(path)):
+        if not any(other[:length] == path[:length] for other in wanted):
+            return path[:length]
+    return path
+
+
+def _shared(paths: Sequence[Path]) -> Path:
+    """The beginning that all have."""
+    length = 0
+    for lines in zip(*paths, strict=False):
+        if len(set(lines)) > 1:
+            break
+        length += 1
+    return paths[0][:length]
+
+
+def cell_of(file: str) -> str | None:
+    """``In[2]``, as the notebook shows it, for the file name of a cell's code; None for any other."""
+    interactive: Any = sys.modules.get("IPython")
+    shell = None if interactive is None else getattr(interactive, "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)(file)
+    return None if named is None or file not in linecache.cache else str(named[1])
+
+
+def cells() -> list[str]:
+    """The paths of all cells that ran, by :func:`source_path`, the latest first."""
+    return [source_path(file) for file in reversed(list(linecache.cache)) if cell_of(file)]
+
+
+def source_path(file: str) -> str:
+    """The absolute path of a code object's file. A cell lies in the working directory under its
+    name; ``linecache`` has its source there too, for whoever keeps the sources. The first of a name
+    stays: the code around a cell with a magic has its number too.
+    """
+    cell = cell_of(file)
+    if cell is None:
+        return os.path.abspath(file)
+    path = os.path.abspath(cell)
+    kept = linecache.cache.get(path)
+    if kept is None or cell_of(str(kept[-1])) is None:
+        linecache.cache[path] = linecache.cache[file]
+    return path
+
 
 _PACKAGE, *_CHECKOUT = map(os.path.abspath, auditor.__path__)
 
@@ -257,12 +333,9 @@ class Frames:
         return names.get(lasti, "")
 
     def _span(self, code: CodeType, lasti: int) -> dict[str, int] | None:
-        positions = getattr(code, "co_positions", None)  # 3.11+
-        if positions is None:
-            return None
         spans = self._spans.get(code)
         if spans is None:
-            spans = self._spans[code] = list(positions())
+            spans = self._spans[code] = list(code.co_positions())
         index = self._tested(code, lasti) // 2
         if not 0 <= index < len(spans) or None in spans[index]:
             return None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import psutil
+
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.freed_memory import FreedMemory
 from auditor.capture.instruments.monkeypatch import Patches, guarded
+from auditor.capture.instruments.stack_sampler import KeptOpen
 from auditor.capture.instruments.user_frames import Frames
 from auditor.errors import fault
 from auditor.model.devices import DeviceInfo
@@ -23,6 +27,75 @@ from auditor.runs.plan import Plan
 if TYPE_CHECKING:
     from auditor.capture.probes.operator_stream import OperatorStream
     from auditor.capture.probes.rehearsal import RehearsalProbe
+
+
+PLAIN = ("warmup", "quiet", "anomaly_off", "eager_held", "compiled_again")
+"""Passes whose steps are timed as they are: their peak is the program's own."""
+
+SHARE, MORE = 1.15, 64 << 20
+"""How much larger than that peak the process may be before what is free is given back."""
+
+ROOM_SHARE, ROOM_MORE = 0.25, 160 << 20
+"""Of that peak, and beside it: what an instrument may hold that the program does not."""
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class FreedMemory:
+    """Looked at between operators and between steps of passes with instruments."""
+
+    def __init__(self) -> None:
+        self._statm: KeptOpen | None = None
+        self._process = psutil.Process()
+        self._trim = _trimmer()
+        self._most: float | None = None
+        """Resident bytes beyond which is given back; None: nobody said yet."""
+        self.room = float(ROOM_MORE)
+        """Bytes that an instrument may hold at once."""
+
+    def begin(self, pass_name: str) -> None:
+        """A step of this pass begins."""
+        if pass_name not in PLAIN and self._most is None:
+            peak = _peak()
+            self._most = SHARE * peak + MORE
+            self.room = ROOM_SHARE * peak + ROOM_MORE
+
+    def look(self) -> None:
+        """Give back what is free, if the process has become larger than it may."""
+        if self._most is None or self._trim is None or self.resident() <= self._most:
+            return
+        self._trim(0)
+        self._most = max(self._most, 1.1 * self.resident())  # what stays is in use
+
+    def resident(self) -> int:
+        """Bytes of the process that are resident."""
+        if self._statm is None:
+            self._statm = KeptOpen("/proc/self/statm")
+        words = self._statm.words()
+        return int(words[1]) * _PAGE if len(words) > 1 else int(self._process.memory_info().rss)
+
+    def close(self) -> None:
+        """Close what is open. May be called twice."""
+        if self._statm is not None:
+            self._statm.close()
+
+
+def _trimmer() -> Callable[[int], int] | None:
+    """Glibc's ``malloc_trim`` gives back whole pages inside the heap as well; others have none."""
+    try:
+        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def _peak() -> int:
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            sizes = dict(line.split(":", 1) for line in status)
+        return int(sizes["VmHWM"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 1 << 62
+
 
 NUMBERS = ("step", "global_step")
 """Fields of rows that number the step."""

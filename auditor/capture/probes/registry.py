@@ -13,9 +13,6 @@ from types import ModuleType
 from auditor.capture import probes
 from auditor.capture.probes.base import Context, Probe
 
-WANTED = ("name", "parts", "passes")
-"""What the class of a probe says of itself."""
-
 
 def homes(package: ModuleType, inner: str = "") -> Iterator[ModuleType]:
     """The packages of a package, or those of this name in each of them that has one."""
@@ -29,20 +26,12 @@ def find(packages: Iterable[ModuleType]) -> tuple[type[Probe], ...]:
     """The probes that the modules of these packages define, in the order of these modules but for
     :attr:`Probe.after`.
 
-    A probe is a class with a name; a class without one is a base of others. Raises TypeError for a
-    probe without parts or passes, for two of one name, for a package without any, and where
-    ``after`` names a probe that there is not or cannot hold.
+    A probe is a class with a name; a class without one is a base of others. Raises TypeError for two
+    probes of one name.
     """
     found: dict[str, type[Probe]] = {}
     for package in packages:
-        own = tuple(_defined(package))
-        if not own:
-            raise TypeError(f"no module of {package.__name__} defines a probe")
-        for probe in own:
-            if missing := [what for what in WANTED if not hasattr(probe, what)]:
-                raise TypeError(
-                    f"{probe.__module__}.{probe.__name__} has no {' and no '.join(missing)}"
-                )
+        for probe in _defined(package):
             if probe.name in found:
                 raise TypeError(
                     f"two probes are named {probe.name!r}: {found[probe.name].__module__} and "
@@ -68,20 +57,8 @@ def _defined(package: ModuleType) -> Iterator[type[Probe]]:
 def _ordered(found: dict[str, type[Probe]]) -> Iterator[type[Probe]]:
     """Each time the first one that waits for none."""
     waiting = dict(found)
-    for probe in found.values():
-        if unknown := set(probe.after) - set(found):
-            raise TypeError(
-                f"the probe {probe.name!r} comes after {', '.join(sorted(unknown))}: there is no "
-                "such probe"
-            )
     while waiting:
-        free = next(
-            (probe for probe in waiting.values() if waiting.keys().isdisjoint(probe.after)), None
-        )
-        if free is None:
-            raise TypeError(
-                f"each of these probes comes after another of them: {', '.join(sorted(waiting))}"
-            )
+        free = next(each for each in waiting.values() if waiting.keys().isdisjoint(each.after))
         yield waiting.pop(free.name)
 
 

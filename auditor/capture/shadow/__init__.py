@@ -12,7 +12,7 @@ what crosses.
 
 Tensors have CUDA's dispatch keys and the CPU's storage (:mod:`.tensor`); operators run on the CPU
 tensors behind them (:mod:`.operators`); what torch decides by device above that is in
-:mod:`.functions`, :mod:`.factories` and :mod:`.methods`. What the shadow cannot do raises
+:mod:`.functions`. What the shadow cannot do raises
 :class:`ShadowLimit` after ``listener.limit(operator, reason)``. ``Listener.tracks_memory = True``
 asks for ``allocated(storage_id, nbytes)`` and ``freed(storage_id)``. docs/rehearsal.md says what is
 covered, what is not, and why it is built this way.
@@ -20,7 +20,7 @@ covered, what is not, and why it is built this way.
 
 from __future__ import annotations
 
-from auditor.capture.shadow.crossing import MODELS, Crossing, GpuModel, Listener, ShadowLimit
+from auditor.capture.shadow.current import MODELS, Crossing, GpuModel, Listener, ShadowLimit
 from auditor.capture.shadow.device import ShadowDevice, shadow_cuda
 
 __all__ = [

@@ -2,22 +2,168 @@
 
 from __future__ import annotations
 
+import pickle
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.autograd import profiler
 
+from auditor.allocator.ledger import EVENTS
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import cuda, training
 from auditor.capture.instruments.torch_private.training import ProfilerState
-from auditor.capture.shadow import memory, streams
-from auditor.capture.shadow.crossing import GpuModel
-from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
-from auditor.capture.shadow.factories import legacy_new
-from auditor.capture.shadow.moving import as_type, device_of, type_name
-from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
+from auditor.capture.shadow import streams
+from auditor.capture.shadow.current import (
+    CUDA,
+    Current,
+    GpuModel,
+    must_be_the_process,
+    tell,
+)
+from auditor.capture.shadow.functions import legacy_new
+from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor, as_type, device_of, type_name
+
+
+class LiveBytes:
+    """Memory without an allocator: as much is reserved as lives."""
+
+    def __init__(self, playing: Current) -> None:
+        self._playing = playing
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the card."""
+        return self._playing.gpu.total_bytes
+
+    def stats(self) -> dict[str, int]:
+        """The keys of ``torch.cuda.memory_stats`` that programs read; what is not modelled is 0."""
+        names = (
+            "allocated_bytes",
+            "reserved_bytes",
+            "active_bytes",
+            "requested_bytes",
+            "inactive_split_bytes",
+        )
+        stats: dict[str, int] = dict.fromkeys(EVENTS, 0)
+        for name in names:
+            modelled = name != "inactive_split_bytes"
+            stats[f"{name}.all.current"] = self._playing.live_bytes if modelled else 0
+            stats[f"{name}.all.peak"] = self._playing.peak_bytes if modelled else 0
+            stats[f"{name}.all.allocated"] = stats[f"{name}.all.freed"] = 0
+        return stats
+
+    def reset_peak(self) -> None:
+        """The peak is what lives now."""
+        self._playing.peak_bytes = self._playing.live_bytes
+
+    def empty_cache(self) -> None:
+        """Nothing is cached."""
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """There is no allocator to take one of."""
+        return None
+
+
+def _told(operator: str, does: _Hook, *, blocking: bool = False) -> _Hook:
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        tell("allocator", operator, blocking=blocking)
+        return does()
+
+    return hook
+
+
+class Facade:
+    """The functions of one module, by name."""
+
+    def __init__(self, playing: Current, module: str) -> None:
+        self._module = module
+        self._memory = playing.listener.memory or LiveBytes(playing)
+
+    def housekeeping(self) -> dict[str, _Hook]:
+        """Costly calls: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
+        name, memory = self._module, self._memory
+        return {
+            "empty_cache": _told(f"{name}.empty_cache", memory.empty_cache, blocking=True),
+            "reset_peak_memory_stats": _told(f"{name}.reset_peak_memory_stats", memory.reset_peak),
+            "reset_accumulated_memory_stats": _told(
+                f"{name}.reset_accumulated_memory_stats", lambda: None
+            ),
+            "memory_stats": _told(f"{name}.memory_stats", memory.stats),
+            "memory_allocated": self._reads("allocated_bytes.all.current"),
+            "max_memory_allocated": self._reads("allocated_bytes.all.peak"),
+            "memory_reserved": self._reads("reserved_bytes.all.current"),
+            "max_memory_reserved": self._reads("reserved_bytes.all.peak"),
+        }
+
+    def _reads(self, key: str) -> _Hook:
+        return lambda *args, **kwargs: self._memory.stats()[key]
+
+    def free_and_total(self) -> tuple[int, int]:
+        """As ``torch.cuda.mem_get_info``."""
+        total = self._memory.total_bytes
+        return max(0, total - self._memory.stats()["reserved_bytes.all.current"]), total
+
+    def summary(self) -> str:
+        """In place of torch's table."""
+        stats = self._memory.stats()
+        allocated, reserved = (
+            stats["allocated_bytes.all.current"],
+            stats["reserved_bytes.all.current"],
+        )
+        return f"allocated {allocated}, reserved {reserved} of {self._memory.total_bytes} bytes"
+
+    def segments(self) -> list[Any]:
+        """As ``torch.cuda.memory_snapshot``."""
+        snapshot = self._memory.snapshot()
+        return [] if snapshot is None else list(snapshot["segments"])
+
+
+def cuda_functions(playing: Current) -> dict[str, _Hook]:
+    """For ``torch.cuda``."""
+    facade = Facade(playing, "torch.cuda")
+    known = facade.housekeeping()
+    return {
+        **known,
+        "ipc_collect": _told("torch.cuda.ipc_collect", lambda: None, blocking=True),
+        "reset_max_memory_allocated": known["reset_peak_memory_stats"],
+        "reset_max_memory_cached": known["reset_peak_memory_stats"],
+        "memory_cached": known["memory_reserved"],
+        "max_memory_cached": known["max_memory_reserved"],
+        "memory_summary": _told("torch.cuda.memory_summary", facade.summary),
+        "memory_snapshot": _told("torch.cuda.memory_snapshot", facade.segments),
+        "mem_get_info": _told("torch.cuda.mem_get_info", facade.free_and_total),
+        "set_per_process_memory_fraction": lambda *args, **kwargs: None,
+        "get_per_process_memory_fraction": lambda *args, **kwargs: 1.0,
+    }
+
+
+def accelerator_functions(playing: Current) -> dict[str, _Hook]:
+    """For ``torch.accelerator``."""
+    facade = Facade(playing, "torch.accelerator")
+    return {
+        **facade.housekeeping(),
+        "get_memory_info": _told("torch.accelerator.get_memory_info", facade.free_and_total),
+    }
+
+
+def history_functions(playing: Current) -> dict[str, _Hook]:
+    """For ``torch.cuda.memory``: the listener's allocator records anyway; empty without one."""
+    memory = playing.listener.memory
+    if memory is None:
+        return {}
+
+    def dump(filename: str = "dump_snapshot.pickle", *args: Any, **kwargs: Any) -> None:
+        Path(filename).write_bytes(pickle.dumps(memory.snapshot()))
+
+    return {
+        "_record_memory_history": lambda *args, **kwargs: None,
+        "_snapshot": lambda *args, **kwargs: memory.snapshot(),
+        "_dump_snapshot": dump,
+    }
+
 
 _Hook = Callable[..., Any]
 _TensorBase: Any = torch.Tensor.__base__
@@ -35,29 +181,24 @@ CUDA_VERSION = "12.8"
 """
 
 
-class Properties:
-    """What ``get_device_properties`` says of a card."""
-
-    def __init__(self, gpu: GpuModel) -> None:
-        self.name = gpu.name
-        self.major, self.minor = gpu.capability
-        self.total_memory = gpu.total_bytes
-        self.multi_processor_count = gpu.processors
-        self.is_integrated = self.is_multi_gpu_board = 0
-        self.max_threads_per_multi_processor = 2048
-        self.regs_per_multiprocessor = 65536
-        self.shared_memory_per_block = 49152
-        self.warp_size = 32
-        self.L2_cache_size = 50 << 20
-        self.gcnArchName = ""
-        self.uuid = "00000000-0000-0000-0000-000000000000"
-
-    def __repr__(self) -> str:
-        return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
-            f"total_memory={self.total_memory >> 20}MB, "
-            f"multi_processor_count={self.multi_processor_count})"
-        )
+def _properties(gpu: GpuModel) -> types.SimpleNamespace:
+    """What ``get_device_properties`` says of the card."""
+    return types.SimpleNamespace(
+        name=gpu.name,
+        major=gpu.capability[0],
+        minor=gpu.capability[1],
+        total_memory=gpu.total_bytes,
+        multi_processor_count=gpu.processors,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=49152,
+        warp_size=32,
+        L2_cache_size=50 << 20,
+        gcnArchName="",
+        uuid="00000000-0000-0000-0000-000000000000",
+    )
 
 
 def install(patches: Patches, playing: Current) -> None:
@@ -65,12 +206,12 @@ def install(patches: Patches, playing: Current) -> None:
     _put(
         patches,
         torch.cuda,
-        {**_device(playing.gpu), **_random(), **_streams(), **memory.cuda_functions(playing)},
+        {**_device(playing.gpu), **_random(), **_streams(), **cuda_functions(playing)},
     )
     _put(
         patches,
         torch.accelerator,
-        {**_accelerator(playing.gpu), **memory.accelerator_functions(playing)},
+        {**_accelerator(playing.gpu), **accelerator_functions(playing)},
     )
     for name in ("Stream", "Event", "StreamContext"):
         patches.attribute(torch.cuda, name, getattr(streams, name))
@@ -118,10 +259,9 @@ def _install_internals(patches: Patches) -> None:
     for name, value in internals.items():
         if hasattr(cuda.C, name):
             patches.attribute(cuda.C, name, value)
-    supported = training.foreach_types
-    if supported is not None:  # clipping takes the foreach path, its default on CUDA
-        supported.append(ShadowTensor)
-        patches.on_undo(lambda: supported.remove(ShadowTensor))
+    # clipping takes the foreach path, its default on CUDA
+    training.foreach_types.append(ShadowTensor)
+    patches.on_undo(lambda: training.foreach_types.remove(ShadowTensor))
     for name in EXACT_FOREACH:
         known = training.foreach_default(name)
         if known is not None:
@@ -188,7 +328,7 @@ def _device(gpu: GpuModel) -> dict[str, _Hook]:
         "_maybe_exchange_device": _says(0),
         "get_device_name": _says(gpu.name),
         "get_device_capability": _says(gpu.capability),
-        "get_device_properties": _says(Properties(gpu)),
+        "get_device_properties": _says(_properties(gpu)),
         "get_arch_list": _says([architecture]),
         "is_bf16_supported": is_bf16_supported,
         "is_tf32_supported": _says(gpu.capability >= (8, 0)),
@@ -300,11 +440,7 @@ def _install_profilers(patches: Patches) -> None:
     def init(self: Any, enabled: bool = True, **given: Any) -> None:
         on_cuda = given.get("use_device") == "cuda" or given.get("use_cuda", False)
         make(self, enabled, **{**given, "use_cpu": True} if on_cuda else given)
-        if (
-            enabled
-            and ProfilerState is not None
-            and self.profiler_kind == ProfilerState.KINETO_GPU_FALLBACK
-        ):
+        if enabled and self.profiler_kind == ProfilerState.KINETO_GPU_FALLBACK:
             self.profiler_kind = ProfilerState.KINETO
 
     def init_nvtx(self: Any, enabled: bool = True, *given: Any, **named: Any) -> None:

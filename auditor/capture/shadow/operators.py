@@ -7,23 +7,229 @@ each entry.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
 import torch
 
+from auditor.capture.instruments.torch_private.autograd import forward_level
 from auditor.capture.instruments.torch_private.dispatch import (
     DisableTorchFunctionSubclass,
+    DispatchKey,
+    DispatchKeySet,
+    ExcludeDispatchKeys,
+    is_functorch_wrapped,
     overload_of,
     schema_of,
 )
-from auditor.capture.shadow import attention, dropout
-from auditor.capture.shadow.copies import copied
-from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
+from auditor.capture.shadow.current import (
+    CPU,
+    HERE,
+    PLAYING,
+    PRODUCTS,
+    VERSION,
+    caller,
+    refuse,
+    tell,
+)
 from auditor.capture.shadow.streams import current_stream
-from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
-from auditor.capture.shadow.workspaces import PRODUCTS, VERSION
+from auditor.capture.shadow.tensor import Rooms, ShadowTensor, copied, wrap
+
+Tensor = torch.Tensor
+
+
+def overload(name: str) -> Any:
+    """The operator ``aten::name`` (``"prod.dim_int"``); None where this torch does not have it."""
+    packet, _, rest = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, packet), rest or "default")
+    except AttributeError:
+        return None
+
+
+def register(
+    library: Any, name: str, kernel: Callable[..., Any], key: str, *, with_keyset: bool = False
+) -> None:
+    """Let ``kernel`` be what ``aten::name`` does at ``key``, until the library is destroyed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a kernel is overridden is the point
+        library.impl(name, kernel, key, with_keyset=with_keyset, allow_override=True)
+
+
+# -- attention with dropout ------------------------------------------------------------------------
+# As CUDA keeps it, with the host's numbers. The CPU's fused kernel knows no dropout, and its
+# composite keeps three matrices of all pairs of tokens; CUDA's fused kernels keep the result and one
+# number for each row (``_efficient_attention_forward`` in
+# aten/src/ATen/native/transformers/cuda/attention.cu). The memory is theirs here, the values are the
+# composite's, computed again where the gradient is.
+
+ALIGNED: Final = {torch.float32: 4, torch.float16: 8, torch.bfloat16: 8}
+"""What a head's width is a multiple of (sdp_utils.cpp, ``check_head_dim_size_mem_efficient``)."""
+
+ROWS: Final = 32
+"""The rows' numbers are filled up to a multiple of this (attention.cu, ``kAlignLSE``)."""
+
+_MATH: Final = overload("_scaled_dot_product_attention_math")
+_FUSED: Final = overload("_scaled_dot_product_efficient_attention")
+
+
+def install_attention(library: Any) -> None:
+    """Let attention of shadows with dropout take the fused kernel's way where CUDA does."""
+    operator = overload("scaled_dot_product_attention")
+    if operator is None or _MATH is None or _FUSED is None:
+        return
+
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        *more: Any,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        p, causal = _dropout_and_causal(more)
+        given = [query, key, value]
+        if not p or enable_gqa or not _is_fused(given, attn_mask, causal=causal):
+            grouped = {"enable_gqa": True} if enable_gqa else {}
+            return operator.decompose(  # type: ignore[no-any-return]
+                query, key, value, attn_mask, p, causal, scale=scale, **grouped
+            )
+        with DisableTorchFunctionSubclass():
+            bias = attn_mask
+            if bias is not None and bias.dtype is torch.bool:
+                bias = torch.zeros_like(bias, dtype=query.dtype)
+                bias.masked_fill_(attn_mask.logical_not(), float("-inf"))  # type: ignore[union-attr]
+            if bias is not None:
+                bias = bias.expand(*query.shape[:-1], key.shape[-2])
+            graph = torch.is_grad_enabled() and any(each.requires_grad for each in given)
+            results = _FUSED(query, key, value, bias, graph, p, causal, scale=scale)
+            return results[0]  # type: ignore[no-any-return]
+
+    register(library, "scaled_dot_product_attention", attention, "AutogradCUDA")
+
+
+def _is_fused(given: list[Tensor], mask: Tensor | None, *, causal: bool) -> bool:
+    """Whether CUDA takes a fused kernel (sdp_utils.cpp)."""
+    query, key, value = given
+    backends = torch.backends.cuda
+    return (
+        (backends.mem_efficient_sdp_enabled() or backends.flash_sdp_enabled())
+        and forward_level() < 0
+        and not any(is_functorch_wrapped(each) for each in given)
+        and all(each.dim() == 4 and each.numel() and each.stride(-1) == 1 for each in given)
+        and query.dtype in ALIGNED
+        and query.dtype == key.dtype == value.dtype
+        and query.shape[:2] == key.shape[:2] == value.shape[:2]
+        and not any(each.shape[-1] % ALIGNED[query.dtype] for each in given)
+        and (mask is None or not (causal or mask.requires_grad))
+    )
+
+
+def _dropout_and_causal(more: tuple[Any, ...]) -> tuple[float, bool]:
+    return (more[0] if more else 0.0), bool(more[1:] and more[1])
+
+
+def _attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    rows: Any,
+    *more: Any,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Result, a number for each row, and in the seed's place the generator's state."""
+    state = torch.get_rng_state()
+    result = _MATH(query, key, value, bias, *_dropout_and_causal(more), scale=scale)[0]
+    long = -(-query.shape[2] // ROWS) * ROWS if rows else 0
+    numbers = query.new_empty((*query.shape[:2], long), dtype=torch.float32)
+    return result.transpose(1, 2).contiguous().transpose(1, 2), numbers, state, state.new_empty(())
+
+
+def _attention_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    *more: Any,
+    **scale: Any,
+) -> tuple[Tensor | None, ...]:
+    _, _, state, _, p, _, *causal = more
+    before = torch.get_rng_state()
+    try:
+        torch.set_rng_state(state)
+        # below a watch over operators its key would be back without it
+        hosts = ExcludeDispatchKeys(DispatchKeySet(DispatchKey.Python))
+        with torch.overrides.enable_reentrant_dispatch(), hosts, torch.enable_grad():
+            inputs = [each.detach().requires_grad_() for each in (query, key, value)]
+            again = _MATH(*inputs, bias, p, bool(causal and causal[0]), **scale)[0]
+            found = torch.autograd.grad(again, inputs, grad)
+    finally:
+        torch.set_rng_state(before)
+    return (*found, None)
+
+
+ATTENTION: Final[dict[str, Callable[..., Any]]] = {
+    "_scaled_dot_product_efficient_attention": _attention_forward,
+    "_scaled_dot_product_efficient_attention_backward": _attention_backward,
+}
+"""Operator -> what computes it on the host tensors behind the shadows."""
+
+
+# -- dropout ---------------------------------------------------------------------------------------
+# CUDA's fused kernel saves one byte for each element (aten/src/ATen/native/Dropout.cpp,
+# ``is_fused_kernel_acceptable``; native/cuda/Dropout.cu), the host's composite a mask of the input's
+# type. The values here are the composite's, bit for bit: the CPU's own ``native_dropout`` rounds
+# otherwise for one probability in seven. Gradients with a graph (``create_graph``) take torch's
+# formula over the mask, and may differ in the last bit.
+
+
+def install_dropout(library: Any) -> None:
+    """Let ``dropout`` of a shadow take the fused kernel's way where CUDA does."""
+    register(library, "dropout", _dropout, "AutogradCUDA")
+
+
+def _dropout(inputs: Tensor, p: float, train: bool) -> Tensor:
+    if not train or p == 0 or not inputs.numel():
+        return inputs
+    if p == 1:
+        return inputs * torch.zeros((), dtype=inputs.dtype, device=inputs.device)
+    if is_functorch_wrapped(inputs) or forward_level() >= 0:
+        return inputs * _kept(inputs, p).div_(1 - p)
+    with DisableTorchFunctionSubclass():
+        return torch.native_dropout(inputs, p, train)[0]
+
+
+def _kept(inputs: Tensor, p: float) -> Tensor:
+    return torch.empty_like(inputs).bernoulli_(1 - p)
+
+
+def _dropout_forward(inputs: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    if train is False or not 0 < p < 1:
+        return torch.native_dropout(inputs, p, train)
+    kept = _kept(inputs, p)
+    mask = kept.bool()
+    return inputs * kept.div_(1 - p), mask
+
+
+def _dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    if not scale:
+        return grad * mask * scale
+    return grad * mask.to(grad.dtype).div_(1 / scale)
+
+
+DROPOUT: Final[dict[str, Callable[..., Any]]] = {
+    "native_dropout": _dropout_forward,
+    "native_dropout_backward": _dropout_backward,
+}
+"""Operator -> what computes it on the host tensors behind the shadows."""
+
+
+# -- products in half precision --------------------------------------------------------------------
 
 FORWARD: Final = frozenset({"convolution", "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
 BACKWARD: Final = frozenset({"convolution_backward"})
@@ -76,9 +282,8 @@ def _rounded(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if isinstance(value, torch.Tensor) else value
 
 
-Tensor = torch.Tensor
 _DATA: Any = Tensor.data
-PLAYED: Final = {**dropout.PLAYED, **attention.PLAYED}
+PLAYED: Final = {**DROPOUT, **ATTENTION}
 _MASKS: Final = (torch.bool, torch.uint8)
 _MEAN: Final = 1  # of at::Reduction
 _INDEXING: Final = frozenset(

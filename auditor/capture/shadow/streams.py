@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 
 from auditor.capture.shadow.current import CUDA, PLAYING, tell
-from auditor.capture.shadow.moving import device_of
+from auditor.capture.shadow.tensor import device_of
 
 
 class Stream:

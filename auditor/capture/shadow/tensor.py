@@ -5,15 +5,20 @@ and autograd run.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from auditor.capture.instruments.storages import parts
 from auditor.capture.instruments.torch_private.dispatch import (
     DisableTorchFunctionSubclass,
+    functorch_level,
+    is_functorch_wrapped,
     make_subclass,
 )
-from auditor.capture.shadow.current import CUDA, HERE, PLAYING, refuse, tell
+from auditor.capture.instruments.torch_private.tensors import foreach_copy
+from auditor.capture.shadow.current import CUDA, HERE, PLAYING, must_be_the_process, refuse, tell
 
 Tensor = torch.Tensor
 
@@ -177,3 +182,327 @@ class Quietly:
 
     def __exit__(self, *_: object) -> None:
         HERE.quiet = self._before
+
+
+_PINNED = "_auditor_pinned"
+
+
+def pin(tensor: Tensor) -> Tensor:
+    """A page-locked copy, by its mark: views share the storage and so the mark."""
+    if is_pinned(tensor):
+        return tensor
+    return mark_pinned(tensor.clone())
+
+
+def mark_pinned(tensor: Tensor) -> Tensor:
+    """Say of fresh host memory that it is page-locked."""
+    if tensor.layout == torch.strided:
+        setattr(tensor.untyped_storage(), _PINNED, True)
+    return tensor
+
+
+def is_pinned(tensor: Tensor) -> bool:
+    """True for page-locked host memory."""
+    if isinstance(tensor, ShadowTensor) or tensor.layout != torch.strided:
+        return False
+    return getattr(tensor.untyped_storage(), _PINNED, False)
+
+
+def _sent(source: Tensor, itemsize: int) -> int:
+    if source.layout == torch.strided:
+        return source.numel() * itemsize
+    return sum(part.nbytes for part in parts(source))
+
+
+def tell_upload(
+    source: Tensor,
+    dtype: torch.dtype | None,
+    non_blocking: bool,
+    operator: str,
+    *,
+    constant: bool = False,
+) -> None:
+    """Report a host-to-device copy of ``source``, converted to ``dtype``."""
+    if source.numel() == 0:
+        return
+    size = (dtype or source.dtype).itemsize if not non_blocking else source.element_size()
+    pinned = is_pinned(source)
+    tell(
+        "copy",
+        operator,
+        _sent(source, size),
+        "h2d",
+        pinned=pinned,
+        blocking=not non_blocking,
+        constant=constant,
+        subject=source,
+    )
+
+
+def tell_download(
+    source: Tensor,
+    dtype: torch.dtype | None,
+    non_blocking: bool,
+    operator: str,
+    kind: str,
+    *,
+    pinned: bool,
+) -> None:
+    """Report a device-to-host copy of ``source``; ``pinned`` is the target."""
+    if source.numel() == 0:
+        return
+    size = source.element_size() if not non_blocking else (dtype or source.dtype).itemsize
+    blocking = not (non_blocking and pinned)
+    tell(
+        kind,
+        operator,
+        _sent(source, size),
+        "d2h",
+        pinned=pinned,
+        blocking=blocking,
+    )
+
+
+class ToDevice(torch.autograd.Function):
+    """Host to device, with a graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, source: Tensor, dtype: torch.dtype | None, memory_format: torch.memory_format
+    ) -> ShadowTensor:
+        """A copy of ``source`` on the device."""
+        ctx.dtype = source.dtype
+        return wrap(_copy(source, dtype, memory_format))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        """The gradient comes back to the host, and the engine waits for it."""
+        return to_host(grad, ctx.dtype, operator="ToCopyBackward"), None, None
+
+
+class ToHost(torch.autograd.Function):
+    """Device to host, with a graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        source: ShadowTensor,
+        dtype: torch.dtype | None,
+        memory_format: torch.memory_format,
+    ) -> Tensor:
+        """A copy of ``source`` on the host."""
+        ctx.dtype = source.dtype
+        return _copy(source._inner, dtype, memory_format)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        """The gradient goes to the device."""
+        return to_device(grad, ctx.dtype, operator="ToCopyBackward"), None, None
+
+
+def _copy(tensor: Tensor, dtype: torch.dtype | None, memory_format: torch.memory_format) -> Tensor:
+    return tensor.detach().to(dtype=dtype or tensor.dtype, copy=True, memory_format=memory_format)
+
+
+def to_device(
+    tensor: Tensor,
+    dtype: torch.dtype | None = None,
+    *,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+    operator: str = "Tensor.to",
+    constant: bool = False,
+) -> Tensor:
+    """A host tensor's copy on the device."""
+    must_be_the_process()
+    tell_upload(tensor, dtype, non_blocking, operator, constant=constant)
+    with DisableTorchFunctionSubclass():
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return ToDevice.apply(tensor, dtype, memory_format)  # type: ignore[no-any-return,no-untyped-call]
+        return wrap(_copy(tensor, dtype, memory_format))
+
+
+def to_host(
+    tensor: Tensor,
+    dtype: torch.dtype | None = None,
+    *,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+    operator: str = "Tensor.to",
+    kind: str = "to_cpu",
+) -> Tensor:
+    """A device tensor's copy on the host; torch pins it where the copy does not block."""
+    assert isinstance(tensor, ShadowTensor)
+    tell_download(tensor, dtype, non_blocking, operator, kind, pinned=non_blocking)
+    with DisableTorchFunctionSubclass():
+        if tensor.requires_grad and torch.is_grad_enabled():
+            host: Tensor = ToHost.apply(tensor, dtype, memory_format)  # type: ignore[no-untyped-call]
+        else:
+            host = _copy(tensor._inner, dtype, memory_format)
+    return mark_pinned(host) if non_blocking else host
+
+
+_COPIERS = frozenset(
+    {Tensor.copy_, Tensor.__setitem__, foreach_copy, Tensor.index_copy_, Tensor.set_}
+)
+
+
+def copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Before ``copy_`` runs: report it if it joins host and device because the program said so.
+
+    Inside other operators a plain tensor is one that torch allocated with ``self.options()``: on
+    CUDA it lies on the device.
+    """
+    target, source = args[0], args[1]
+    up = isinstance(target, ShadowTensor)
+    if up == isinstance(source, ShadowTensor) or (
+        HERE.function is not None and HERE.function not in _COPIERS
+    ):
+        return
+    non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    if not up:
+        tell_download(
+            source, target.dtype, non_blocking, "aten::copy_", "to_cpu", pinned=is_pinned(target)
+        )
+    else:  # with them x[0, 0] = 1.0: python_variable_indexing.cpp makes the number a host tensor, which is copied
+        tell_upload(source, target.dtype, non_blocking, "aten::copy_", constant=HERE.constant)
+
+
+_BY_NAME = {name: dtype for dtype, name in LEGACY_TYPES.items()}
+
+
+def device_of(said: Any) -> torch.device | None:
+    """The device that ``"cuda"``, ``"cuda:0"``, ``0`` or a torch.device says; RuntimeError for a
+    GPU that is not there.
+    """
+    if said is None:
+        return None
+    if isinstance(said, int) and not isinstance(said, bool):
+        said = f"cuda:{said}"
+    device = torch.device(said)
+    if device.type == "cuda" and (device.index or 0) != 0:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+    return device
+
+
+def on_cuda(device: torch.device | None) -> bool:
+    """True for the shadow device, by any of its names."""
+    return device is not None and device.type == CUDA.type
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a call of ``Tensor.to`` asks for."""
+
+    device: torch.device | None
+    dtype: torch.dtype | None
+    non_blocking: bool
+    copy: bool
+    memory_format: torch.memory_format
+
+
+def parse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Move:
+    """The arguments of ``Tensor.to`` after ``self``: a tensor, a dtype, or a device first."""
+    rest = list(args)
+    said = dict(kwargs)
+    first = rest[0] if rest else said.get("other")
+    if isinstance(first, Tensor):
+        rest[:1] = []
+        said["device"], said["dtype"] = first.device, first.dtype
+    elif isinstance(first, torch.dtype):
+        said["dtype"] = rest.pop(0)
+    elif rest:
+        said["device"] = rest.pop(0)
+        if rest:
+            said["dtype"] = rest.pop(0)
+    said.update(zip(("non_blocking", "copy"), rest, strict=False))
+    return Move(
+        device_of(said.get("device")),
+        said.get("dtype"),
+        bool(said.get("non_blocking")),
+        bool(said.get("copy")),
+        said.get("memory_format") or torch.preserve_format,
+    )
+
+
+def moved(
+    original: Any,
+    tensor: Tensor,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    operator: str = "Tensor.to",
+    kind: str = "to_cpu",
+) -> Tensor:
+    """``tensor.to(*args, **kwargs)`` with the shadow among devices; ``original`` is torch's."""
+    move = parse(args, kwargs)
+    shadow = isinstance(tensor, ShadowTensor)
+    # inside a transform of torch.func ``.device`` is the C++ one, the host: nothing crosses
+    if is_functorch_wrapped(tensor) or (shadow and functorch_level() is not None):
+        return _stay(tensor, move)
+    if move.device is None or (
+        on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")
+    ):
+        return _stay(tensor, move) if shadow else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+    if torch.nn.parameter.is_lazy(tensor):
+        refuse(operator, "a lazy module must run once before it goes to the device")
+    dtype = None if move.dtype == tensor.dtype else move.dtype
+    if on_cuda(move.device) and tensor.device.type == "cpu":
+        return to_device(
+            tensor,
+            dtype,
+            non_blocking=move.non_blocking,
+            memory_format=move.memory_format,
+            operator=operator,
+        )
+    if shadow and move.device.type == "cpu":
+        return to_host(
+            tensor,
+            dtype,
+            non_blocking=move.non_blocking,
+            memory_format=move.memory_format,
+            operator=operator,
+            kind=kind,
+        )
+    with DisableTorchFunctionSubclass():
+        return (
+            tensor._inner.to(*args, **kwargs)
+            if isinstance(tensor, ShadowTensor)
+            else original(tensor, *args, **kwargs)
+        )  # type: ignore[no-any-return]
+
+
+_TO = Tensor.to
+
+
+def _stay(tensor: Tensor, move: Move) -> Tensor:
+    with DisableTorchFunctionSubclass():
+        return _TO(
+            tensor, move.dtype or tensor.dtype, copy=move.copy, memory_format=move.memory_format
+        )
+
+
+def as_type(
+    original: Any, tensor: Tensor, dtype: Any = None, non_blocking: bool = False, **more: Any
+) -> Any:
+    """``tensor.type()`` with and without a target: a dtype, a name, or a class such as
+    ``torch.cuda.FloatTensor``.
+    """
+    if dtype is None:
+        with DisableTorchFunctionSubclass():
+            return type_name(tensor) if isinstance(tensor, ShadowTensor) else original(tensor)
+    if isinstance(dtype, torch.dtype):
+        return moved(_TO, tensor, (dtype,), {}, operator="Tensor.type")
+    name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+    scalar = name.rpartition(".")[2].removesuffix("Tensor")
+    if scalar not in _BY_NAME:
+        return original(tensor, dtype, non_blocking, **more)
+    device = "cuda" if ".cuda." in name else "cpu"
+    return moved(_TO, tensor, (device, _BY_NAME[scalar], non_blocking), {}, operator="Tensor.type")
+
+
+def type_name(tensor: Tensor) -> str:
+    """``torch.cuda.FloatTensor``."""
+    return (
+        f"torch.cuda.{LEGACY_TYPES.get(tensor.dtype, str(tensor.dtype).rpartition('.')[2])}Tensor"
+    )

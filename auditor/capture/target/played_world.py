@@ -16,7 +16,7 @@ from typing import Any
 import torch.distributed as dist
 
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.torch_private.distributed import fake_group
+from auditor.capture.instruments.torch_private.cuda import fake_group
 
 PLAYED = "played"
 """Name of the backend that takes the place of gloo."""

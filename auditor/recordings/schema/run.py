@@ -223,7 +223,7 @@ class TorchWarningRow(PassRow, kw_only=True):
     optional = True
 
     at: At
-    name: Annotated[str, doc("which: a name of `auditor.capture.instruments.warning_hook.TEXTS`")]
+    name: Annotated[str, doc("which: a name of `auditor.capture.probes.step.torch_warnings.TEXTS`")]
     text: Annotated[str, doc("its text, at most 400 characters")]
     n: N
 

@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from auditor.capture.instruments.storages import Storages
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 
 from ..rows import ConvSizesRow, DoubleBirthRow, DoubleParametersRow

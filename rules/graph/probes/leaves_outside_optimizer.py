@@ -12,15 +12,13 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Found, Sources
+from auditor.capture.instruments.assignment_sites import Found, Place, Sources
 from auditor.capture.instruments.autograd_graph import Backward, node_of, walk
-from auditor.capture.instruments.live_objects import one_look
+from auditor.capture.instruments.live_objects import alive, one_look
 from auditor.capture.instruments.module_stack import live_modules
-from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.tensors import version_of
-from auditor.capture.instruments.variable_paths import Place
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import homes_of
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
@@ -183,7 +181,7 @@ class LeavesOutsideOptimizerProbe(Probe):
     def _holders(self, leaves: list[_Leaf]) -> dict[int, Found]:
         """Which variable holds each of them, and which line made it."""
         wanted = {id(alive(leaf.tensor)) for leaf in leaves}
-        sources = Sources(fresh=True)
+        sources = Sources()
         reach = ObjectSearch(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
         found: dict[int, Found] = {}
         for place, tensors in reach.tensors(self.context.target, sys._getframe(1)).items():
@@ -197,7 +195,7 @@ def _in_plain_containers(wanted: set[int]) -> dict[int, Found]:
     Python's, which hides them from ``parameters()``; and the line that does.
     """
     found: dict[int, Found] = {}
-    sources = Sources(fresh=True)
+    sources = Sources()
     for holder in live_modules() if wanted else ():
         for name, value in list(vars(holder).items()):
             kept = value.values() if type(value) is dict else value

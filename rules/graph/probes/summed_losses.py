@@ -19,7 +19,7 @@ from auditor.capture.instruments.autograd_graph import (
     saved_bytes,
     walk,
 )
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import CycleRow, SummedRow

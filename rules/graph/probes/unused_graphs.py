@@ -19,8 +19,8 @@ from auditor.capture.instruments.torch_private.training import (
     modules_of,
     own_parameters,
 )
+from auditor.capture.instruments.user_frames import Path, needless, path_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.graph.call_paths import Path, needless, path_of
 from auditor.capture.probes.numerics.nonfinite import homes_of
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 

@@ -13,15 +13,13 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.live_objects import live_instances, one_look
+from auditor.capture.instruments.live_objects import alive, live_instances, one_look
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
 from auditor.capture.instruments.torch_private.training import own_parameters
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 
 from ..rows import PiecewiseRow

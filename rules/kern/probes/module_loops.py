@@ -17,11 +17,11 @@ from torch.nn.modules import module as module_hooks
 
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.module_stack import keep_hooks
-from auditor.capture.instruments.plain_tensor import tensors_in
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
 from auditor.capture.instruments.torch_private.training import modules_of, own_buffers
+from auditor.capture.instruments.user_frames import Path, path_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.graph.call_paths import Path, path_of
 
 from ..rows import ModuleLoopRow
 
@@ -155,12 +155,12 @@ class ModuleLoopsProbe(Probe):
             if series is not None:
                 series.us += (time.perf_counter_ns() - began_ns) / 1e3
                 if series.recurrent:  # what the cell returned is its next state
-                    series.output = [weakref.ref(each) for each in tensors_in(output)]
+                    series.output = [weakref.ref(each) for each in tensors((output,))]
             return
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
         """The series of a call; None without a piece or parameters: augmentations may draw."""
-        if not any(_is_piece(each) for each in tensors_in(args)):
+        if not any(_is_piece(each) for each in tensors((args,))):
             return None
         if next(module.parameters(), None) is None:
             return None
@@ -192,7 +192,7 @@ class ModuleLoopsProbe(Probe):
         if series.n == 1:
             series.first, series.state = seen, state_of(module)
             series.offsets = [set() for _ in seen]
-            series.elements = max(each.numel() for each in tensors_in(given))
+            series.elements = max(each.numel() for each in tensors((given,)))
         same = len(seen) == len(series.first) and series.backwards == self.backwards
         if (
             not same
@@ -236,7 +236,7 @@ def _is_piece(tensor: torch.Tensor) -> bool:
 
 
 def _handed_on(output: list[weakref.ref[torch.Tensor]], state: Any) -> bool:
-    given = list(tensors_in(state))
+    given = tensors((state,))
     return len(given) == len(output) > 0 and all(
         each is reference() for each, reference in zip(given, output, strict=True)
     )

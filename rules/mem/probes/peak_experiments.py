@@ -17,9 +17,8 @@ from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.storages import Storages
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.data.largest_batch import LargestBatches
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.data.dataloader_facts import LargestBatches
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,
     groups_of,

@@ -10,8 +10,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,
     OptimizerSteps,

@@ -19,8 +19,7 @@ from auditor.capture.probes.numerics.nonfinite import (
     parameters_of,
     values_of,
 )
-from auditor.capture.probes.optim.grad_clipping import watch_clipping
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, watch_clipping
 
 from ..rows import NormRow
 

@@ -17,13 +17,18 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, Node, node_of
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private.autograd import METADATA, OTHER, REDUCTION
 from auditor.capture.instruments.torch_private.data import LoaderIterator, yielded
 from auditor.capture.instruments.torch_private.tensors import version_of
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+from auditor.capture.probes.optim.optimizer_hooks import (
+    OptimizerProbe,
+    PerOptimizer,
+    tensors_of,
+    watch_clipping,
+    watch_clipping_by_value,
+)
 
 from ..rows import ClippingRow, MicroBatchRow, UnclearedRow
 

@@ -12,8 +12,8 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.dispatch_modes import leave_function, run_compiled_code_eagerly
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import names_of
 

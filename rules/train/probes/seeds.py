@@ -14,9 +14,9 @@ import torch
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader, RandomSampler
 
-from auditor.capture.instruments.loader_origins import LoaderOrigins
-from auditor.capture.instruments.random_states import random_states
+from auditor.capture.instruments.environment import random_states
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.data.dataloader_facts import LoaderOrigins
 
 from ..rows import SeedRow
 

@@ -7,7 +7,7 @@ from weakref import ref
 
 import torch
 
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.live_objects import alive
 
 from .function_tape import Call, FunctionTape
 from .paddings import ignored_by

@@ -23,7 +23,7 @@ from auditor.capture.instruments.dispatch_modes import leave_function
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.sync.reads_source import nodes_of, statement
+from auditor.capture.probes.sync.reads_log import nodes_of, statement
 
 from ..rows import UnreadRow
 from .function_tape import plain_name

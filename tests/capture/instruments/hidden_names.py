@@ -15,7 +15,6 @@ SUBJECTS = (
     "cuda",
     "data",
     "dispatch",
-    "distributed",
     "tensors",
     "training",
 )

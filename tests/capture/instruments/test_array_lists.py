@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditor.capture.instruments.array_lists import ArrayLists, arrays_in
+from auditor.capture.instruments.loader_workers import ArrayLists, arrays_in
 from auditor.capture.instruments.monkeypatch import Patches
 
 ROW = np.ones(3, dtype=np.float32)
@@ -70,7 +70,7 @@ def test_calls_are_counted_by_place_and_the_functions_are_put_back():
 def test_a_default_device_still_reaches_the_functions():
     program = """
 import torch
-from auditor.capture.instruments.array_lists import ArrayLists
+from auditor.capture.instruments.loader_workers import ArrayLists
 from auditor.capture.instruments.monkeypatch import Patches
 patches = Patches()
 ArrayLists(lambda: None).watch(patches.attribute)

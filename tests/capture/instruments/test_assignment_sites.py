@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditor.capture.instruments import assignment_sites
-from auditor.capture.instruments.assignment_sites import Sources
-from auditor.capture.instruments.variable_paths import NO_FILE, Place
+from auditor.capture.instruments.assignment_sites import NO_FILE, Place, Sources
 
 EARLIER = "kept = []\n\ndef step():\n    kept.append(loss)\n"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditor.capture.instruments.file_reads import FileReads
+from auditor.capture.instruments.loader_workers import FileReads
 from auditor.capture.instruments.monkeypatch import Patches
 
 

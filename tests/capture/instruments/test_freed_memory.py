@@ -4,14 +4,12 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from auditor.capture.instruments import freed_memory
-from auditor.capture.instruments.freed_memory import FreedMemory
+from auditor.capture.probes import base
+from auditor.capture.probes.base import FreedMemory
 
 MIB = 1 << 20
 
-pytestmark = pytest.mark.skipif(
-    freed_memory._trimmer() is None, reason="this C library gives nothing back"
-)
+pytestmark = pytest.mark.skipif(base._trimmer() is None, reason="this C library gives nothing back")
 
 
 def resident() -> int:
@@ -27,9 +25,9 @@ def scattered(kept: list[object], n: int = 60) -> None:
 
 
 def test_what_instruments_left_free_goes_back(monkeypatch):
-    monkeypatch.setattr(freed_memory, "_peak", lambda: resident())
-    monkeypatch.setattr(freed_memory, "MORE", 0)
-    monkeypatch.setattr(freed_memory, "SHARE", 1.0)
+    monkeypatch.setattr(base, "_peak", lambda: resident())
+    monkeypatch.setattr(base, "MORE", 0)
+    monkeypatch.setattr(base, "SHARE", 1.0)
     freed, kept = FreedMemory(), []
     freed.begin("numbers")
     before = resident()
@@ -43,9 +41,9 @@ def test_what_instruments_left_free_goes_back(monkeypatch):
 @pytest.mark.parametrize(("passes", "asked"), [(["warmup", "quiet"], 0), (["quiet", "numbers"], 1)])
 def test_passes_that_are_timed_as_they_are_keep_theirs(monkeypatch, passes, asked):
     asked_for = []
-    monkeypatch.setattr(freed_memory, "_trimmer", lambda: asked_for.append)
-    monkeypatch.setattr(freed_memory, "_peak", lambda: 0)
-    monkeypatch.setattr(freed_memory, "MORE", 1)
+    monkeypatch.setattr(base, "_trimmer", lambda: asked_for.append)
+    monkeypatch.setattr(base, "_peak", lambda: 0)
+    monkeypatch.setattr(base, "MORE", 1)
     freed = FreedMemory()
     for each in passes:
         freed.begin(each)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from auditor.capture.instruments.import_hook import AfterImport
+from auditor.capture.instruments.monkeypatch import AfterImport
 
 
 @pytest.mark.parametrize("on", [True, False])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditor.capture.instruments.random_states import random_states
+from auditor.capture.instruments.environment import random_states
 
 DRAWS: dict[str, Callable[[], object]] = {
     "torch": lambda: torch.rand(1),

@@ -5,7 +5,7 @@ program that is drilled.
 import pytest
 import torch
 
-from auditor.capture.instruments.tensor_digest import digest, finite
+from auditor.capture.instruments.plain_tensor import digest, finite
 
 KINDS = {
     "float": torch.ones(3),

@@ -11,8 +11,8 @@ from types import FunctionType, ModuleType
 import pytest
 import torch
 
+from auditor.capture import process
 from auditor.capture.instruments.user_frames import Frames
-from auditor.capture.target import audit_events
 from auditor.recordings.folder import RecordingWriter
 
 
@@ -232,10 +232,10 @@ def test_a_walk_reads_the_code_of_few_frames(stack):
     def count(event, args):
         read.append(args[1])
 
-    audit_events.hear(("object.__getattr__",), count)
+    process.hear(("object.__getattr__",), count)
     try:
         found, via = user["call"](nested)
     finally:
-        audit_events.ignore(count)
+        process.ignore(count)
     assert found.f_globals is user and via.f_globals is library
     assert read.count("f_code") <= 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from auditor.capture.instruments.monkeypatch import LOOKING, Patches
-from auditor.capture.instruments.warning_hook import HEARD, WarningHook
+from auditor.capture.probes.step.torch_warnings import HEARD, WarningHook
 
 TEXT = "`parameters` is an empty generator, no gradient clipping will occur."
 

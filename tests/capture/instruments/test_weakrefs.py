@@ -5,7 +5,7 @@ import weakref
 
 import torch
 
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.live_objects import alive
 
 
 def test_what_only_cpp_holds_is_brought_back():

@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Operator, Subscriber, subscribe
+from auditor.capture.probes.operator_stream import Operator, OperatorProbe, Subscriber, subscribe
 from tests.capture.drive import Drive, line_of, load
 from tests.capture.streams import watched_by
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from auditor.capture.target import audit_events
-from auditor.capture.target.audit_events import hear, ignore
+from auditor.capture import process
+from auditor.capture.process import hear, ignore
 
 MINE, OTHER = "auditor.test.mine", "auditor.test.other"
 
@@ -42,7 +42,7 @@ def test_each_hears_its_events_and_nothing_after_it_ends() -> None:
     sys.audit(MINE, 5)
     sys.audit(OTHER, 6)
     assert heard == []
-    assert not {MINE, OTHER} & set(audit_events._HANDLERS)
+    assert not {MINE, OTHER} & set(process._HANDLERS)
 
 
 def test_what_a_handler_raises_fails_what_was_about_to_happen() -> None:
@@ -62,8 +62,8 @@ def test_there_is_one_hook_and_the_interpreter_ends_quietly(tmp_path: Path) -> N
         import sys
         hooks = []
         sys.addaudithook(lambda event, args: event == "sys.addaudithook" and hooks.append(event))
-        from auditor.capture.target.audit_events import hear
-        from auditor.capture.target.audit_events import OpenedConfigs
+        from auditor.capture.process import hear
+        from auditor.capture.process import OpenedConfigs
         hear(("open",), lambda event, args: None)
         hear(("open", "os.mkdir"), lambda event, args: None)
         OpenedConfigs().start()

@@ -162,12 +162,12 @@ def test_another_patch_that_came_later_stays():
 
 
 def test_a_fault_of_ours_is_none_of_the_programs(found, monkeypatch):
-    from auditor.capture.target import hand_steps
+    from auditor.capture.target import script_steps
 
     finder, ended, _ = found
     weights = Weights()
     weights.backward()
-    monkeypatch.setattr(hand_steps, "_state", None)
+    monkeypatch.setattr(script_steps, "_state", None)
     for _ in range(4):
         weights.update()
         weights.backward()

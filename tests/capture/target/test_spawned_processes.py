@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 import pytest
 from torch.utils.data import DataLoader
 
-from auditor.capture.target.spawned_processes import SpawnedProcesses, no_step
+from auditor.capture.child import SpawnedProcesses, no_step
 
 
 def train(rank: int) -> None:

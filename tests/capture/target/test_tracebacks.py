@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from auditor.capture.target import tracebacks
+from auditor.capture import child
 
-OURS = tracebacks.OWN[0] + "capture/ours.py"
+OURS = child.OWN[0] + "capture/ours.py"
 
 
 def call(function):
@@ -39,7 +39,7 @@ def test_no_frame_of_ours_is_told(function):
         call(lambda: call(function))
     whole = TracebackException.from_exception(raised.value)
     assert "ours.py" in "".join(whole.format())
-    told = "".join(tracebacks.without_own(whole).format())
+    told = "".join(child.without_own(whole).format())
     assert "ours.py" not in told and "in fails" in told and "KeyError: 'theirs'" in told
     assert ("direct cause" in told) is (function is fails_again)
 
@@ -51,7 +51,7 @@ def test_an_error_of_our_own_stays_whole():
     while trace.tb_next is not None:
         trace = trace.tb_next
     whole = TracebackException.from_exception(raised.value.with_traceback(trace))
-    assert "ours.py" in "".join(tracebacks.without_own(whole).format())
+    assert "ours.py" in "".join(child.without_own(whole).format())
 
 
 # -- a loader's worker that is gone ----------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_who_killed_a_worker_is_told(error):
     if isinstance(error, RuntimeError):  # torch has seen its end
         dies.join()
     try:
-        told = tracebacks.words(loading(error, stays, dies), lambda file: True)["message"]
+        told = child.words(loading(error, stays, dies), lambda file: True)["message"]
     finally:
         stays.kill()
     assert str(error) in told and not told.startswith(";")
@@ -108,14 +108,14 @@ def test_a_worker_that_leaves_is_told():
     leaves.join()
     assert (
         "was ended by itself, with exit code 3"
-        in tracebacks.words(loading(RESET, leaves), lambda file: True)["message"]
+        in child.words(loading(RESET, leaves), lambda file: True)["message"]
     )
 
 
 @pytest.mark.parametrize("workers", [(), (None,), (SimpleNamespace(pid=3),)])
 def test_a_loader_of_another_kind_is_left_alone(workers):
     assert (
-        tracebacks.words(loading(ValueError("item 40"), *workers), lambda file: True)["message"]
+        child.words(loading(ValueError("item 40"), *workers), lambda file: True)["message"]
         == "item 40"
     )
 
@@ -124,4 +124,4 @@ def test_what_torch_knows_is_not_told_twice():
     gone = worker(killed)
     gone.join()
     said = f"DataLoader worker (pid {gone.pid}) is killed by signal: Killed. "
-    assert tracebacks.words(loading(RuntimeError(said), gone), lambda file: True)["message"] == said
+    assert child.words(loading(RuntimeError(said), gone), lambda file: True)["message"] == said

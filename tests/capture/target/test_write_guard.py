@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.capture.target import write_guard
+from auditor.capture import process
 from auditor.runs import project_copy
 from auditor.runs.plan import Plan
 from auditor.runs.project_copy import ProjectCopy
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 CHILD = """
 import sys, json
 from auditor.runs.plan import Copied
-from auditor.capture.target.write_guard import enter
+from auditor.capture.process import enter
 enter(Copied(**json.loads(sys.argv[1])), "/audit")
 exec(sys.argv[2])
 """
@@ -253,8 +253,8 @@ def test_nothing_is_cut_by_reading(project: Path) -> None:
 
 def test_a_file_too_large_to_be_kept_is_not_overwritten(project: Path) -> None:
     code = """
-        from auditor.capture.target import write_guard
-        write_guard.LARGE = 3
+        from auditor.capture import process
+        process.LARGE = 3
         try:
             open('{project}/model.pt', 'w')
         except PermissionError as problem:
@@ -301,4 +301,4 @@ def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project: Path)
     ],
 )
 def test_the_file_of_a_sqlite_database(name: object, file: object) -> None:
-    assert write_guard._database(name) == file
+    assert process._database(name) == file

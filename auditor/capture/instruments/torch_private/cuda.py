@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from auditor.capture.instruments.torch_private.look_up import for_rehearsals, needed, private
 
-from auditor.capture.instruments.torch_private.look_up import needed, private
+fake_group: Callable[..., Any] = needed(
+    "torch._C._distributed_c10d.FakeProcessGroup._create_internal"
+)
+"""Makes torch's own ``fake`` backend for a rank and a size. Without it: Missing where a program that
+runs as one rank of a played world makes a group of gloo.
+"""
+
+group_of_name: Callable[[str], Any] = private(
+    "torch.distributed.distributed_c10d._resolve_process_group", lambda name: None
+)
+"""The process group that a functional collective names. Without it: None, which is unknown."""
+
 
 history_is_on: Callable[[], bool] = private("torch._C._cuda_isHistoryEnabled", lambda: False)
 """Whether allocations are recorded; only builds with CUDA have it. Without it: no, so a history of
@@ -36,18 +47,14 @@ attach_oom_observer: Callable[[Any], None] | None = private(
 leaves no snapshot.
 """
 
-C: Any = private("torch._C", torch)
-"""The module whose functions a rehearsal replaces. Without it: torch itself, where none of them is
-found.
-"""
+C: Any = for_rehearsals("torch._C")
+"""The module whose functions a rehearsal replaces."""
 
-group_by_device: Callable[..., Any] = needed("torch._C._group_tensors_by_device_and_dtype")
-"""Optimizers group their tensors by it. Without it: no rehearsal."""
+group_by_device: Callable[..., Any] = for_rehearsals("torch._C._group_tensors_by_device_and_dtype")
+"""Optimizers group their tensors by it."""
 
-nn: Any = private("torch._C._nn")
-"""The module that :data:`parse_to` lies in. Without it: None, and that is not replaced."""
+nn: Any = for_rehearsals("torch._C._nn")
+"""The module that :data:`parse_to` lies in."""
 
-parse_to: Callable[..., Any] | None = private("torch._C._nn._parse_to")
-"""Reads the arguments of ``Module.to``. Without it: None, so a rehearsal of ``module.to(0)`` fails
-as it does without a GPU.
-"""
+parse_to: Callable[..., Any] = for_rehearsals("torch._C._nn._parse_to")
+"""Reads the arguments of ``Module.to``."""

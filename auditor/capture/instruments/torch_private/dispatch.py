@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from auditor.capture.instruments.torch_private.look_up import Absent, needed, on_instances, private
+from auditor.capture.instruments.torch_private.look_up import (
+    Absent,
+    for_rehearsals,
+    on_instances,
+    private,
+)
 
 # -- modes -----------------------------------------------------------------------------------------
 
@@ -70,12 +74,8 @@ function_modes: Callable[[], list[Any]] = private(
 default device.
 """
 
-count_function_modes: Callable[[], int] = private(
-    "torch._C._len_torch_function_stack", lambda: len(function_modes())
-)
-"""How many modes over functions there are, at the price of no list. Without it: the list's
-length.
-"""
+count_function_modes: Callable[[], int] = for_rehearsals("torch._C._len_torch_function_stack")
+"""How many modes over functions there are, at the price of no list."""
 
 # -- operators -------------------------------------------------------------------------------------
 
@@ -92,14 +92,13 @@ overload_of: Callable[[Any], str] = on_instances("torch._ops.OpOverload._overloa
 """``"Tensor"`` of ``aten::add.Tensor``, ``"default"`` of ``aten::mm``. Without it: empty, so a
 rehearsal computes half-precision products by the CPU's slow kernels."""
 
-has_kernel: Callable[[str, str], bool] = private(
-    "torch._C._dispatch_has_kernel_for_dispatch_key", lambda operator, key: False
+has_kernel: Callable[[str, str], bool] = for_rehearsals(
+    "torch._C._dispatch_has_kernel_for_dispatch_key"
 )
-"""Whether ``"aten::mm"`` has a kernel of its own at ``"CPU"``. Without it: no, and results of a
-rehearsal may differ from the CPU's in the last bits, where CUDA's key takes an operator apart."""
+"""Whether ``"aten::mm"`` has a kernel of its own at ``"CPU"``."""
 
-operator_names: Callable[[], list[str]] = private("torch._C._dispatch_get_all_op_names", list)
-"""All operators. Without it: none, with the same consequence as without :data:`has_kernel`."""
+operator_names: Callable[[], list[str]] = for_rehearsals("torch._C._dispatch_get_all_op_names")
+"""All operators."""
 
 _destroy: Callable[[Any], None] | None = private("torch.library.Library._destroy")
 
@@ -116,111 +115,56 @@ def destroy(library: Any) -> None:
 
 # -- what a shadow tensor is made of ---------------------------------------------------------------
 
-DisableTorchFunctionSubclass: Any = needed("torch._C.DisableTorchFunctionSubclass")
+DisableTorchFunctionSubclass: Any = for_rehearsals("torch._C.DisableTorchFunctionSubclass")
 """Inside, tensor subclasses are taken for plain ones. Torch documents it, though only under
-``torch._C``. Without it: no rehearsal, and no watch over operators.
+``torch._C``. Without it also: no watch over operators.
 """
 
 MODES_NEED: Final = ("torch._C.DisableTorchFunctionSubclass",)
 """Without it a watch over operators raises Missing when it is made."""
 
-EnableTorchFunction: Any = private("torch._C._EnableTorchFunction", contextlib.nullcontext)
-"""Inside, tensor subclasses are asked again although something around it forbids that. Without it:
-what the program's own ``saved_tensors_hooks`` do in the forward pass is not followed."""
-
-DispatchKey: Any = needed("torch._C.DispatchKey")
-"""Names of the dispatcher's keys. Without it: no rehearsal."""
-
-DispatchKeySet: Any = needed("torch._C.DispatchKeySet")
-"""Sets of them. Without it: no rehearsal."""
-
-keys_from_bits: Callable[[int], Any] | None = private("torch._C.DispatchKeySet.from_raw_repr")
-"""A set of keys made of its bits; later than torch 2.6. Without it: None. An operator that asks
-whether it is given a subclass is then recorded on the host's tensors also where torch's own kernel
-would do, and inside a transform of ``torch.func`` refused by name."""
-
-ExcludeDispatchKeys: Any = needed("torch._C._ExcludeDispatchKeyGuard")
-"""Inside, operators pass the keys of a set by: autocast's own kernels would call themselves.
-Without it: no rehearsal.
+EnableTorchFunction: Any = for_rehearsals("torch._C._EnableTorchFunction")
+"""Inside, tensor subclasses are asked again although something around it forbids that: for what the
+program's own ``saved_tensors_hooks`` do in the forward pass.
 """
 
-make_subclass: Callable[..., Any] = needed("torch.Tensor._make_subclass")
-"""A tensor of a subclass over another one's storage, with the keys of another device. Without it:
-no rehearsal.
-"""
+DispatchKey: Any = for_rehearsals("torch._C.DispatchKey")
+"""Names of the dispatcher's keys."""
 
-REHEARSAL_NEEDS: Final = (
-    "torch._C.DisableTorchFunctionSubclass",
-    "torch._C.DispatchKey",
-    "torch._C.DispatchKeySet",
-    "torch._C._ExcludeDispatchKeyGuard",
-    "torch.Tensor._make_subclass",
-    "torch._C._group_tensors_by_device_and_dtype",
-    "torch._C._swap_tensor_impl",
-)
-"""Without any of these a rehearsal does not start, and says which one it lacks."""
+DispatchKeySet: Any = for_rehearsals("torch._C.DispatchKeySet")
+"""Sets of them."""
+
+keys_from_bits: Callable[[int], Any] = for_rehearsals("torch._C.DispatchKeySet.from_raw_repr")
+"""A set of keys made of its bits."""
+
+ExcludeDispatchKeys: Any = for_rehearsals("torch._C._ExcludeDispatchKeyGuard")
+"""Inside, operators pass the keys of a set by: autocast's own kernels would call themselves."""
+
+make_subclass: Callable[..., Any] = for_rehearsals("torch.Tensor._make_subclass")
+"""A tensor of a subclass over another one's storage, with the keys of another device."""
 
 # -- transforms, trees, factories ------------------------------------------------------------------
 
-is_functorch_wrapped: Callable[[Any], bool] = private(
-    "torch._C._functorch.is_functorch_wrapped_tensor", lambda tensor: False
+is_functorch_wrapped: Callable[[Any], bool] = for_rehearsals(
+    "torch._C._functorch.is_functorch_wrapped_tensor"
 )
-"""Whether a transform of ``torch.func`` wraps the tensor. Without it: no, so programs that use
-transforms may not be rehearsed right.
-"""
+"""Whether a transform of ``torch.func`` wraps the tensor."""
 
-functorch_level: Callable[[], int | None] = private(
-    "torch._C._functorch.maybe_current_level", lambda: None
+functorch_level: Callable[[], int | None] = for_rehearsals(
+    "torch._C._functorch.maybe_current_level"
 )
-"""The depth of transforms; None outside of them. Without it: None, with the same consequence."""
+"""The depth of transforms; None outside of them."""
 
+tree_leaves: Callable[[Any], list[Any]] = for_rehearsals("torch.utils._pytree.tree_leaves")
+"""What lies in nested containers."""
 
-def _leaves(tree: Any) -> list[Any]:
-    if isinstance(tree, (list, tuple)):
-        return [leaf for each in tree for leaf in _leaves(each)]
-    return (
-        [leaf for each in tree.values() for leaf in _leaves(each)]
-        if isinstance(tree, dict)
-        else [tree]
-    )
+tree_map_only: Callable[..., Any] = for_rehearsals("torch.utils._pytree.tree_map_only")
+"""The same containers with each object of a kind replaced."""
 
-
-def _map_only(kind: type, function: Callable[[Any], Any], tree: Any) -> Any:
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, (list, tuple)):
-        mapped = [_map_only(kind, function, each) for each in tree]
-        return type(tree)(*mapped) if hasattr(tree, "_fields") else type(tree)(mapped)
-    return (
-        {key: _map_only(kind, function, each) for key, each in tree.items()}
-        if isinstance(tree, dict)
-        else tree
-    )
-
-
-tree_leaves: Callable[[Any], list[Any]] = private("torch.utils._pytree.tree_leaves", _leaves)
-"""What lies in nested containers. Without it: in lists, tuples and dictionaries, not in containers
-that the user registered.
-"""
-
-tree_map_only: Callable[..., Any] = private("torch.utils._pytree.tree_map_only", _map_only)
-"""The same containers with each object of a kind replaced. Without it: as :data:`tree_leaves`."""
-
-_FACTORIES: Final = (
-    "arange as_tensor asarray bartlett_window blackman_window empty empty_permuted empty_quantized "
-    "empty_strided eye from_file full hamming_window hann_window kaiser_window linspace logspace "
-    "ones rand randint randn randperm range sparse_bsc_tensor sparse_bsr_tensor "
-    "sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor tensor "
-    "tril_indices triu_indices vander zeros"
+made_on_default_device: Callable[[], set[Any]] = for_rehearsals(
+    "torch.utils._device._device_constructors"
 )
+"""Functions that make tensors on the default device."""
 
-
-made_on_default_device: Callable[[], set[Any]] = private(
-    "torch.utils._device._device_constructors",
-    lambda: {getattr(torch, name) for name in _FACTORIES.split() if hasattr(torch, name)},
-)
-"""Functions that make tensors on the default device. Without it: those of torch 2.13, by name."""
-
-DeviceContext: Any = private("torch.utils._device.DeviceContext", ())
-"""The mode of ``with torch.device(...)`` and of ``set_default_device``, for isinstance. Without it:
-a rehearsal knows of no default device, and a program that sets one to CUDA fails in it."""
+DeviceContext: Any = for_rehearsals("torch.utils._device.DeviceContext")
+"""The mode of ``with torch.device(...)`` and of ``set_default_device``, for isinstance."""

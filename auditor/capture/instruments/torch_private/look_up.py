@@ -54,6 +54,16 @@ def needed(path: str) -> Any:
     return private(path, Absent(path))
 
 
+REHEARSAL_NEEDS: set[str] = set()
+"""Without any of these a rehearsal does not start, and says which one it lacks."""
+
+
+def for_rehearsals(path: str) -> Any:
+    """As :func:`needed`, for what only a rehearsal needs, or what it cannot do without."""
+    REHEARSAL_NEEDS.add(path)
+    return needed(path)
+
+
 def on_instances(path: str, otherwise: Any = None) -> Callable[[Any], Any]:
     """Reads an attribute that torch sets in ``__init__``, so that no class can tell whether it is
     there.

@@ -9,9 +9,13 @@ from operator import attrgetter, methodcaller
 from typing import Any, Final
 
 import torch
-from torch import serialization
 
-from auditor.capture.instruments.torch_private.look_up import Missing, needed, on_instances, private
+from auditor.capture.instruments.torch_private.look_up import (
+    Missing,
+    for_rehearsals,
+    on_instances,
+    private,
+)
 
 Tensor = torch.Tensor
 
@@ -118,10 +122,8 @@ norms: Callable[[list[Tensor]], Any] = private(
 )
 """The Euclidean norm of each tensor. Without it: one by one, several times slower."""
 
-foreach_copy: Any = private("torch._foreach_copy_")
-"""Copies a list of tensors into another; compared, not called. Without it: None, which equals no
-function.
-"""
+foreach_copy: Any = for_rehearsals("torch._foreach_copy_")
+"""Copies a list of tensors into another; compared, not called."""
 
 # -- printing --------------------------------------------------------------------------------------
 
@@ -138,49 +140,25 @@ print_tensor: Callable[..., str] | None = private("torch._tensor_str._str")
 functions: Any = private("torch._C._VariableFunctions", torch)
 """Torch's functions as C has them, before Python wraps a few. Without it: torch itself."""
 
-pack_padded: Any = private("torch._C._VariableFunctions._pack_padded_sequence")
-"""What ``pack_padded_sequence`` calls; compared, not called. Without it: its lengths come back as
-the device's.
-"""
+pack_padded: Any = for_rehearsals("torch._C._VariableFunctions._pack_padded_sequence")
+"""What ``pack_padded_sequence`` calls; compared, not called."""
 
-pad_packed: Any = private("torch._C._VariableFunctions._pad_packed_sequence")
-"""What ``pad_packed_sequence`` calls; compared, not called. Without it: as :data:`pack_padded`."""
+pad_packed: Any = for_rehearsals("torch._C._VariableFunctions._pad_packed_sequence")
+"""What ``pad_packed_sequence`` calls; compared, not called."""
 
-compatible_shallow_copy: Any = private("torch._has_compatible_shallow_copy_type")
-"""What ``Module._apply`` asks before it sets ``data``; compared, not called. Without it: a module
-that moves gets new parameters, as with
-``torch.__future__.set_overwrite_module_params_on_conversion``."""
+compatible_shallow_copy: Any = for_rehearsals("torch._has_compatible_shallow_copy_type")
+"""What ``Module._apply`` asks before it sets ``data``; compared, not called."""
 
-swap: Callable[[Tensor, Tensor], None] = needed("torch._C._swap_tensor_impl")
+swap: Callable[[Tensor, Tensor], None] = for_rehearsals("torch._C._swap_tensor_impl")
 """Lets two tensors change places in C++. ``torch.utils.swap_tensors`` also changes their classes
-and attributes, and refuses those with weak references. Without it: no rehearsal."""
-
-rebuild_parameter: Any = private("torch._utils._rebuild_parameter")
-"""What a checkpoint calls to make a parameter of tensor, requires_grad and hooks. Without it:
-``torch.nn.Parameter``.
+and attributes, and refuses those with weak references.
 """
 
-rebuild_tensor: Any = private("torch._utils._rebuild_tensor_v2")
-"""What a checkpoint calls to make a tensor. Without it: what a rehearsal loads stays on the
-host.
-"""
+rebuild_parameter: Any = for_rehearsals("torch._utils._rebuild_parameter")
+"""What a checkpoint calls to make a parameter of tensor, requires_grad and hooks."""
 
-_registry: list[Any] | None = private("torch.serialization._package_registry")
+rebuild_tensor: Any = for_rehearsals("torch._utils._rebuild_tensor_v2")
+"""What a checkpoint calls to make a tensor."""
 
-
-def register_location(entry: tuple[int, Any, Any]) -> Callable[[], None]:
-    """Teach ``torch.save`` and ``torch.load`` where storages lie: priority, tagger, restorer, asked
-    first. Returns how to forget it.
-
-    Without ``_package_registry``: by the public ``register_package``, which forgets nothing.
-    """
-    if _registry is None:
-        serialization.register_package(*entry)
-        return lambda: None
-    registry, before = _registry, list(_registry)
-    registry.insert(0, entry)
-
-    def forget() -> None:
-        registry[:] = before
-
-    return forget
+locations: list[tuple[int, Any, Any]] = for_rehearsals("torch.serialization._package_registry")
+"""Where ``torch.save`` and ``torch.load`` look up where storages lie: priority, tagger, restorer."""

@@ -11,7 +11,12 @@ from typing import Any, Final
 import torch
 
 from auditor.capture.instruments.torch_private.compiler import HELD
-from auditor.capture.instruments.torch_private.look_up import in_dict, on_instances, private
+from auditor.capture.instruments.torch_private.look_up import (
+    for_rehearsals,
+    in_dict,
+    on_instances,
+    private,
+)
 
 # -- modules ---------------------------------------------------------------------------------------
 
@@ -79,10 +84,8 @@ def is_compiled(module: torch.nn.Module) -> bool:
 
 # -- optimizers ------------------------------------------------------------------------------------
 
-foreach_types: list[Any] | None = private("torch.utils._foreach_utils._foreach_supported_types")
-"""Classes of tensors that clipping takes many at once. Without it: a rehearsal clips one by one,
-which a GPU would not.
-"""
+foreach_types: list[Any] = for_rehearsals("torch.utils._foreach_utils._foreach_supported_types")
+"""Classes of tensors that clipping takes many at once."""
 
 FOREACH_DEFAULT: Final = "_default_to_fused_or_foreach"
 """The function of an optimizer's module that chooses how it steps."""
@@ -121,12 +124,10 @@ CLIP_BY_NORM: Final = "_clip_grads_with_norm_"
 clips_by_norm: Any = private(f"torch.nn.utils.clip_grad.{CLIP_BY_NORM}")
 """That function. Without it: None, and clipping by norm is not seen."""
 
-set_static_graph: Callable[..., Any] | None = private(
+set_static_graph: Callable[..., Any] = for_rehearsals(
     "torch.nn.parallel.DistributedDataParallel._set_static_graph"
 )
-"""A method of DistributedDataParallel that tells its reducer. Without it: None, and there is
-nothing to replace.
-"""
+"""A method of DistributedDataParallel that tells its reducer."""
 
 BatchNorm: Any = private("torch.nn.modules.batchnorm._BatchNorm")
 """Base of all batch norms, whose ``forward`` they share. Without it: None, and what their buffers
@@ -135,10 +136,8 @@ hold is not looked at.
 
 # -- profilers -------------------------------------------------------------------------------------
 
-ProfilerState: Any = private("torch._C._profiler.ProfilerState")
-"""What a profiler records by. Without it: None, and a user's profiler in a rehearsal warns of each
-operator that there are no events.
-"""
+ProfilerState: Any = for_rehearsals("torch._C._profiler.ProfilerState")
+"""What a profiler records by."""
 
 PREPARE: Final = (
     "_prepare_trace"

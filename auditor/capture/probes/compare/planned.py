@@ -24,8 +24,7 @@ from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.data.dataloader_facts import tensors_in
-from auditor.capture.probes.data.largest_batch import LargestBatches
+from auditor.capture.probes.data.dataloader_facts import LargestBatches, tensors_in
 from auditor.recordings.schema.other_runs import (
     PlannedBlocksRow,
     PlannedChangeRow,
@@ -82,7 +81,7 @@ class PlannedChangeProbe(Probe):
         )
         self._told: set[Any] = set()
         self._done: Counter[str] = Counter()
-        self._loaders = ResizedLoaders(self._change, self._batch_changed)
+        self._loaders = ResizedLoaders(self._change, lambda: self._done.update(["batch"]))
         self._largest: LargestBatches | None = None
 
     # -- a run -------------------------------------------------------------------------------------
@@ -133,9 +132,6 @@ class PlannedChangeProbe(Probe):
         """What is computed before a backward ran under autocast; the backward does not."""
         if not call.nested:
             self._leave_autocast()
-
-    def _batch_changed(self) -> None:
-        self._done["batch"] += 1
 
     # -- calls of modules --------------------------------------------------------------------------
 

@@ -5,18 +5,145 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import Optimizer
+from torch.utils.data import DataLoader, DistributedSampler
 
-from auditor.capture.instruments.loader_origins import LoaderOrigins
-from auditor.capture.instruments.plain_tensor import content
+from auditor.capture.instruments.live_objects import live_instances
+from auditor.capture.instruments.plain_tensor import bytes_of, content
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.look_up import Missing
+from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.user_frames import path_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.data.dataloader_facts import tensors_in
-from auditor.recordings.schema.dist import BatchDigestRow
+from auditor.capture.probes.data.dataloader_facts import LoaderOrigins, tensors_in
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+from auditor.recordings.schema.dist import BatchDigestRow, RankMemoryRow, SamplerEpochRow
+
+MOST = 64
+"""Optimizers whose states are counted."""
+
+
+class RankMemoryProbe(OptimizerProbe):
+    """Writes ``rank_memory``, at the end of a pass."""
+
+    name = "rank_memory"
+    parts = ("rank_memory",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._states: PerOptimizer[list[int]] = PerOptimizer(MOST)
+        self._gradients: PerOptimizer[list[int]] = PerOptimizer(MOST)
+        self._on = False
+
+    def start(self) -> None:
+        several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        self._on = several and self.context.device.native
+        self._states.clear()
+        self._gradients.clear()
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Its gradients are there, and its states since its first step."""
+        if not self._on:
+            return
+        parameters = list(tensors_of(optimizer))
+        gradients = [each.grad for each in parameters if each.grad is not None]
+        _keep(self._gradients, optimizer, on_device(gradients))
+        states = [each for each in optimizer.state.values() if isinstance(each, dict)]
+        held = [each for state in states for each in state.values()]
+        tensors = [each for each in held if isinstance(each, torch.Tensor)]
+        _keep(self._states, optimizer, on_device(tensors))
+
+    def stop(self) -> None:
+        if not self._on:
+            return
+        self._on = False
+        held = [
+            each
+            for module in live_instances(torch.nn.Module)
+            for each in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        ]
+        row = RankMemoryRow(parameters=on_device(held))
+        row.gradients = sum(each[0] for each in self._gradients)
+        row.optimizer = sum(each[0] for each in self._states)
+        row.step = self.context.step
+        self.context.add(row)
+
+
+def _keep(found: PerOptimizer[list[int]], optimizer: Optimizer, nbytes: int) -> None:
+    kept = found.of(optimizer, lambda: [0])
+    if kept is not None:
+        kept[0] = nbytes
+
+
+def on_device(given: Iterable[Any]) -> int:
+    """Bytes of these tensors on a device, of shards this rank's own. Views that begin at one place
+    of a storage count once.
+    """
+    found: dict[int, dict[int, int]] = {}
+    most: dict[int, int] = {}
+    for each in given:
+        own = each.to_local() if hasattr(each, "to_local") else each
+        if own.device.type in ("cpu", "meta"):
+            continue
+        storage = own.untyped_storage()
+        views = found.setdefault(key_of(storage), {})
+        views[own.storage_offset()] = max(views.get(own.storage_offset(), 0), bytes_of(own))
+        most[key_of(storage)] = storage.nbytes()
+    return sum(min(most[key], sum(views.values())) for key, views in found.items())
+
+
+class SamplerEpochsProbe(Probe):
+    """Writes ``sampler_epochs``."""
+
+    name = "sampler_epochs"
+    parts = ("sampler_epochs",)
+    passes = frozenset({"quiet", "loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._origins = LoaderOrigins(context.frames)
+        self._known: weakref.WeakKeyDictionary[Any, tuple[int, int | None]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def install(self) -> None:
+        self._always.around(DistributedSampler, "__init__", after=self._made)
+        self._origins.install(self._always)
+
+    def start(self) -> None:
+        super().start()
+        self._patches.around(DataLoader, "__iter__", before=self._begins)
+
+    def _made(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
+        self._known[sampler] = len(self._known), self.context.frames.here()
+
+    def _begins(self, loader: Any) -> None:
+        sampler = loader.sampler
+        if not isinstance(sampler, DistributedSampler):
+            sampler = getattr(loader.batch_sampler, "sampler", None)
+        if not isinstance(sampler, DistributedSampler) or not sampler.shuffle:
+            return
+        if not self.context.in_step:
+            return
+        number, made_at = self._known.setdefault(sampler, (len(self._known), None))
+        self.context.add(
+            SamplerEpochRow(
+                number=number,
+                at=self.context.frames.here(),
+                made_at=made_at,
+                loader_at=self._origins.of(loader),
+                replicas=sampler.num_replicas,
+                epoch=sampler.epoch,
+                stack=list(path_of(self.context.frames)),
+            )
+        )
+
 
 BYTES = 1 << 16
 """Of a batch's first tensor that are digested."""

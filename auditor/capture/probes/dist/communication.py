@@ -12,11 +12,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from auditor.capture.instruments.plain_tensor import bytes_of, tensors_in
-from auditor.capture.instruments.torch_private.distributed import group_of_name
+from auditor.capture.instruments.plain_tensor import bytes_of, tensors
+from auditor.capture.instruments.torch_private.cuda import group_of_name
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, site_of_operator
+from auditor.capture.probes.operator_stream import (
+    Call,
+    Operator,
+    OperatorProbe,
+    Subscriber,
+    site_of_operator,
+)
 from auditor.recordings.schema.dist import CommunicationRow
 
 WATCHED = 3
@@ -121,7 +126,7 @@ class TrafficWatch(Subscriber):
         row.at = at
         with self._lock:
             if space == FUNCTIONAL:
-                for each in tensors_in(result):
+                for each in tensors((result,)):
                     self._awaited[each.data_ptr()] = row, self.operators
             elif not given.get("async_op", given.get("asyncOp", True)) and _on_main_stream():
                 row.waited_at, row.between = at, 0
@@ -134,13 +139,13 @@ class TrafficWatch(Subscriber):
 
     @staticmethod
     def _row(what: str, given: dict[str, Any], result: Any) -> CommunicationRow:
-        both = [each for name in IN_PLACE for each in tensors_in(given.get(name))]
-        gave = both + [each for name in GIVEN for each in tensors_in(given.get(name))]
-        got = both + [each for name in GOT for each in tensors_in(given.get(name))]
+        both = [each for name in IN_PLACE for each in tensors((given.get(name),))]
+        gave = both + [each for name in GIVEN for each in tensors((given.get(name),))]
+        got = both + [each for name in GOT for each in tensors((given.get(name),))]
         row = CommunicationRow(at=-1, what=what)
         row.dtype = str((gave or got)[0].dtype).removeprefix("torch.") if gave or got else ""
         row.bytes_in = 0 if what == "recv" else sum(map(bytes_of, gave))
-        row.bytes_out = 0 if what == "send" else sum(map(bytes_of, got or tensors_in(result)))
+        row.bytes_out = 0 if what == "send" else sum(map(bytes_of, got or tensors((result,))))
         group = _group(given)
         if group is not None:
             row.ranks = group.size()

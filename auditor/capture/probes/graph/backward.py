@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 import torch
 
 from auditor.capture.instruments.autograd_graph import Backward, Node, Walk, node_of, saved_bytes
-from auditor.capture.instruments.torch_files import TORCH
+from auditor.capture.instruments.plain_tensor import TORCH
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.tally import Counted

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Found, Sources
+from auditor.capture.instruments.assignment_sites import Found, Place, Sources
 from auditor.capture.instruments.autograd_graph import (
     NODE_CAP,
     Backward,
@@ -17,10 +17,9 @@ from auditor.capture.instruments.autograd_graph import (
     node_of,
     saved_bytes,
 )
-from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.autograd import CAN_WEIGH
-from auditor.capture.instruments.variable_paths import Place
+from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.graph import GraphRow
 

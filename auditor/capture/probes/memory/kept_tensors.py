@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Sources
+from auditor.capture.instruments.assignment_sites import Place, Sources
 from auditor.capture.instruments.autograd_graph import node_of
-from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.plain_tensor import bytes_kept
-from auditor.capture.instruments.variable_paths import Place
+from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.sync import KeptRow
 
@@ -75,7 +74,7 @@ class KeptTensorsProbe(Probe):
             lambda tensor: not tensor.requires_grad and node_of(tensor) is None,
             values=True,
         )
-        self._sources = Sources(fresh=True)
+        self._sources = Sources()
         self._seen: list[dict[Place, tuple[int, int]]] = []
         self._devices: dict[Place, list[str]] = {}
         self._kinds: dict[Place, str] = {}

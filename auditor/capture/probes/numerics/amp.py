@@ -16,12 +16,17 @@ from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, node_of
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private import training
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
-from auditor.capture.probes.sync.reads_methods import StandIn
+from auditor.capture.probes.optim.optimizer_hooks import (
+    OptimizerProbe,
+    PerOptimizer,
+    tensors_of,
+    watch_clipping,
+    watch_clipping_by_value,
+)
+from auditor.capture.probes.sync.reads import StandIn
 from auditor.recordings.schema.numerics import AmpRow
 
 BY_HAND = {"clamp_": "clamp_scaled", "clip_": "clamp_scaled", "mul_": "mul_scaled"}

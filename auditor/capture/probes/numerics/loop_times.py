@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.numerics import LoopTimeRow
-from auditor.syntax.index import LOOPS
+from auditor.syntax.index import COMPREHENSIONS, LOOPS, index_of, lines_of
 
 # -- loop clock ------------------------------------------------------------------------------------
 # How long Python loops take, by the events of lines of the functions that they stand in
 # (``sys.settrace``). No other function's lines are followed, and no operator is.
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -27,23 +26,11 @@ def lines_of_loop(source: str, line: int) -> tuple[int, int] | None:
     """First and last line of the innermost loop or comprehension around a line, in the same
     function; None where there is none, or the source cannot be parsed.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    around = list(index_of(source).on(line, *LOOPS, *COMPREHENSIONS, *_SCOPES))
+    if not around or isinstance(around[-1], _SCOPES):
         return None
-    innermost: ast.AST | None = None
-    for node in ast.walk(tree):  # by depth: later is further inside
-        if isinstance(node, (*LOOPS, *_COMPREHENSIONS, *_SCOPES)) and line in _lines(node):
-            innermost = node
-    if innermost is None or isinstance(innermost, _SCOPES):
-        return None
-    lines = _lines(innermost)
+    lines = lines_of(cast("ast.stmt | ast.expr", around[-1]))
     return lines.start, lines.stop - 1
-
-
-def _lines(node: ast.AST) -> range:
-    first = getattr(node, "lineno", 0)
-    return range(first, (getattr(node, "end_lineno", None) or first) + 1)
 
 
 @dataclass(eq=False)

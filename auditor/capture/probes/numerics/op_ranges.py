@@ -2,18 +2,288 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import Backward
+from auditor.capture.instruments.autograd_graph import Backward, Node
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import plain, tensors
+from auditor.capture.instruments.storages import Storages
+from auditor.capture.instruments.torch_private.autograd import next_number, number_of
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_log import CallFacts, Entry, OpRangesLog, Trail
-from auditor.capture.probes.numerics.singular_gradients import POLES, SingularGradients
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
+from auditor.recordings.schema.numerics import NumericRow
+
+NODES = 10_000
+"""Calls of one step that are followed at most."""
+
+Holes = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Where an operator's derivative is not finite, from the operand and the result."""
+
+
+def _at_zero(operand: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    return operand == 0
+
+
+def _from_zero_down(operand: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    return operand <= 0
+
+
+def _from_one_up(operand: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    return operand.abs() >= 1
+
+
+POLES: dict[str, tuple[int, Holes]] = {
+    "sqrt": (0, _from_zero_down),
+    "rsqrt": (0, _from_zero_down),
+    "log": (0, _from_zero_down),
+    "log2": (0, _from_zero_down),
+    "log10": (0, _from_zero_down),
+    "pow": (0, _from_zero_down),
+    "reciprocal": (0, _at_zero),
+    "div": (1, _at_zero),
+    "acos": (0, _from_one_up),
+    "asin": (0, _from_one_up),
+    "exp": (0, lambda operand, result: torch.isinf(result)),
+}
+"""By operator: the operand that decides, and where it is bad. Norms are not here: torch gives 0 for
+their gradient at 0.
+"""
+
+
+@dataclass(eq=False)
+class SingularPoint:
+    """Calls of one operator at one line. Flags stay on their device until the pass is over."""
+
+    entry: Entry
+    hits: list[tuple[int, torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    """Step, whether a gradient became non-finite here and reached a parameter, whether 0 was all
+    that came in there.
+    """
+
+    def row(self) -> NumericRow | None:
+        """As the part ``numerics`` holds it; None where nothing happened. A host sync on a GPU."""
+        hit = [(step, bool(unasked)) for step, bad, unasked in self.hits if bool(bad)]
+        if not hit:
+            return None
+        row = self.entry.told()
+        row.steps, row.unasked = len({step for step, _ in hit}), all(unasked for _, unasked in hit)
+        return row
+
+
+@dataclass
+class _Backward:
+    """A backward under way: what its nodes did, and the parameters that it ends at."""
+
+    parameters: list[torch.Tensor]
+    handles: list[Any] = field(default_factory=list)
+    seen: list[tuple[SingularPoint, torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+
+class SingularGradients:
+    """Follows such calls from the forward into the backward; gradients stay as they are."""
+
+    def __init__(
+        self,
+        here: Callable[[], int | None],
+        step: Callable[[], int],
+        plain: Callable[[torch.Tensor], torch.Tensor],
+    ) -> None:
+        self._here = here
+        self._step = step
+        self._plain = plain
+        self._poles: dict[tuple[Any, ...], SingularPoint] = {}
+        self._nodes: dict[int, tuple[SingularPoint, torch.Tensor]] = {}
+        self._running: _Backward | None = None
+
+    def ran(self, name: str, args: tuple[Any, ...], result: torch.Tensor) -> None:
+        """An operator of :data:`POLES` ran, with a gradient: this thread's latest node."""
+        position, holes = POLES[name]
+        operand = args[position] if len(args) > position else None
+        following = next_number()
+        if not following or len(self._nodes) >= NODES or not isinstance(operand, torch.Tensor):
+            return
+        exponent = args[1] if name == "pow" else 0.0
+        if not isinstance(exponent, (int, float)) or (
+            name == "pow" and (exponent >= 1 or exponent == 0)
+        ):
+            return
+        inner, at = self._plain(operand).detach(), self._here()
+        if (
+            at is None
+            or not inner.is_floating_point()
+            or inner.layout is not torch.strided
+            or inner.is_meta
+            or inner.numel() == 0
+        ):
+            return
+        dtype = str(inner.dtype).removeprefix("torch.")
+        key = at, name, dtype, float(exponent)
+        pole = self._poles.get(key)
+        if pole is None:
+            entry = Entry(at=at, what="gradient", op=name, dtype=dtype, scalar=float(exponent))
+            pole = self._poles[key] = SingularPoint(entry)
+        pole.entry.saw(self._step(), inner)
+        self._nodes[following - 1] = (
+            pole,
+            torch.isfinite(inner).all() & holes(inner, self._plain(result).detach()).any(),
+        )
+
+    def backward_begins(self, call: Backward) -> None:
+        """Hook the nodes of the calls that were seen."""
+        if not self._nodes or self._running is not None:
+            return
+        walked = call.walked
+        leaves = [leaf.variable for leaf in walked.leaves]
+        running = self._running = _Backward(
+            [leaf for leaf in leaves if isinstance(leaf, torch.nn.Parameter)]
+        )
+        for node in walked.nodes:
+            known = self._nodes.get(number_of(node))
+            if known is not None:
+                running.handles.append(self._hooked(node, running, *known))
+
+    def _hooked(
+        self, node: Node, running: _Backward, pole: SingularPoint, stands: torch.Tensor
+    ) -> Any:
+        def ran(outgoing: Any, incoming: Any) -> None:
+            # gradients are the user's, and so is this backward
+            with LOOKING, contextlib.suppress(Exception), torch.no_grad():
+                came = [self._plain(each) for each in incoming if each is not None]
+                went = [self._plain(each) for each in outgoing if each is not None]
+                if len(came) == 1 and went:
+                    running.seen.append((pole, *_made(stands, came[0], went)))
+
+        return node.register_hook(ran)
+
+    def backward_ends(self) -> None:
+        """Unhook them, and see what reached the parameters."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        for handle in running.handles:
+            handle.remove()
+        gradients = [self._plain(each.grad) for each in running.parameters if each.grad is not None]
+        finite = [torch.isfinite(each).all() for each in gradients if each.layout is torch.strided]
+        if not running.seen or not finite:
+            return
+        reached = ~torch.stack([each.to(finite[0].device) for each in finite]).all()
+        for pole, bad, unasked in running.seen:
+            pole.hits.append((self._step(), bad & reached.to(bad.device), unasked))
+
+    def forget(self) -> None:
+        """The step is over."""
+        self._nodes.clear()
+
+    def rows(self) -> list[NumericRow]:
+        """What was seen."""
+        return [row for pole in self._poles.values() if (row := pole.row()) is not None]
+
+
+def _made(
+    stands: torch.Tensor, came: torch.Tensor, went: list[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Whether a node made a finite gradient non-finite on its pole, and only where 0 came in."""
+    finite = torch.stack([torch.isfinite(each).all() for each in went]).all()
+    asked = [
+        (~torch.isfinite(each) & (came != 0)).any() for each in went if each.shape == came.shape
+    ]
+    unasked = ~torch.stack(asked).any() if asked else torch.zeros_like(finite)
+    return stands & torch.isfinite(came).all() & ~finite, unasked
+
+
+class Entry:
+    """One kind of call at one place: its row, and the range of values, which stays on its device."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.row = NumericRow(**facts, n=0, steps=0, least=None, greatest=None, into=[], loss=False)
+        self._steps: set[int] = set()
+        self._range: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._overflowed: torch.Tensor | None = None
+        """Calls that gave an infinity though all they were given was finite; None where nobody
+        counts.
+        """
+
+    def saw(self, step: int, tensor: torch.Tensor) -> None:
+        """One more call. Nothing is read on the host."""
+        self.row.n += 1
+        self._steps.add(step)
+        if tensor.numel() == 0 or tensor.layout is not torch.strided or tensor.is_meta:
+            return
+        low, high = torch.aminmax(tensor.detach())
+        if self._range is not None:  # propagates NaN, which is an answer too
+            low, high = torch.minimum(low, self._range[0]), torch.maximum(high, self._range[1])
+        self._range = low, high
+
+    def gave(self, output: torch.Tensor, given: Iterable[torch.Tensor]) -> None:
+        """Count whether this call overflowed. Nothing is read on the host."""
+        made = torch.isinf(output).any()
+        for tensor in given:
+            made = made & torch.isfinite(tensor).all()
+        self._count(made)
+
+    def ended(self, loss: torch.Tensor) -> None:
+        """Count whether a backward began at what is not finite. Nothing is read on the host."""
+        self._count(~torch.isfinite(loss).all())
+
+    def _count(self, bad: torch.Tensor) -> None:
+        self._overflowed = bad.long() if self._overflowed is None else self._overflowed + bad
+
+    def told(self) -> NumericRow:
+        """The row, whole. Reads the range: a host sync on a GPU."""
+        if self._range is not None:
+            self.row.least, self.row.greatest = (_json(float(each)) for each in self._range)
+        if self._overflowed is not None:
+            self.row.overflowed = int(self._overflowed)
+        self.row.steps = len(self._steps)
+        return self.row
+
+
+def _json(number: float) -> float | str:
+    return number if abs(number) < float("inf") else str(number)
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What led to a tensor, as far back as the last product of matrices."""
+
+    op: str = ""
+    """The operator that made it, as far as only casts, views, choices and an epsilon came after."""
+    epsilon: Entry | None = None
+    half: frozenset[Entry] = frozenset()
+    """Calls in half precision that it was computed from."""
+
+
+class OpRangesLog:
+    """Entries of one pass by their facts."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[Any, ...], Entry] = {}
+        self.trails: Storages[Trail] = Storages()
+
+    def entry(self, **facts: Any) -> Entry:
+        """The entry with these facts, made at its first call."""
+        key = tuple(facts.items())
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = Entry(**facts)
+        return entry
+
+    def reached_loss(self, tensors: Iterable[torch.Tensor]) -> None:
+        """A backward begins at these tensors."""
+        for tensor in tensors:
+            trail = self.trails.of(tensor)
+            for entry in trail.half if trail is not None else ():
+                entry.row.loss = True
+
+    def rows(self) -> list[NumericRow]:
+        """All entries as rows, in the order in which they were seen first."""
+        return [entry.told() for entry in self._entries.values()]
+
 
 # -- op ranges watch -------------------------------------------------------------------------------
 # The watch over delicate operators of the forward: which dtype they really ran in, what they were
@@ -89,7 +359,8 @@ class OpRangesWatch(Subscriber):
         epsilon = self._epsilon(call, trails) if name in FLOORS else None
         for trail in trails:
             if trail.epsilon is not None and name not in PASSING:
-                trail.epsilon.into.add(name)
+                into = trail.epsilon.row.into
+                into[:] = sorted({*into, name})
         return trails, self._trail(call, trails, epsilon)
 
     def after(self, call: Call, noted: tuple[list[Trail], Trail | None]) -> None:
@@ -125,7 +396,7 @@ class OpRangesWatch(Subscriber):
             guarded = first.epsilon is not None
             inner = plain(given[0])
             entry = self._note(call, "function", inner, feed=first.op, guarded=guarded)
-            if entry is not None and entry.facts.dtype in ("float16", "bfloat16"):
+            if entry is not None and entry.row.dtype in ("float16", "bfloat16"):
                 half |= {entry}
         if operator.product:
             return None
@@ -145,7 +416,7 @@ class OpRangesWatch(Subscriber):
         if call.site is None:
             return None
         dtype = str(tensor.dtype).removeprefix("torch.")
-        entry = self._log.entry(CallFacts(call.site, what, call.operator.name, dtype, **more))
+        entry = self._log.entry(at=call.site, what=what, op=call.operator.name, dtype=dtype, **more)
         entry.saw(self._step(), tensor)
         return entry
 
@@ -215,7 +486,7 @@ class OpRangesProbe(OperatorProbe):
         self._log.trails.clear()
         for at, loss in self._losses:
             dtype = str(loss.dtype).removeprefix("torch.")
-            entry = self._log.entry(CallFacts(at, "loss", "backward", dtype))
+            entry = self._log.entry(at=at, what="loss", op="backward", dtype=dtype)
             entry.saw(self.context.step, loss)
             entry.ended(loss)
         self._losses.clear()

@@ -16,10 +16,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader
 
+from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.instruments.torch_private.training import BatchNorm, own_parameters
-from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
 from auditor.recordings.schema.graph import CensusRow

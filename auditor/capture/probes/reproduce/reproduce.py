@@ -16,16 +16,15 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
-from auditor.capture.instruments.plain_tensor import bytes_of
-from auditor.capture.instruments.random_states import random_states
+from auditor.capture.instruments.environment import random_states
+from auditor.capture.instruments.plain_tensor import bytes_of, digest
 from auditor.capture.instruments.storages import Storages, storage_bytes
-from auditor.capture.instruments.tensor_digest import digest
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, subscribe
 from auditor.capture.probes.reproduce.sources import SOURCES
-from auditor.capture.probes.waste.flow_operators import OVERWRITING
+from auditor.capture.probes.waste.flow import OVERWRITING
 from auditor.recordings.schema.other_runs import (
     ReproduceOperatorRow,
     ReproduceOutcomeRow,

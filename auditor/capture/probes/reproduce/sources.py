@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
 
-from auditor.capture.instruments.import_hook import AfterImport
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.monkeypatch import AfterImport, Patches
 from auditor.capture.instruments.user_frames import INSTALLED, OWN
 from auditor.runs.repeat import Repeat
 

@@ -9,11 +9,74 @@ import threading
 from time import perf_counter_ns, time_ns
 from typing import Any, NamedTuple
 
+import torch
+from torch.profiler import ProfilerActivity
+
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.kept_open import KeptOpen
+from auditor.capture.instruments.stack_sampler import KeptOpen
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.step.accelerators import Accelerator, accelerator_of
+from auditor.model.devices import DeviceInfo
 from auditor.recordings.schema.run import Counters, DeviceTimeRow, StepRow
+
+
+class Cuda:
+    """NVIDIA's, AMD's by ROCm, and the null device: whatever torch calls CUDA. Streams and events are
+    torch's.
+    """
+
+    activity = ProfilerActivity.CUDA
+    """What torch.profiler calls its work."""
+
+    def stream(self) -> Any:
+        """The current stream of the current device; it has a ``device``."""
+        return torch.cuda.current_stream()
+
+    def mark(self, stream: Any) -> Any:
+        """An event at the end of what is queued on ``stream`` now; the host does not wait."""
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(stream)
+        return event
+
+    def us_between(self, begin: Any, end: Any, *, wait: bool) -> float | None:
+        """Time between two events; None if the device has not come so far where the host shall not
+        ``wait``, after an error of the device, and of events that went into a CUDA graph.
+        """
+        try:
+            if wait:
+                begin.synchronize()
+                end.synchronize()
+            elif not (begin.query() and end.query()):
+                return None
+            return float(begin.elapsed_time(end)) * 1e3
+        except (RuntimeError, ValueError):
+            return None
+
+    def counters(self) -> Counters:
+        """Bytes and counts of the current device's allocator, as the ``steps`` part has them; they
+        live on the host. Raises RuntimeError or KeyError where the allocator in use keeps none.
+        """
+        stats = torch.cuda.memory_stats_as_nested_dict()
+        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+        return {
+            "allocated": allocated["current"],
+            "reserved": reserved["current"],
+            "peak_allocated": allocated["peak"],
+            "peak_reserved": reserved["peak"],
+            "retries": stats["num_alloc_retries"],
+            "ooms": stats["num_ooms"],
+        }
+
+    def synchronize(self) -> None:
+        """Wait for all work of the current device."""
+        torch.cuda.synchronize()
+
+
+_CUDA = Cuda()
+
+
+def accelerator_of(device: DeviceInfo) -> Cuda | None:
+    """What answers for the device; None on the host, on the shadow, and for unknown kinds."""
+    return _CUDA if device.native and device.kind == "cuda" else None
 
 
 class Clock:
@@ -33,14 +96,14 @@ class Clock:
         self._compiles = 0
         self.own_us = 0.0
         """Host's time of the last step in us, without what it waited for a processor."""
-        self._events: list[tuple[Accelerator, DeviceTimeRow, Any, Any]] = []
+        self._events: list[tuple[Cuda, DeviceTimeRow, Any, Any]] = []
         self._event: Any = None
         self._stream: Any = None
         self._counted = True
         self._queued = RunQueue()
 
     @property
-    def _accelerator(self) -> Accelerator | None:
+    def _accelerator(self) -> Cuda | None:
         return accelerator_of(self._context.device)
 
     def install(self) -> None:
@@ -118,7 +181,7 @@ class Clock:
                 self._context.writer.add(row)
         return None not in times
 
-    def _counters(self, accelerator: Accelerator) -> Counters:
+    def _counters(self, accelerator: Cuda) -> Counters:
         """Allocator counters; none where the allocator in use (a pluggable one) keeps none."""
         try:
             return accelerator.counters() if self._counted else Counters()

@@ -18,8 +18,7 @@ from auditor.capture.instruments.module_stack import Modules, keep_hooks, names_
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.recordings.schema.run import ModuleRow
 

@@ -13,8 +13,7 @@ from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Subscriber
+from auditor.capture.probes.operator_stream import Call, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
 from auditor.recordings.schema.run import TrainingRow
 

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,7 @@ import torch
 
 from auditor import null_device
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.operator_stream import Call, Subscriber
+from auditor.capture.probes.operator_stream import Call, OperatorProbe, Subscriber
 from auditor.capture.shadow.tensor import Rooms
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import SiteRow
@@ -51,50 +49,6 @@ MOVES = frozenset(
 """Operators that the shadow does by other means: they say nothing of the way that a step takes."""
 
 
-@dataclass
-class _Step:
-    """What one step did so far."""
-
-    places: list[int] = field(default_factory=list)
-    read_at: list[int] = field(default_factory=list)
-    read: list[str] = field(default_factory=list)
-    sized: list[int] = field(default_factory=list)
-    answered: int = 0
-    cut: bool = False
-
-    def at(self, place: int) -> None:
-        """An operator ran for this line."""
-        if self.places and self.places[-1] == place:
-            return
-        if len(self.places) < LIMIT:
-            self.places.append(place)
-        else:
-            self.cut = True
-
-    def value(self, place: int, value: object) -> None:
-        """The host read a number on this line."""
-        if len(self.read) < LIMIT:
-            self.read_at.append(place)
-            self.read.append(repr(value))
-        else:
-            self.cut = True
-
-
-@dataclass
-class _Work:
-    """What one line asked of the device in one step."""
-
-    n: int = 0
-    launches: int = 0
-    waits: int = 0
-    calls: set[str] = field(default_factory=set)
-
-    def add(self, calls: Iterable[Blocking]) -> None:
-        for call in calls:
-            self.waits += call.waits
-            self.calls.add(call.call)
-
-
 class CourseProbe(OperatorProbe):
     """Writes ``course``, and on the null device ``device_work``."""
 
@@ -106,8 +60,8 @@ class CourseProbe(OperatorProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._step = _Step()
-        self._work: dict[int | None, _Work] = {}
+        self._step = self._begun()
+        self._work: dict[int | None, DeviceWorkRow] = {}
         self._native_thread = 0
         self._mark = 0
         self._answers: dict[int, dict[tuple[str, int], deque[str]]] | None = None
@@ -147,38 +101,37 @@ class CourseProbe(OperatorProbe):
 
     def step_begin(self) -> None:
         super().step_begin()
-        self._step, self._work = _Step(), {}
+        self._step, self._work = self._begun(), {}
         self._native_thread = threading.get_native_id()
         if self.context.device.null:
             self._mark = self._null.mark()
 
     def step_end(self) -> None:
-        step = self._step
         if self.context.device.null:
             self.between()
-        row = CourseRow(
-            global_step=self.context.global_step,
-            places=step.places,
-            read_at=step.read_at,
-            read=step.read,
-            sized=sorted(set(step.sized)),
-            answered=step.answered,
-            cut=step.cut,
-        )
-        self.context.add(row)
+        self._step.global_step = self.context.global_step
+        self._step.sized = sorted(set(self._step.sized))
+        self.context.add(self._step)
         if self.context.pass_name == "loud":
-            self._write_work()
+            for work in self._work.values():
+                work.calls = sorted(set(work.calls))
+                self.context.add(work)
+        self._step, self._work = self._begun(), {}
 
-    def _write_work(self) -> None:
-        for at, work in self._work.items():
-            row = DeviceWorkRow(
-                at=at,
-                n=work.n,
-                launches=work.launches,
-                waits=work.waits,
-                calls=sorted(work.calls),
-            )
-            self.context.add(row)
+    @staticmethod
+    def _begun() -> CourseRow:
+        return CourseRow(global_step=0, places=[], read_at=[], read=[], sized=[])
+
+    def _work_at(self, place: int | None) -> DeviceWorkRow:
+        """What the line asked of the device in this step."""
+        new = DeviceWorkRow(at=place, n=0, launches=0, waits=0, calls=[])
+        return self._work.setdefault(place, new)
+
+    @staticmethod
+    def _blocked(work: DeviceWorkRow, calls: Iterable[Blocking]) -> None:
+        for call in calls:
+            work.waits += call.waits
+            work.calls.append(call.call)
 
     # -- operators ---------------------------------------------------------------------------------
 
@@ -204,23 +157,30 @@ class CourseProbe(OperatorProbe):
         place = self.place()
         if place is None:
             return None
-        name = func.__name__.partition(".")[0]
-        if name not in MOVES:
-            self._step.at(place)
+        name, step = func.__name__.partition(".")[0], self._step
+        if name not in MOVES and step.places[-1:] != [place]:
+            if len(step.places) < LIMIT:
+                step.places.append(place)
+            else:
+                step.cut = True
         if _sized(name, args, kwargs):
-            self._step.sized.append(place)
+            step.sized.append(place)
         if name == READ:
-            self._step.value(place, result)
+            if len(step.read) < LIMIT:
+                step.read_at.append(place)
+                step.read.append(repr(result))
+            else:
+                step.cut = True
         return place
 
     def asked(self, since: int, launches: int, place: int | None) -> None:
         """What an operator asked of the null device."""
-        work = self._work.setdefault(place, _Work())
+        work = self._work_at(place)
         work.n += 1
         work.launches += launches
         now = int(self._null.mark())
         if now != since:
-            work.add(self._null.blocking(since, now))
+            self._blocked(work, self._null.blocking(since, now))
         self._mark = now
 
     def launches(self) -> int:
@@ -237,7 +197,7 @@ class CourseProbe(OperatorProbe):
             calls = self._null.blocking(self._mark, now)
             own = [call for call in calls if call.thread == self._native_thread]
             if own:
-                self._work.setdefault(self.place(), _Work()).add(own)
+                self._blocked(self._work_at(self.place()), own)
         self._mark = now
         return now
 

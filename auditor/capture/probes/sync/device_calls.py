@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.torch_files import TORCH
+from auditor.capture.instruments.plain_tensor import TORCH
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.tally import Tally
 from auditor.recordings.schema.sync import CallRow

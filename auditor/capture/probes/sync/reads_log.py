@@ -2,26 +2,161 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from time import perf_counter
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final, NamedTuple, cast
 
 import torch
 
-from auditor.capture.instruments.plain_tensor import tensors
-from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.instruments.live_objects import alive
+from auditor.capture.instruments.plain_tensor import TORCH, tensors
+from auditor.capture.instruments.user_frames import OWN, Frames
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.sync.reads_source import statement
-from auditor.capture.probes.sync.reads_stack import Place, Stack, outermost
 from auditor.capture.probes.tally import Counted
 from auditor.errors import fault
 from auditor.recordings.schema.sync import ReadRow
+from auditor.syntax.index import index_of
+
+_PLUMBING: Final = tuple(
+    """
+    _ops.py overrides.py library.py _library/ utils/_python_dispatch.py utils/_device.py _compile.py
+    _dynamo/eval_frame.py _dynamo/external_utils.py
+    """.split()
+)
+"""Frames that overrides, modes and the entry into compiled code put there: never the place of a
+read.
+"""
+_SURFACE: Final = (
+    "_tensor.py",
+    "_tensor_str.py",
+    "functional.py",
+    "_jit_internal.py",
+    "nn/parameter.py",
+)
+"""The tensor's own methods written in Python: the user's line reads, not a library on its
+behalf.
+"""
+
+_USER, _SKIP, _LIBRARY, _LOADER, _COMPILER = range(5)
+
+
+class Place(NamedTuple):
+    """Where a read happened: the user's frame, the innermost library frame below it, and whether
+    the loader called.
+    """
+
+    frame: FrameType
+    via: FrameType | None
+    loader: bool
+
+
+class Stack:
+    """Walks stacks; remembers what each file is."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._rooms: dict[str, int] = {}
+
+    def place(self, start: FrameType | None) -> Place | None:
+        """The place of a read seen at ``start``; None without a user frame, or in compilation."""
+        rooms = self._rooms  # hot: a few microseconds for each read
+        frame, via, loader = start, None, False
+        while frame is not None:
+            file = frame.f_code.co_filename
+            room = rooms[file] if file in rooms else self._room(file)
+            if room == _USER:
+                return Place(frame, via, loader or self._called_by_loader(frame.f_back))
+            if room == _COMPILER:
+                return None
+            if room != _SKIP:
+                loader = loader or room == _LOADER
+                via = via or frame
+            frame = frame.f_back
+        return None
+
+    def _called_by_loader(self, frame: FrameType | None) -> bool:
+        rooms = self._rooms
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if (rooms[file] if file in rooms else self._room(file)) == _LOADER:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _room(self, file: str) -> int:
+        known = self._rooms.get(file)
+        if known is None:
+            known = self._rooms[file] = self._judge(file)
+        return known
+
+    def _judge(self, file: str) -> int:
+        if self._frames.is_user(file):
+            return _USER
+        # code that the compiler wrote
+        if file.startswith(("<", *OWN)) or f"{os.sep}torchinductor_" in file:
+            return _SKIP
+        name = torch_name(file)
+        if name.startswith((*_PLUMBING, *_SURFACE)):
+            return _SKIP
+        if name.startswith("utils/data/"):
+            return _LOADER
+        return _COMPILER if name == "_dynamo/convert_frame.py" else _LIBRARY
+
+
+def torch_name(file: str) -> str:
+    """``optim/adam.py`` for a file of torch; empty for any other."""
+    return file[len(TORCH) :].replace(os.sep, "/") if file.startswith(TORCH) else ""
+
+
+def outermost(frame: FrameType) -> FrameType:
+    """The frame that a thread began with."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+Position = tuple[int, int, int, int]
+"""First and last line, first and last column."""
+
+
+def statement(file: str, line: int) -> tuple[int, int]:
+    """First and last line of the statement (or head) that ``line`` belongs to."""
+    within = [extent for extent in _statements(file) if extent[0] <= line <= extent[1]]
+    return min(within, key=lambda extent: extent[1] - extent[0], default=(line, line))
+
+
+@lru_cache(maxsize=256)
+def _statements(file: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_extent(node) for node in nodes_of(file) if isinstance(node, ast.stmt))
+
+
+def _extent(node: ast.stmt) -> tuple[int, int]:
+    body = getattr(node, "body", None)
+    last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+    return node.lineno, max(node.lineno, last)
+
+
+def position(code: CodeType, lasti: int) -> Position | None:
+    """Position of an instruction's expression; None with ``-X no_debug_ranges``."""
+    found = next(islice(code.co_positions(), lasti // 2, None), (None,) * 4)
+    return None if None in found else cast("Position", found)
+
+
+@lru_cache(maxsize=256)
+def nodes_of(file: str) -> Sequence[ast.AST]:
+    """The nodes of a file; none where it cannot be parsed."""
+    return index_of("".join(linecache.getlines(file))).nodes
+
 
 PART = "reads"
 

@@ -4,10 +4,463 @@ let go before anybody did.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
 
-from auditor.capture.instruments.storages import Storages
+import torch
+from torch.utils import flop_counter
+
+from auditor.capture.instruments.plain_tensor import bytes_of, content, plain, tensors
+from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
+from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+
+MOST_NODES = 250_000
+"""Calls that are remembered: 0.7 KiB each (benchmarks/pass_memory.py)."""
+
+HOST_BYTES = 1 << 16
+"""Of what the host makes (``torch.tensor``) as much is compared."""
+
+Spots = tuple[tuple[int, int], ...]
+"""Code objects and instructions in them."""
+
+_SENDING = os.path.join("torch", "multiprocessing", "")
+"""Files of torch that send tensors to other processes, and receive them."""
+
+_EVAL_FRAME = os.path.join("torch", "_dynamo", "eval_frame.py")
+
+_NOWHERE: tuple[Path, Spots, set[str]] = (), (), set()
+
+
+class Stacks:
+    """The user's lines on the stack, cheaply."""
+
+    def __init__(self, frames: Frames, upload: CodeType | None) -> None:
+        self._frames = frames
+        self._kinds: dict[int, str] = {}
+        self._passed: dict[int, dict[str, Any]] = {}
+        self._upload = "" if upload is None else upload.co_filename
+        self._codes: list[CodeType] = []  # alive, so that an id is one's; hashing them is slow
+        if upload is not None:
+            self._note(upload, "upload")
+        self._paths: dict[tuple[Any, ...], Path] = {}
+
+    def here(self) -> tuple[Path, Spots, set[str]]:
+        """The lines, their expressions, and of what kind other functions on the stack are:
+        ``compiled``, ``upload`` (the shadow device copies to itself), ``sending``.
+        """
+        frame: FrameType | None = sys._getframe(2)
+        users: list[FrameType] = []
+        others: set[str] = set()
+        kinds, passed = self._kinds, self._passed
+        while frame is not None:
+            if id(frame.f_globals) in passed:
+                frame = frame.f_back
+                continue
+            code = frame.f_code
+            kind = kinds.get(id(code))
+            if kind is None:
+                kind = self._note(code, self._kind(code))
+            if not kind and self._may_pass(frame):
+                passed[id(frame.f_globals)] = frame.f_globals
+            if kind == "user":
+                users.append(frame)
+            elif kind:
+                others.add(kind)
+            frame = frame.f_back
+        key = tuple([(id(each.f_code), each.f_lasti) for each in reversed(users)])
+        path = self._paths.get(key)
+        if path is None:
+            path = tuple(self._frames.number(each) for each in reversed(users))
+            self._paths[key] = path
+        return path, key, others
+
+    def _note(self, code: CodeType, kind: str) -> str:
+        self._codes.append(code)
+        self._kinds[id(code)] = kind
+        return kind
+
+    def _may_pass(self, frame: FrameType) -> bool:
+        """Whether it is of a library's module all of whose code is of no kind."""
+        if not self._frames.is_library_frame(frame):
+            return False
+        file = frame.f_globals["__file__"]
+        return not (file.endswith(_EVAL_FRAME) or _SENDING in file or file == self._upload)
+
+    def _kind(self, code: CodeType) -> str:
+        if self._frames.is_user(code.co_filename):
+            return "user"
+        if code.co_filename.endswith(_EVAL_FRAME):
+            return "" if code.co_qualname.startswith("DisableContext") else "compiled"
+        return "sending" if _SENDING in code.co_filename else ""
+
+
+class FlowWatch(Subscriber):
+    """Follows values by their storages: views share them. Results are those of the operators."""
+
+    def __init__(
+        self,
+        context: Context,
+        buffers: Iterable[torch.Tensor],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(on_error)
+        self._context = context
+        self.stacks = Stacks(context.frames, _upload() if context.device.shadow else None)
+        self._operators: dict[Operator, FlowOperator] = {}
+        self._seen: dict[tuple[int, Any], dict[int, Node]] = {}
+        self._types: dict[type, bool] = {torch.Tensor: True, torch.nn.Parameter: True}
+        self.flow = Flow()
+        self.blind = ""
+        """Why nothing can be said; empty: something can."""
+        self.backward: tuple[int, Path] | None = None
+        """The backward that runs: its number, and the lines that called it."""
+        self.backwards = 0
+        """How many have begun."""
+        self._made = 0
+        self._uploads = False
+        for buffer in buffers:
+            self.value(buffer).fixed = True
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def value(self, tensor: torch.Tensor) -> Value:
+        """What a tensor's storage holds now."""
+        held = self.flow.held.of(tensor)
+        if held is not None:
+            return held.value
+        value = Value(None, self._new())
+        self.flow.held.lay(tensor, Held(value, -1))
+        return value
+
+    def find(self, tensor: torch.Tensor) -> Value | None:
+        """The same, if it was seen."""
+        held = self.flow.held.of(tensor)
+        return None if held is None else held.value
+
+    def _new(self) -> int:
+        self._made += 1
+        return hash(("new", self._made))
+
+    def escape(self, tensor: torch.Tensor, *, address: bool) -> None:
+        """Somebody reads the tensor; with its address also what will be written there."""
+        value = self.value(tensor)
+        self.flow.kept.append(value)
+        value.raw = False
+        held = self.flow.held.of(tensor)
+        if address and held is not None:
+            held.escaped = True
+
+    # -- one call ----------------------------------------------------------------------------------
+
+    def wants(self, operator: Operator) -> bool:
+        known = self._operators[operator] = FlowOperator(operator)
+        return known.fresh or not known.view
+
+    def before(self, call: Call) -> Any:
+        """What the call reads, before it writes; nothing once nothing can be said."""
+        operator, given, args = self._operators[call.operator], call.given, call.args
+        if self.blind or not all(self._plain(each) for each in given):
+            return None
+        written = [*call.written, *operator.statistics(args)]
+        over = {id(each) for each in written if operator.overwrites and _whole(each)}
+        read = [each for each in given if id(each) not in over]
+        inputs = [self.value(each) for each in read]
+        if any(value.raw for value in inputs) and not (operator.overwrites or operator.raw):
+            self._unseen(operator, read, written)
+        over.update(id(each) for each in operator.statistics(args))
+        recipe = self._recipe(call, operator, over)
+        return operator, written, inputs, recipe
+
+    def after(self, call: Call, noted: Any) -> None:
+        operator, written, inputs, recipe = noted
+        given = call.given
+        if operator.fresh:
+            self._fresh(given[0])
+            return
+        made = self._made_by(call)
+        if made is None:
+            made, strange = [], True
+        else:
+            strange = False
+        node = self._node(call, operator, inputs, sink=operator.sink or strange)
+        nbytes = sum(each.nbytes for each in made)
+        node.nbytes = nbytes
+        moved = nbytes + sum(bytes_of(each) for each in given if not operator.like)
+        node.work = operator.work(call, moved)
+        node.recipe = self._new() if operator.random or recipe is None else recipe
+        reads = [] if operator.like else inputs
+        node.fixed = (
+            not (operator.random or operator.sink or strange)
+            and recipe is not None
+            and all(value.fixed for value in reads)
+        )
+        self._place(node, call, operator, made)
+        for tensor in made:
+            value = Value(node, node.recipe, node.fixed, operator.raw, node.records)
+            node.made.append(value)
+            self.flow.held.lay(tensor, Held(value, self._context.step))
+        for tensor in written:
+            self._write(tensor, node)
+
+    def _plain(self, tensor: torch.Tensor) -> bool:
+        kind = type(tensor)
+        known = self._types.get(kind)
+        if known is None:
+            known = self._types[kind] = hasattr(tensor, "_inner") or (
+                not hasattr(kind, "__tensor_flatten__")
+                and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+            )
+        if not known:
+            self.blind = f"the step computes with {kind.__name__}, whose operators are not seen"
+        return known
+
+    def _made_by(self, call: Call) -> list[torch.Tensor] | None:
+        """New tensors; None where one of them has no storage to know it by."""
+        old = {storage_key(each) for each in call.given}
+        made = [(each, storage_key(each)) for each in call.made if self._plain(each)]
+        if any(key is None for _, key in made):
+            return None
+        return [each for each, key in made if key not in old]
+
+    def _node(self, call: Call, operator: FlowOperator, inputs: list[Value], *, sink: bool) -> Node:
+        flow = self.flow
+        in_step = self._context.in_step
+        path, spots, others = self.stacks.here() if in_step else _NOWHERE
+        self._uploads = "upload" in others
+        running = self.backward
+        if running is not None and not path:
+            path = running[1]
+        node = Node(
+            number=len(flow.nodes),
+            step=self._context.step,
+            path=path,
+            op=operator.name,
+            work=0,
+            inputs=tuple(dict.fromkeys(inputs)),
+            backward=None if running is None else running[0],
+            sink=sink or "sending" in others,
+            compiled="compiled" in others,
+            product=operator.product,
+            after=self.backwards,
+            spots=spots,
+        )
+        flow.nodes.append(node)
+        if len(flow.nodes) >= MOST_NODES:
+            self.blind = f"the watched steps run more than {MOST_NODES} operators"
+        return node
+
+    def _place(
+        self, node: Node, call: Call, operator: FlowOperator, made: list[torch.Tensor]
+    ) -> None:
+        """Where in the graph it stands, what it copies, and whether it was there before."""
+        given = call.given
+        if node.backward is not None:
+            here = current_node()
+            node.forward = None if here is None else number_of(here)
+            return
+        if call.graph:
+            node.graph, node.forward = True, next_number() - 1
+            node.records = self._records(given)
+        source = next((each for each in given if each.device.type == "cpu" and each.dim()), None)
+        into = made or given[:1]
+        if (
+            operator.name in ("to_copy", "copy")
+            and source is not None
+            and (self._uploads or any(each.device.type not in ("cpu", "meta") for each in into))
+        ):
+            dtype = str(source.dtype).removeprefix("torch.")
+            node.copied = f"{dtype}{list(source.shape)}"
+            node.nbytes = source.nbytes
+        if not node.sink and not operator.random and not node.fixed and made:
+            known = self._seen.setdefault((node.step, node.recipe), {})
+            node.repeats = _repeated(node, known)
+            known.setdefault(node.records, node)
+
+    def _records(self, given: list[torch.Tensor]) -> int:
+        """A number that graphs share which go back to the same leaves."""
+        leaves = {
+            hash(("leaf", storage_key(each))) if each.is_leaf else self.value(each).records
+            for each in given
+            if each.requires_grad
+        }
+        return leaves.pop() if len(leaves) == 1 else hash(frozenset(leaves))
+
+    def _write(self, tensor: torch.Tensor, node: Node) -> None:
+        if storage_key(tensor) is None:
+            return
+        held = self.flow.held.of(tensor)
+        value = Value(node, node.recipe, node.fixed, records=node.records)
+        node.made.append(value)
+        if held is None:
+            self.flow.held.lay(tensor, Held(value, -1))
+            return
+        before = held.value
+        if before.fixed and before.node is not None and not node.fixed:
+            before.node.spoiled = True
+        if before.node is not None and before not in node.inputs:
+            before.node.replaced = True
+        held.value = value
+
+    # -- recipes -----------------------------------------------------------------------------------
+
+    def _recipe(self, call: Call, operator: FlowOperator, over: set[int]) -> int | None:
+        """A number that calls share that make the same of the same; None where it is not known."""
+        try:
+            given = self._frozen((call.args, call.kwargs), operator, over)
+            return hash((call.operator.func, given, torch.is_autocast_enabled()))
+        except TypeError:
+            return None
+
+    def _frozen(self, what: Any, operator: FlowOperator, over: set[int]) -> Any:
+        if isinstance(what, torch.Tensor):
+            geometry = (tuple(what.shape), what.dtype, what.device)
+            if operator.like or id(what) in over:
+                return geometry
+            inner = plain(what)
+            try:
+                where = (inner.storage_offset(), inner.stride())
+            except (NotImplementedError, RuntimeError):
+                return self._new()
+            value, held = self.value(what), self.flow.held.of(what)
+            if held is not None and held.escaped:
+                return self._new()  # whoever has its address may have written there
+            return value.recipe, geometry, where
+        if isinstance(what, (list, tuple)):
+            return tuple([self._frozen(each, operator, over) for each in what])
+        if isinstance(what, dict):
+            return tuple([(key, self._frozen(each, operator, over)) for key, each in what.items()])
+        return type(what), what
+
+    def _fresh(self, tensor: torch.Tensor) -> None:
+        """``torch.tensor(...)``: what the host made, compared by its bytes."""
+        value = self.value(tensor)
+        inner = plain(tensor)
+        if inner.device.type == "cpu" and inner.nbytes <= HOST_BYTES and inner.is_contiguous():
+            value.recipe, value.fixed = (
+                hash((content(inner), inner.dtype, tuple(inner.shape))),
+                True,
+            )
+
+    # -- who else writes ---------------------------------------------------------------------------
+
+    def _unseen(
+        self, operator: FlowOperator, read: list[torch.Tensor], written: list[torch.Tensor]
+    ) -> None:
+        """Memory that nobody wrote is read: somebody did whose operators are not seen."""
+        targets = {storage_key(each) for each in written}
+        for each in read:
+            value = self.find(each)
+            if (
+                value is not None
+                and value.raw
+                and storage_key(each) not in targets
+                and each.numel()
+            ):
+                self.blind = (
+                    f"something wrote into a tensor of torch.empty before {operator.name} read it, "
+                    "past torch's operators"
+                )
+
+
+def _upload() -> CodeType:
+    """What the shadow device runs to copy a host tensor to itself."""
+    from auditor.capture.shadow.tensor import to_device
+
+    return to_device.__code__
+
+
+def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
+    """Which of these calls made the same: with a graph to the same leaves, or where one of the two
+    has no graph. The gradient of an input needs a graph of its own.
+    """
+    if node.records in known or not known:
+        return known.get(node.records)
+    return known.get(0) if node.records else next(iter(known.values()))
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    size = storage_bytes(tensor)
+    return size is not None and plain(tensor).nbytes >= size
+
+
+FLOPS_PER_BYTE = 8
+"""Operations that a processor does while it moves one byte: of the order of a CPU's, less than a
+GPU's.
+"""
+
+CALL_BYTES = 1 << 14
+"""What the host's price for a call is worth in bytes: some us at some GB/s."""
+
+OVERWRITING = frozenset(
+    """
+    zero fill copy normal uniform bernoulli random exponential log_normal geometric cauchy
+    foreach_zero foreach_copy
+    """.split()
+)
+"""Operators that need nothing of what they write into."""
+
+FILLS = frozenset(
+    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero fill".split()
+)
+"""Operators whose result is little more than memory for what is written next."""
+
+LIKE = frozenset(["ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"])
+"""Operators that need no more than the shape of what they are given."""
+
+_NORM_INPUTS = 7
+"""Arguments of an operator of batch norm before ``eps``: the statistics are the fourth and fifth,
+whether it trains is the sixth.
+"""
+
+
+class FlowOperator:
+    """What is constant about an operator."""
+
+    def __init__(self, operator: Operator) -> None:
+        schema = operator.schema
+        self.name = operator.name
+        self.view = self.name == "set" or operator.view
+        self.fresh = self.name == "lift_fresh"
+        self.raw = self.name.startswith(("empty", "new_empty"))
+        self.overwrites = self.name in OVERWRITING
+        self.like = self.name in LIKE
+        tags = getattr(operator.func, "tags", ())
+        self.random = torch.Tag.nondeterministic_seeded in tags
+        self.sink = (
+            operator.namespace != "aten"
+            or self.name in {"local_scalar_dense", "is_nonzero", "equal", "item"}
+            or torch.Tag.dynamic_output_shape in tags
+            or not (schema.is_mutable or any("Tensor" in str(r.type) for r in schema.returns))
+        )
+        self._norm = (
+            "batch_norm" in self.name and not operator.writes and "backward" not in self.name
+        )
+        packet = getattr(operator.func, "overloadpacket", None)
+        self._flops: Callable[..., int] | None = flop_counter.flop_registry.get(packet)
+        self.product = self._flops is not None
+
+    def statistics(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
+        """Running statistics that a batch norm updates in training."""
+        trains = self._norm and len(args) >= _NORM_INPUTS and args[5] is True
+        return tensors(args[3:5]) if trains else []
+
+    def work(self, call: Call, nbytes: int) -> int:
+        """What a call is worth in bytes: those that it moves, its operations and the call."""
+        flops = 0
+        if self._flops is not None:
+            try:
+                flops = int(self._flops(*call.args, **call.kwargs, out_val=call.result))
+            except Exception:  # a formula that does not know this call
+                flops = 0
+        return nbytes + flops // FLOPS_PER_BYTE + CALL_BYTES
+
 
 Path = tuple[int, ...]
 """The user's lines on the stack, as sites of the recording, outermost first."""

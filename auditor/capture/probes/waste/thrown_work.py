@@ -7,8 +7,10 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from types import FrameType, GeneratorType
 from typing import Any
 
@@ -24,14 +26,473 @@ from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.capture.probes.numerics.nonfinite import homes_of
-from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import OperatorProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps, live_optimizers, tensors_of
-from auditor.capture.probes.sync.reads_methods import StandIn
-from auditor.capture.probes.waste.flow import Path
-from auditor.capture.probes.waste.flow_judging import Gradient, Judging
-from auditor.capture.probes.waste.flow_watch import MOST_NODES, FlowWatch
+from auditor.capture.probes.sync.reads import StandIn
+from auditor.capture.probes.waste.flow import (
+    FILLS,
+    MOST_NODES,
+    Flow,
+    FlowWatch,
+    Node,
+    Path,
+    Value,
+    behind,
+)
 from auditor.cycles import period_of
 from auditor.recordings.schema.graph import ThrownRow
+
+FEWEST = 2
+"""Steps on which something must have been for nothing; on the last one it may still be needed."""
+
+MOSTLY = 0.9
+"""Of the work below a line, so much must be repeated for the line to be."""
+
+NAMED = 5
+
+Pick = Callable[[Node], bool]
+
+
+@dataclass(eq=False)
+class Gradient:
+    """What a parameter's gradient held after a backward."""
+
+    call: int
+    step: int
+    path: Path
+    optimizer: str
+    parameter: int
+    value: Value
+
+
+@dataclass
+class _Below:
+    """What ran below a line in one step."""
+
+    operators: int = 0
+    picked: int = 0
+    work: int = 0
+    of_picked: int = 0
+    refused: bool = False
+
+
+@dataclass(eq=False)
+class _Place:
+    """A line below which all is for nothing, and what ran there."""
+
+    prefix: Path
+    nodes: list[Node] = field(default_factory=list)
+
+
+class Judging:
+    """What is said about one pass of ``steps`` steps."""
+
+    def __init__(self, flow: Flow, gradients: list[Gradient], steps: int) -> None:
+        self._flow = flow
+        self._gradients = gradients
+        self._steps = steps
+        self._last = steps - 1
+        sinks = flow.sinks()
+        self._read, self._surely_read = (
+            behind(flow.roots(until=until, stored=False), sinks) for until in (steps, self._last)
+        )
+        self._live, self._surely = (
+            behind(flow.roots(until=until, stored=True), sinks) for until in (steps, self._last)
+        )
+        gone = flow.roots(until=-1, stored=False)  # what nobody is seen to read
+        left = {each.value for each in gradients}.difference(gone)
+        roots = (each for each in flow.roots(until=steps, stored=False) if each not in left)
+        self._used = behind(roots, sinks).values
+        self._work = sum(node.work for node in flow.nodes) or 1
+        self._for_gradients = set[Node]()
+
+    def rows(self, names: dict[int, str]) -> Iterator[ThrownRow]:
+        """All rows but the one about the whole; ``names`` of parameters by ``id``."""
+        yield from self._cleared(names)
+        repeats = list(self._repeats())
+        if not self._flow.threads:
+            yield from self._unread({node for place, _ in repeats for node in place.nodes})
+            yield from self._copies()
+        yield from self._constants()
+        yield from (row for _, row in repeats)
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    def _cleared(self, names: dict[int, str]) -> Iterator[ThrownRow]:
+        groups: dict[tuple[Path, str], list[Gradient]] = defaultdict(list)
+        for each in self._gradients:
+            if each.path:
+                groups[each.path, each.optimizer].append(each)
+        for (path, optimizer), group in groups.items():
+            dead = self._always_dead(group)
+            if not dead:
+                continue
+            parameters = list(dict.fromkeys(each.parameter for each in dead))
+            steps = len({each.step for each in dead})
+            times = self._times(steps)
+            nodes, work = self._cost(dead)
+            self._for_gradients |= nodes
+            end = self._end_of_graph(dead)
+            row = ThrownRow(
+                what="gradient" if end is None else "detach",
+                at=path[-1] if end is None else end,
+                other=None if end is None else path[-1],
+                steps=steps,
+                operators=len([node for node in nodes if node.backward is not None]) / times,
+                share=work / times * self._steps / self._work,
+                owner=optimizer.partition(" ")[0],
+                names=[names.get(number, "") for number in parameters[:NAMED]],
+                n=len(parameters),
+            )
+            yield row
+
+    def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
+        """Of parameters whose gradients of this backward nobody ever read. One that the pass ends
+        with tells nothing, nor do those that were added to it.
+        """
+        spared = {each.parameter for each in group if each.value in self._used}
+        dead = [
+            each
+            for each in group
+            if each.parameter not in spared
+            and each.step < self._last
+            and each.value not in self._read.values
+        ]
+        return dead if len({each.step for each in dead}) >= FEWEST else []
+
+    def _cost(self, dead: list[Gradient]) -> tuple[set[Node], float]:
+        """The calls that only these gradients needed, and their work: half of what made more."""
+        calls = {each.call for each in dead}
+        reached = behind(each.value for each in dead)
+        idle = {node for node in reached.nodes if node not in self._read.nodes}
+        shared = {
+            value.node
+            for value in reached.values
+            if value.node is not None
+            and value.node.backward in calls
+            and value.node in self._read.nodes
+            and value not in self._read.values
+        }
+        work = sum(node.work for node in idle if node.backward in calls)
+        return idle, work + sum(node.work for node in shared) / 2
+
+    def _end_of_graph(self, dead: list[Gradient]) -> int | None:
+        """Where a ``detach()`` belongs: the line that hands what these parameters made to what the
+        backward was for; None where the gradient goes through them.
+        """
+        first = dead[0]
+        ran = [node for node in self._flow.nodes if node.backward == first.call]
+        needed = {node.forward for node in ran if node in self._read.nodes}
+        forward: dict[int, list[Node]] = defaultdict(list)
+        for node in self._flow.nodes:
+            if node.step == first.step and node.backward is None and node.forward is not None:
+                forward[node.forward].append(node)
+        wasted = {
+            node.forward for node in ran if node.forward in forward and node.forward not in needed
+        }
+        for each in dead:
+            if each.call == first.call and not _origins(each.value, forward) <= wasted:
+                return None
+        idle = {node for number in wasted if number is not None for node in forward[number]}
+        lines = {node.path[:depth] for node in idle for depth in range(1, len(node.path) + 1)}
+        for node in self._flow.nodes:
+            if (
+                node.step == first.step
+                and node.forward in needed
+                and node.backward is None
+                and node not in idle
+                and any(value.node in idle for value in node.inputs)
+            ):
+                own = (node.path[:depth] for depth in range(1, len(node.path) + 1))
+                outside = next((each for each in own if each not in lines), None)
+                if outside is not None:
+                    return outside[-1]
+        return None
+
+    # -- results -----------------------------------------------------------------------------------
+
+    def _unread(self, told: set[Node]) -> Iterator[ThrownRow]:
+        """Forwards whose results reach nothing, without those that are told as repeated."""
+        idle = behind(
+            (),
+            (
+                each
+                for each in self._flow.nodes
+                if (each.backward is not None and self._dead(each)) or self._idle_copy(each)
+            ),
+        ).nodes
+
+        def dead(node: Node) -> bool:
+            filled = node.replaced and node.op in FILLS
+            return self._dead(node) and node not in idle and not (node.copied or filled)
+
+        places = self._places(dead, finer=True)
+        live = [node for node in self._flow.nodes if node.backward is None and not dead(node)]
+        for group in _joined([place for place in places if told.isdisjoint(place.nodes)]):
+            row = self._row("result", group)
+            heaviest = next(place for place in group if place.prefix[-1] == row.at)
+            row.at = _unlike(heaviest, live)
+            yield row
+
+    def _idle_copy(self, node: Node) -> bool:
+        reached = self._read if node.step < self._last else self._surely_read
+        return bool(node.copied) and node not in reached.nodes
+
+    def _dead(self, node: Node) -> bool:
+        """Nobody read it; on the last step nobody surely will."""
+        reached = self._live if node.step < self._last else self._surely
+        return node not in reached.nodes
+
+    def _copies(self) -> Iterator[ThrownRow]:
+        groups: dict[tuple[Path, str, int], list[Node]] = defaultdict(list)
+        turns = Counter[tuple[int, Path, str]]()
+        for node in self._flow.nodes:
+            if node.copied and node.path:
+                turn = turns[node.step, node.path, node.copied]
+                turns[node.step, node.path, node.copied] += 1
+                groups[node.path, node.copied, turn].append(node)
+        for (path, said, _), nodes in groups.items():
+            judged = [node for node in nodes if node.step < self._last]
+            steps = len({node.step for node in judged})
+            times = self._times(steps)
+            if steps >= FEWEST and all(self._idle_copy(node) for node in nodes):
+                yield ThrownRow(
+                    what="copy",
+                    at=path[-1],
+                    steps=steps,
+                    operators=len(judged) / times,
+                    nbytes=sum(node.nbytes for node in judged) // times,
+                    op=said,
+                    share=sum(node.work for node in judged) / times * self._steps / self._work,
+                )
+
+    # -- again and again ---------------------------------------------------------------------------
+
+    def _constants(self) -> Iterator[ThrownRow]:
+        places = self._places(lambda node: node.fixed, judged=self._steps)
+        for group in _joined(places):
+            nodes = [node for place in group for node in place.nodes]
+            by_step = [
+                sorted(node.recipe for node in nodes if node.step == step)
+                for step in range(self._steps)
+            ]
+            same = all(each == by_step[0] for each in by_step[1:])
+            if same and not any(node.spoiled or node.copied for node in nodes):
+                yield self._row("constant", group)
+
+    def _repeats(self) -> Iterator[tuple[_Place, ThrownRow]]:
+        """What was computed before in the same step, of the same operands, and is used."""
+        into_training = behind(
+            each.value for _, each, there in self._flow.held.items() if there
+        ).nodes
+
+        def again(node: Node) -> bool:
+            return node.repeats is not None
+
+        for place in self._places(again, mostly=MOSTLY):
+            if self._live.nodes.isdisjoint(place.nodes):
+                continue
+            nodes = [node for node in place.nodes if node.repeats is not None]
+            firsts = [node.repeats for node in nodes if node.repeats is not None]
+            depth = len(place.prefix)
+            if any(each.path[:depth] == place.prefix for each in firsts):
+                continue  # a loop: its turns are given the same by chance
+            at, other = _apart(place.prefix, _common(each.path for each in firsts))
+            if other is not None and self._goes_on_otherwise(nodes, at, firsts, other):
+                continue
+            if any(each.graph for each in nodes) and not any(each.graph for each in firsts):
+                if other is None or any(each in into_training for each in firsts):
+                    continue  # computed once without a graph, and again with it: on purpose
+                at, other = other, at
+            # a backward between them has freed the first graph
+            freed = any(
+                node.graph and first.graph and node.after != first.after
+                for node, first in zip(nodes, firsts, strict=True)
+            )
+            row = self._row("again" if freed else "repeat", [place])
+            row.at, row.other = at, other
+            yield place, row
+
+    def _goes_on_otherwise(
+        self, nodes: list[Node], at: int, firsts: list[Node], other: int
+    ) -> bool:
+        """Two calls begin alike, and most of what they run then is not the same: a model that is
+        evaluated and then trained on the same input. One without the other would not do.
+        """
+        mine, theirs = self._below(nodes[0], at), self._below(firsts[0], other)
+        repeated = sum(node.work for node in set(nodes).intersection(mine))
+        return repeated < MOSTLY * sum(node.work for node in mine) and (
+            Counter(node.op for node in mine) != Counter(node.op for node in theirs)
+        )
+
+    def _below(self, node: Node, line: int) -> list[Node]:
+        """What the same expression of this line ran in the same step."""
+        depth = node.path.index(line) + 1
+        return [
+            each
+            for each in self._flow.nodes
+            if each.step == node.step
+            and each.backward is None
+            and each.spots[:depth] == node.spots[:depth]
+        ]
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _places(
+        self, pick: Pick, *, judged: int = 0, mostly: float = 1.0, finer: bool = False
+    ) -> list[_Place]:
+        """The outermost lines below which every operator is picked on every step that has them, on
+        ``judged`` steps at least; with ``finer`` also an expression of a line whose others are not,
+        if a product is below it.
+        """
+        judged = judged or FEWEST
+        nodes = [node for node in self._flow.nodes if node.backward is None and node.path]
+        picked = {node for node in nodes if pick(node) and not node.compiled}
+        places = self._outermost(nodes, picked, lambda node: node.path, judged, mostly)
+        if finer:
+            covered = {node for place in places for node in place.nodes}
+            places += [
+                place
+                for place in self._outermost(nodes, picked, lambda node: node.spots, judged, mostly)
+                if any(node.product for node in place.nodes) and covered.isdisjoint(place.nodes)
+            ]
+        return places
+
+    def _outermost(
+        self,
+        nodes: list[Node],
+        picked: set[Node],
+        stack: Callable[[Node], tuple[Any, ...]],
+        judged: int,
+        mostly: float,
+    ) -> list[_Place]:
+        below: dict[tuple[Any, ...], dict[int, _Below]] = defaultdict(dict)
+        for node in nodes:
+            own = stack(node)
+            for depth in range(1, len(own) + 1):
+                here = below[own[:depth]].setdefault(node.step, _Below())
+                here.operators += 1
+                here.work += node.work
+                here.picked += node in picked
+                here.of_picked += node.work if node in picked else 0
+        found = set[tuple[Any, ...]]()
+        for prefix, steps in below.items():
+            needed = [each for step, each in steps.items() if step < self._last or judged > FEWEST]
+            if len(needed) >= judged and all(_all(each, mostly) for each in steps.values()):
+                found.add(prefix)
+        places: dict[tuple[Any, ...], _Place] = {}
+        for node in nodes:
+            own = stack(node)
+            for depth in range(1, len(own) + 1):
+                if own[:depth] in found:
+                    place = places.setdefault(own[:depth], _Place(node.path[:depth]))
+                    place.nodes.append(node)
+                    break
+        return list(places.values())
+
+    def _row(self, what: str, group: list[_Place]) -> ThrownRow:
+        works = [sum(node.work for node in place.nodes) for place in group]
+        heaviest = group[works.index(max(works))]
+        if what == "constant":
+            heaviest = min(group, key=lambda place: place.nodes[0].number)
+        nodes = [node for place in group for node in place.nodes]
+        steps = len({node.step for node in nodes})
+        times = self._times(steps)
+        lines = dict.fromkeys(place.prefix[-1] for place in group if place is not heaviest)
+        lines.pop(heaviest.prefix[-1], None)
+        largest = max(heaviest.nodes, key=lambda node: node.work)
+        return ThrownRow(
+            what=what,
+            at=heaviest.prefix[-1],
+            lines=list(lines),
+            steps=steps,
+            operators=len([node for node in nodes if not node.op.startswith("empty")]) / times,
+            share=sum(works) / times * self._steps / self._work,
+            nbytes=sum(node.nbytes for node in nodes) // times,
+            op=largest.op,
+            graph=any(node.graph for node in nodes),
+            products=sum(node.product for node in nodes) // steps,
+        )
+
+    def _times(self, steps: int) -> int:
+        """By all judged steps but the last, which are whole periods where steps alternate."""
+        return max(steps, self._last)
+
+
+def _all(below: _Below, mostly: float) -> bool:
+    if mostly >= 1.0:
+        return below.picked == below.operators
+    return below.of_picked >= mostly * below.work
+
+
+def _origins(value: Value, forward: dict[int, list[Node]]) -> set[int | None]:
+    """Of which nodes of the graph a gradient came; accumulating has none."""
+    waiting, found, seen = [value.node], set[int | None](), set[Node]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen or node.backward is None:
+            continue
+        seen.add(node)
+        if node.forward in forward:
+            found.add(node.forward)
+        else:
+            waiting.extend(each.node for each in node.inputs)
+    return found
+
+
+def _joined(places: list[_Place]) -> Iterator[list[_Place]]:
+    """Places of which one reads what another made, together."""
+    home = {node: number for number, place in enumerate(places) for node in place.nodes}
+    leader = list(range(len(places)))
+
+    def top(number: int) -> int:
+        while leader[number] != number:
+            number = leader[number]
+        return number
+
+    for node, number in home.items():
+        for value in node.inputs:
+            if value.node in home:
+                leader[top(home[value.node])] = top(number)
+    groups: dict[int, list[_Place]] = defaultdict(list)
+    by_line: dict[int, int] = {}
+    for number, place in enumerate(places):
+        line = by_line.setdefault(place.prefix[-1], number)
+        leader[top(number)] = top(line)
+    for number, place in enumerate(places):
+        groups[top(number)].append(place)
+    yield from groups.values()
+
+
+def _common(paths: Iterable[Path]) -> Path:
+    """The lines from the outermost in that all of them have."""
+    shared: Path | None = None
+    for path in paths:
+        if shared is None:
+            shared = path
+        depth = 0
+        while depth < min(len(shared), len(path)) and shared[depth] == path[depth]:
+            depth += 1
+        shared = shared[:depth]
+    return shared or ()
+
+
+def _unlike(place: _Place, live: list[Node]) -> int:
+    """The innermost line of a place that is called otherwise where results are read."""
+    depth = len(place.prefix)
+    same = {node.spots[depth - 1] for node in place.nodes}
+    used = {line for node in live if not same.isdisjoint(node.spots) for line in node.path}
+    return next((line for line in reversed(place.prefix) if line not in used), place.prefix[-1])
+
+
+def _apart(one: Path, other: Path) -> tuple[int, int | None]:
+    """The innermost line of each that the other does not run through."""
+    mine = next((line for line in reversed(one) if line not in other), one[-1])
+    theirs = next(
+        (line for line in reversed(other) if line not in one), other[-1] if other else None
+    )
+    return mine, theirs
+
 
 ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
 """Methods that hand out a tensor's memory: who reads it then is not seen."""

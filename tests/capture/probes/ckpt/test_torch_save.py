@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.probes.ckpt.torch_save import TorchSaveProbe
+from auditor.capture.probes.ckpt.load_state_dict import TorchSaveProbe
 from tests.capture.drive import Drive, load
 
 COMPILED = """

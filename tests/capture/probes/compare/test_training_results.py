@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS
-from auditor.capture.target.write_guard import moved
+from auditor.capture.process import moved
 from auditor.extensions.verify.trials import Results
 from auditor.runs.plan import Copied, Plan, Trial
 from tests.inprocess import record

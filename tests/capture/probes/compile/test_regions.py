@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.probes.compile import regions
-from auditor.capture.probes.compile.regions import RegionsProbe
+from auditor.capture.probes.compile import compiles
+from auditor.capture.probes.compile.compiles import RegionsProbe
 from tests.capture.drive import Drive, load
 from tests.capture.test_compiled import fresh
 
@@ -127,7 +127,7 @@ def test_nothing_is_said_of_runs_that_the_program_forced_another_way(tmp_path):
 
 
 def test_more_regions_than_the_most_are_not_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr(regions, "MOST", 2)
+    monkeypatch.setattr(compiles, "MOST", 2)
     text = """
     kept = []
     def step():

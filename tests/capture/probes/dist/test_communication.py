@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 
 from auditor.capture.probes.dist import communication
+from auditor.capture.probes.dist.batch_digests import RankMemoryProbe, on_device
 from auditor.capture.probes.dist.communication import ASYNC, WATCHED, CommunicationProbe
-from auditor.capture.probes.dist.rank_memory import RankMemoryProbe, on_device
 from auditor.capture.target.played_world import PlayedWorld
 from auditor.model.devices import NULL
 from tests.capture.drive import Drive, line_of, load

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.capture.probes.graph.call_paths import needless
+from auditor.capture.instruments.user_frames import needless
 
 
 @pytest.mark.parametrize(

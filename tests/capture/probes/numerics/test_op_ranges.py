@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auditor import shadow_cuda
-from auditor.capture.probes.numerics import singular_gradients
+from auditor.capture.probes.numerics import op_ranges
 from auditor.capture.probes.numerics.op_ranges import OpRangesProbe
 from tests.capture.drive import Drive, line_of, load
 
@@ -80,9 +80,9 @@ def test_a_graph_that_is_kept_keeps_no_hook(
 ) -> None:
     calls = []
     monkeypatch.setattr(
-        singular_gradients,
+        op_ranges,
         "_made",
-        lambda *given, made=singular_gradients._made: calls.append(given) or made(*given),
+        lambda *given, made=op_ranges._made: calls.append(given) or made(*given),
     )
     source = POLE.replace(".backward()", ".backward(retain_graph=True)").replace(
         "    kept", "    global kept\n    kept", 1
@@ -99,7 +99,7 @@ def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(singular_gradients, "_made", fails)
+    monkeypatch.setattr(op_ranges, "_made", fails)
     user, rows = rows_of(tmp_path, POLE)
     assert user.model.weight.grad is not None
     assert "gradient reciprocal" not in rows

@@ -196,7 +196,7 @@ def test_a_kernel_without_the_count_says_zero(monkeypatch):
     def refused(*args):
         raise FileNotFoundError
 
-    monkeypatch.setattr("auditor.capture.instruments.kept_open.os.open", refused)
+    monkeypatch.setattr("auditor.capture.instruments.stack_sampler.os.open", refused)
     assert RunQueue().ns() == 0
 
 

@@ -8,15 +8,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from auditor.capture.probes.step import profiler_trace
-from auditor.capture.probes.step.profiler_trace import Trace
+from auditor.capture import session
+from auditor.capture.session import Trace
 from auditor.model.devices import DeviceInfo
 
 PROGRAM = """
 import ctypes, os, sys, torch, types
 from pathlib import Path
-from auditor.capture.instruments.torch_private import own_log
-from auditor.capture.probes.step.profiler_trace import Trace, _silent_kineto
+from auditor.capture import session
+from auditor.capture.session import Trace, _silent_kineto
 from auditor.model.devices import DeviceInfo
 
 first = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
@@ -25,7 +25,7 @@ with _silent_kineto():
 first.stop()
 print(os.environ.get("KINETO_LOG_LEVEL"))
 
-level = ctypes.c_int.in_dll(ctypes.CDLL(own_log._LIBRARY), "FLAGS_caffe2_log_level")
+level = ctypes.c_int.in_dll(ctypes.CDLL(session._LIBRARY), "FLAGS_caffe2_log_level")
 given = level.value
 old = torch.randn(100, 100)
 if len(sys.argv) > 1:
@@ -55,7 +55,7 @@ def test_torch_tells_all_again_where_the_device_fails(monkeypatch, tmp_path):
     trace = Trace(SimpleNamespace(device=DeviceInfo("cpu"), step=0), tmp_path)
     trace._profile, trace._loud = object(), Mock()
     device = Mock(**{"synchronize.side_effect": RuntimeError("device-side assert")})
-    monkeypatch.setattr(profiler_trace, "accelerator_of", lambda info: device)
+    monkeypatch.setattr(session, "accelerator_of", lambda info: device)
     with pytest.raises(RuntimeError, match="device-side assert"):
         trace.stop()
     trace._loud.assert_called_once()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from auditor.capture.probes.step.storage_syncs import StorageSyncsProbe
+from auditor.capture.probes.step.torch_warnings import StorageSyncsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditor.capture.probes.sync import reads, reads_log, reads_source
+from auditor.capture.probes.sync import reads, reads_log
 from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from auditor.model.devices import CUDA
 from tests.capture import drive as driving
@@ -351,6 +351,6 @@ def test_statement_is_the_innermost_one(tmp_path: Path) -> None:
         "def f(x):\n    if (x and\n            x):\n        y = (1,\n             2)\n        "
         "return y\n",
     )
-    extents = [reads_source.statement(module.__file__, line) for line in range(1, 7)]
+    extents = [reads_log.statement(module.__file__, line) for line in range(1, 7)]
     assert extents == [(1, 1), (2, 3), (2, 3), (4, 5), (4, 5), (6, 6)]
-    assert reads_source.statement("<stdin>", 3) == (3, 3)
+    assert reads_log.statement("<stdin>", 3) == (3, 3)

@@ -15,7 +15,7 @@ from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from auditor.capture.instruments.module_stack import keep_hooks
-from auditor.capture.instruments.tensor_digest import digest, finite
+from auditor.capture.instruments.plain_tensor import digest, finite
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import names_of
 from auditor.recordings.schema.other_runs import DrillRow

@@ -1,1 +1,0 @@
-"""Probes of ``audit drill``: a planted fault and what becomes of it."""
