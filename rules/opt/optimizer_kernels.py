@@ -4,6 +4,7 @@ schedulers that are stepped with another count than they were made for, and what
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,16 +17,17 @@ from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.table import Evidence, Rows, together
 from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
 from auditor.recordings.schema.graph import CensusRow
 from auditor.recordings.schema.run import TorchWarningRow
 from auditor.rule import Rule, knob
 
 from ..census import CensusSays
+from ..lines import places_of
 from ..torch_says import TorchSays
 from .rows import SchedulerRow, SingleTensorStepRow
 
@@ -79,6 +81,30 @@ class ClippingOfAnEmptyGenerator(TorchSays):
     warning = "empty clipping"
     defect = "clipping gets an exhausted generator: no gradient is clipped"
     advice = "Pass model.parameters() in each call, or keep list(model.parameters())."
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source
+    ) -> Iterator[Finding]:
+        """At the line that makes the generator, where it is known."""
+        for finding in self.at_lines(warnings, steps):
+            made = None if finding.site is None else _generator(source, finding.site)
+            places = places_of(made, finding.site) if made is not None else ()
+            yield replace(finding, site=made or finding.site, places=places)
+
+
+def _generator(source: Source, site: Site) -> Site | None:
+    """The only assignment of a generator to what a call on the line is given."""
+    given = {unparsed(each) for call in source.calls_at(site) for each in call.args}
+    return the_only(
+        source.site_of(file, node)
+        for file, node in source.every(ast.Assign)
+        if given & set(map(unparsed, node.targets)) and _is_generator(node.value)
+    )
+
+
+def _is_generator(value: ast.expr) -> bool:
+    called = name_of(value.func) if isinstance(value, ast.Call) else ""
+    return isinstance(value, ast.GeneratorExp) or called in ("filter", "map", "parameters", "chain")
 
 
 class ParameterTwiceInAGroup(TorchSays):

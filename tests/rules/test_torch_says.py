@@ -167,4 +167,4 @@ def test_clipping_of_a_filter_that_is_used_up(tmp_path: Path) -> None:
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
     """
-    assert lines(tmp_path, "OPT010", program) == [(FIRST + 6, 1.0)]
+    assert lines(tmp_path, "OPT010", program) == [(FIRST + 2, 1.0)]
