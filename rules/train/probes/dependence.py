@@ -105,7 +105,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     behind = partial(_behind, shifted, position)
     first = next(_attending(tape, shifted, behind), shifted.call)
     of = shifted.output.shape[shifted.axis] - 1 - position
-    return Dependence("future", _mask_of(tape, first), n, of)
+    return Dependence("future", mask_of(tape, first), n, of)
 
 
 def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
@@ -134,7 +134,7 @@ def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     if not n:
         return None
     first = next(_attending(tape, shifted, reached), shifted.call)
-    reader = _mask_of(tape, first)
+    reader = mask_of(tape, first)
     return Dependence("documents", _combined(tape, reader) or reader, n, position)
 
 
@@ -187,7 +187,7 @@ FORMING = frozenset("getitem unsqueeze invert logical_not bitwise_not to expand 
 """Functions that give a mask another form."""
 
 
-def _mask_of(tape: FunctionTape, call: Call) -> Call:
+def mask_of(tape: FunctionTape, call: Call) -> Call:
     """The call that puts a mask on the scores of attention; else the one that attends."""
     reader = attention_of(tape, call)
     mask = tape.maker_before(reader, reader.parents[0][0]) if reader.name == "softmax" else None

@@ -17,7 +17,7 @@ import torch
 from auditor.capture.instruments.plain_tensor import tensors
 
 from ..rows import RECURRENT
-from .dependence import attention_of, softmax_behind
+from .dependence import attention_of, mask_of, softmax_behind
 from .function_tape import Call, FunctionTape, version
 from .padded_texts import POOLING, Row, Tokens, padded_sequence, padded_texts, reached_from
 from .second_gradient import Again, computed_again, nothing_left_behind
@@ -84,7 +84,7 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
                 zero = call.name == "mean" and not _is_set(call, tokens)
                 if not (zero and _is_rescaled(tape, call)):
                     picks = call.name == "getitem" and call.at is not None
-                    told = replace(reader, at=call.at) if picks else reader
+                    told = replace(reader, at=(call if picks else mask_of(tape, reader)).at)
                     yield PaddingRead(told, share, tokens, zero)
                 break
 

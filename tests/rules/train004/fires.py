@@ -558,8 +558,8 @@ def frames_behind_a_mask_of_the_wrong_sign():
 
     def forward(frames, valid):
         x = embed(frames)
-        scores = (x @ x.transpose(1, 2)).masked_fill(valid[:, None], -1e4)
-        weights = scores.softmax(-1)  # TRAIN004
+        scores = (x @ x.transpose(1, 2)).masked_fill(valid[:, None], -1e4)  # TRAIN004
+        weights = scores.softmax(-1)
         return out(weights @ x).squeeze(-1) * valid
 
     def step():
