@@ -169,7 +169,6 @@ class InputUnread(Rule):
     SAID: ClassVar = {
         "parameter": "{function}() is given {name} and never reads it, nor does anything else in "
         "the step",
-        "variable": "{name} is unpacked from the batch and nothing in the step reads it",
         "constant": "floor division gives the same number for all values on each step: what is "
         "computed from it does not depend on them",
         "copy": "indexing with a tensor or a list makes a copy: {function}() changes the copy of "
@@ -178,7 +177,6 @@ class InputUnread(Rule):
     REMEDY: ClassVar = {
         "parameter": "Use it where it belongs (a mask before the softmax, weights before the mean), "
         "or do not pass it.",
-        "variable": "Use it in the loss or the model, or name it _.",
         "constant": "Use / for a share; // needs a divisor below the largest value.",
         "copy": "Assign to the indexed tensor: x[index] = value.",
     }
@@ -189,7 +187,6 @@ class InputUnread(Rule):
             yield Finding(
                 row.site,
                 self.SAID[row.kind].format(function=row.function, name=row.name),
-                severity=Severity.NOTE if row.kind == "variable" else None,
                 per_step=1.0,
                 remedy=Remedy(self.REMEDY[row.kind]),
             )

@@ -113,12 +113,12 @@ class UnreadRow(PassRow, kw_only=True):
     kind: Annotated[
         str,
         doc(
-            "`parameter` of a function; `variable` that part of a batch is unpacked to; `constant`: "
+            "`parameter` of a function; `constant`: "
             "a floor division that gives one number for different values; `copy`: an "
             "indexed tensor that is written in place"
         ),
     ]
-    name: Annotated[str, doc("the parameter or variable; of a copy, the indexed tensor")]
+    name: Annotated[str, doc("the parameter; of a copy, the indexed tensor")]
     function: Annotated[str, doc("whose it is; of a copy, the function that writes")]
 
 

@@ -17,6 +17,9 @@ SEGMENTS = 3
 INPUTS = 8
 """Sequences of numbers that are looked at."""
 
+PADS = frozenset({"pad", "is_pad"})
+"""Names of masks that are true at padding, and say nothing else."""
+
 POOLING = frozenset({"mean", "sum", "amax", "max"})
 
 REPEATED = 4
@@ -185,9 +188,12 @@ def _padded_by(noted: Iterable[Beside], tensor: torch.Tensor) -> Tokens | None:
     for form, each in product((tensor, tensor.transpose(0, 1)), noted):
         real = is_real(each, form[..., 0])
         apart = None if real is None else ~real.view(form.shape[:2])
-        said = each.named and "pad" in each.name.lower()  # also where old values stand there
-        if apart is not None and (said or _is_padding(form, apart)):
+        if apart is not None and _is_padding(form, apart):
             return Tokens(apart, each.name)
+        if each.name in PADS and each.tensor.shape == form.shape[:2]:
+            counts = each.tensor.sum(1)  # also where old values stand there
+            if bool(counts.min() != counts.max()):
+                return Tokens(each.tensor.bool(), each.name)
     return None
 
 

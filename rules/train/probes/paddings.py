@@ -25,7 +25,7 @@ NAMES = frozenset({"cross_entropy", "nll_loss"})
 COMPARING = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
 """What compares sequences of numbers."""
 
-MASKS = ("attention_mask", "padding_mask", "pad_mask", "mask", "padding", "pad", "is_pad")
+MASKS = ("attention_mask", "padding_mask", "pad_mask", "mask", "padding")
 LENGTHS = ("lengths", "lens", "seq_lens", "seq_lengths", "lengths_", "length", "num_tokens")
 HELD = 256
 """Variables of a frame that are looked at."""

@@ -1,5 +1,5 @@
-"""What the step is given and does not read: an argument of a function, a part of a batch that is
-unpacked; and writes that go into a copy.
+"""What the step is given and does not read: an argument of a function, values that a division makes
+equal; and writes that go into a copy.
 
 The bytecode of a function says which of its arguments it never loads, and torch's functions say of
 the step which tensors anything was computed from. Only what neither reads is told.
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import ast
 import dis
+import gc
 import re
 import sys
-from collections.abc import Iterator
-from functools import lru_cache
-from types import CodeType, FrameType
+from functools import partial
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from auditor.capture.instruments.dispatch_modes import leave_function
-from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.instruments.monkeypatch import LOOKING, SWAPPED
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.sync.reads_log import nodes_of, statement
@@ -44,10 +44,14 @@ FLOORS = frozenset({"floordiv", "floor_divide"})
 """Functions that give whole numbers: one and the same for all, where what divides is too large."""
 
 MASKS = 64
-"""Masks of a step that are kept to be compared."""
+"""Masks of a step that are kept to be compared. Other tensors are known by ``id`` alone, so that the
+step needs no more memory: one that takes the place of another can only be called read."""
 
-SAYS_LENGTH = re.compile(r"mask|len|pad|valid|weight", re.IGNORECASE)
-"""In the name of what a batch has beside its values. Its other parts may be for other programs."""
+LARGEST = 1 << 20
+"""Places of such a mask at most."""
+
+SAYS_LENGTH = re.compile(r"mask|len|pad|valid", re.IGNORECASE)
+"""In the name of what says the same as a mask."""
 
 OPAQUE = frozenset({"locals", "vars", "eval", "exec"})
 """Functions that read a variable whose name the bytecode does not show."""
@@ -55,47 +59,26 @@ OPAQUE = frozenset({"locals", "vars", "eval", "exec"})
 MODULE_CALL = torch.nn.Module.__call__.__code__.co_filename
 
 
-class Unused(NamedTuple):
-    """Names of a function that it never loads."""
-
-    parameters: tuple[str, ...]
-    variables: tuple[str, ...]
-
-
-@lru_cache(maxsize=4096)
-def unused_in(code: CodeType) -> Unused:
-    """The parameters, and the variables named as a mask or a weight, that code never loads.
-    Names in ``_`` are left out, as what is deleted and what an inner function takes.
+def unused_in(code: CodeType) -> tuple[str, ...]:
+    """The parameters that code never loads, but those in ``_``, what is deleted, and what an inner
+    function takes.
     """
-    loaded, stored = set(code.co_cellvars), set[str]()
-    for each in dis.get_instructions(code):
-        if not each.opname.startswith(("LOAD_FAST", "STORE_FAST", "DELETE_FAST")):
-            continue
+    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    loaded = set(code.co_cellvars)
+    for each in dis.get_instructions(code) if given else ():
         names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
         if each.opname == "STORE_FAST_LOAD_FAST":
-            stored.add(names[0])
             loaded.add(names[-1])
-        elif each.opname.startswith("STORE_FAST"):
-            stored.update(names)
-        else:
+        elif each.opname.startswith(("LOAD_FAST", "DELETE_FAST")):
             loaded.update(names)
     if OPAQUE & set(code.co_names):
-        return Unused((), ())
-    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return Unused(
-        tuple(name for name in given if name not in loaded and not name.startswith("_")),
-        tuple(
-            name
-            for name in sorted(stored - loaded - set(given))
-            if SAYS_LENGTH.search(name) and not name.startswith("_")
-        ),
-    )
+        return ()
+    return tuple(name for name in given if name not in loaded and not name.startswith("_"))
 
 
 class _Given(NamedTuple):
-    """A tensor under a name that is never loaded."""
+    """A tensor that a function is given under a name that it never loads."""
 
-    kind: str
     code: CodeType
     name: str
     value: torch.Tensor
@@ -122,8 +105,8 @@ class _Uses(TorchFunctionMode):
 
 
 class UnreadProbe(Probe):
-    """Writes ``unread``. It watches the gradient pass, in which no time is taken: Python tells it of
-    each call of the step's thread.
+    """Writes ``unread``: from functions of the program that have a parameter which they never load,
+    and a mode over torch's functions.
     """
 
     name = "unread"
@@ -133,7 +116,6 @@ class UnreadProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._clear()
-        self._profiles = False
         self._varied: dict[int, bool] = {}
         """Divisions by line: whether one gave different numbers."""
         self._again: set[int] = set()
@@ -142,92 +124,73 @@ class UnreadProbe(Probe):
     def _clear(self) -> None:
         self._used: set[int] = set()
         self._source: dict[int, int] = {}
-        self._held: list[torch.Tensor] = []
         self._masks: list[torch.Tensor] = []
-        self._copies: dict[int, torch.Tensor] = {}
+        self._copy = 0
         self._given: list[_Given] = []
         self._counted: set[int] = set()
 
     def start(self) -> None:
-        """Enter the mode; the calls are watched from the step's begin on."""
+        """Enter the mode, and watch the functions."""
         super().start()
         mode = _Uses(self)
         mode.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(mode))
-
-    def step_begin(self) -> None:
-        super().step_begin()
-        if sys.getprofile() is None:
-            sys.setprofile(self._event)
-            self._profiles = True
+        for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
+            code = function.__code__
+            named = function.__name__.isidentifier()  # no lambda
+            if named and not code.co_freevars and self.context.frames.is_user(code.co_filename):
+                names = unused_in(code)
+                if names:
+                    self._patches.code(function, partial(self._called, code, names))
 
     def step_end(self) -> None:
-        """Tell of what nothing read. A loop that takes the steps is still running."""
-        self._leave()
-        for frame in self.context.frames.user_frames(sys._getframe()):
-            self._returns(frame)
+        """Tell of what nothing read."""
         for given in self._given:
-            key = given.kind, id(given.code), given.name
+            key = "parameter", id(given.code), given.name
             if key not in self._seen and self._is_unread(given):
                 self._seen.add(key)
-                line = line_of(given.code, given.name)
-                self._tell(given.kind, self._site(given.code, line), given.name, given.code.co_name)
+                code, line = given.code, line_of(given.code, given.name)
+                at = self.context.frames.site(code.co_filename, line, code.co_qualname)
+                self._tell("parameter", at, given.name, code.co_name)
         self._clear()
 
     def stop(self) -> None:
         """Leave both. Divisions are told that gave one number on both steps."""
-        self._leave()
+        super().stop()
         for at in self._again:
             if not self._varied.pop(at, True):
                 self._tell("constant", at, "", "//")
-        super().stop()
+        self._again.clear()
         self._clear()
-
-    def _leave(self) -> None:
-        if self._profiles:
-            self._profiles = False
-            if sys.getprofile() == self._event:
-                sys.setprofile(None)
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _event(self, frame: FrameType, event: str, _: Any) -> None:
-        if event not in ("call", "return") or LOOKING.depth:
+    def _called(
+        self, code: CodeType, names: tuple[str, ...], original: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """In the place of a function with such parameters."""
+        if self.in_step and not LOOKING.depth:
+            self._note(code, names, {**dict(zip(code.co_varnames, args, strict=False)), **kwargs})
+        return original(*args, **kwargs)
+
+    def _note(self, code: CodeType, names: tuple[str, ...], values: dict[str, Any]) -> None:
+        if not self._is_called_by_program():
             return
-        try:
-            if not self.context.frames.is_user_frame(frame):
-                return
-            unused = unused_in(frame.f_code)
-            if event == "return":
-                if unused.variables:
-                    self._returns(frame)
-            elif unused.parameters and self._is_called_by_program(frame):
-                self._holds(frame, "parameter", unused.parameters)
-        except Exception as error:  # the user's step goes on whatever we got wrong
-            self.missed(error)
-
-    def _is_called_by_program(self, frame: FrameType) -> bool:
-        """Hooks and functions of autograd are given what their caller has."""
-        caller = frame.f_back
-        return caller is not None and (
-            caller.f_code.co_filename == MODULE_CALL or self.context.frames.is_user_frame(caller)
-        )
-
-    def _returns(self, frame: FrameType) -> None:
-        self._holds(frame, "variable", unused_in(frame.f_code).variables)
-
-    def _holds(self, frame: FrameType, kind: str, names: tuple[str, ...]) -> None:
-        values = frame.f_locals if names else {}
         for name in names:
             value = values.get(name)
             if isinstance(value, torch.Tensor) and value.numel() > 1:
-                beside = tuple(
-                    each
-                    for other, each in values.items()
-                    if other != name and SAYS_LENGTH.search(other)
-                    for each in tensors((each,))
-                )
-                self._given.append(_Given(kind, frame.f_code, name, value, beside))
+                alike = [each for key, each in values.items() if SAYS_LENGTH.search(key)]
+                beside = tuple(each for each in tensors(alike) if each is not value)
+                self._given.append(_Given(code, name, value, beside))
+
+    def _is_called_by_program(self) -> bool:
+        """Hooks and functions of autograd are given what their caller has."""
+        frames, caller = self.context.frames, sys._getframe(1)
+        while caller.f_back is not None and (
+            frames.is_own(caller.f_code.co_filename) or caller.f_code.co_filename == SWAPPED
+        ):
+            caller = caller.f_back
+        return caller.f_code.co_filename == MODULE_CALL or frames.is_user_frame(caller)
 
     # -- uses --------------------------------------------------------------------------------------
 
@@ -237,22 +200,21 @@ class UnreadProbe(Probe):
         if name in LOOKS or not (given or name == "arange"):
             return
         if name in MOVES and isinstance(result, torch.Tensor):
-            self._held += (given[0], result)
             self._source[id(result)] = self._origin(given[0])
             return
         self._used.update(map(self._origin, given))
         if name == "arange":
             self._counted.add(id(result))
-            self._held.append(result)
         elif name in FLOORS and isinstance(result, torch.Tensor) and result.numel() > 1:
             self._floors(given[0], result)
-        if name in COMPARES and isinstance(result, torch.Tensor) and len(self._masks) < MASKS:
-            self._masks.append(result)
+        if name in COMPARES and isinstance(result, torch.Tensor):
+            if len(self._masks) < MASKS and result.numel() <= LARGEST:
+                self._masks.append(result)
         elif name == "getitem" and isinstance(result, torch.Tensor):
             index = args[1] if isinstance(args[1], tuple) else (args[1],)
             if any(isinstance(each, (torch.Tensor, list)) for each in index):
-                self._copies = {id(result): result}  # the newest: the write follows it
-        elif name.endswith("_") and id(given[0]) in self._copies:
+                self._copy = id(result)  # the newest: the write follows it
+        elif name.endswith("_") and id(given[0]) == self._copy:
             self._writes(name)
 
     def _floors(self, given: torch.Tensor, result: torch.Tensor) -> None:
@@ -299,14 +261,11 @@ class UnreadProbe(Probe):
         value = given.value.detach()
         if self._origin(given.value) in self._used or type(value) not in PLAIN:
             return False
-        if any(self._origin(each) in self._used for each in given.beside if each is not value):
+        if any(self._origin(each) in self._used for each in given.beside):
             return False
         if value.layout is not torch.strided or bool((value == value.flatten()[0]).all()):
             return False  # what is the same everywhere changes nothing
         return not any(says_the_same(mask, value) for mask in self._masks)
-
-    def _site(self, code: CodeType, line: int) -> int:
-        return self.context.frames.site(code.co_filename, line, code.co_qualname)
 
     def _tell(self, kind: str, at: int, name: str, function: str) -> None:
         self.context.add(UnreadRow(at=at, kind=kind, name=name, function=function))
@@ -330,18 +289,11 @@ def says_the_same(mask: torch.Tensor, value: torch.Tensor) -> bool:
 
 
 def line_of(code: CodeType, name: str) -> int:
-    """Where a parameter stands in its function's head, or where a variable gets its value."""
-    for node in _named(code):
-        if isinstance(node, ast.arg) and node.arg == name:
-            return node.lineno
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
-            return node.lineno
-    return code.co_firstlineno
-
-
-def _named(code: CodeType) -> Iterator[ast.AST]:
+    """Where a parameter stands in its function's head."""
     for node in nodes_of(code.co_filename):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             if first == code.co_firstlineno and node.name == code.co_name:
-                yield from ast.walk(node)
+                named = (each for each in ast.walk(node.args) if isinstance(each, ast.arg))
+                return next((each.lineno for each in named if each.arg == name), first)
+    return code.co_firstlineno

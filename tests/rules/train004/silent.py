@@ -733,3 +733,20 @@ def largest_of_points_that_are_masked():
         F.cross_entropy(head(pooled), torch.randint(0, 4, (6,))).backward()
 
     return step
+
+
+def old_frames_behind_the_pad_kept_out_by_a_mask():
+    torch.manual_seed(0)
+    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(frames, pad):
+        x = embed(frames)
+        scores = (x @ x.transpose(1, 2)).masked_fill(pad[:, None], -1e9)
+        x = scores.softmax(-1) @ x
+        return out((x * ~pad[..., None]).sum(1) / (~pad).sum(1, keepdim=True)).squeeze(-1)
+
+    def step():
+        pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
+        F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6)).backward()
+
+    return step

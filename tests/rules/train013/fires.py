@@ -1,7 +1,6 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
 
 
 def _batch():
@@ -54,18 +53,6 @@ def the_ends_of_episodes():
     def step():
         rewards, dones, states = episodes.pop()
         F.mse_loss(value(states)[:, 0], returns(rewards, dones)).backward()
-
-    return step
-
-
-def weights_of_samples__note():
-    model = nn.Linear(4, 1)
-    loader = DataLoader([(torch.randn(4), torch.randn(1), torch.rand(1)) for _ in range(160)], 4)
-    batches = iter(loader)
-
-    def step():
-        x, target, weight = next(batches)  # TRAIN013
-        F.mse_loss(model(x), target).backward()
 
     return step
 
