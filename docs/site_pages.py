@@ -198,8 +198,8 @@ def _example(example: Any, place: Path, made: Any) -> tuple[str, str]:
     """The page of an example, and its headline."""
     from auditor.judging import catalogue
 
-    as_json, markdown, summary, costs, headline = (
-        catalogue.reports(name) for name in ("as_json", "markdown", "summary", "costs", "headline")
+    as_json, markdown, summary, headline = (
+        catalogue.reports(name) for name in ("as_json", "markdown", "summary", "headline")
     )
     report = as_json.read(place / made.REPORT)
     readme = (ROOT / "examples" / example.name / "README.md").read_text("utf-8")
@@ -216,16 +216,16 @@ def _example(example: Any, place: Path, made: Any) -> tuple[str, str]:
         shown = f"![The first screen of the report]({example.name}/{made.PICTURE})"
         parts.append(f"[{shown}]({example.name}/{made.PAGE})")
     if report.findings:
-        rows = [_row(finding, markdown, summary, costs) for finding in report.findings]
+        rows = [_row(finding, markdown, summary) for finding in report.findings]
         parts.append("## Findings\n\n" + "\n".join(rows))
     parts.append("[All examples](index.md)")
     return "\n\n".join(parts) + "\n", said[0] if said else ""
 
 
-def _row(finding: Any, markdown: Any, summary: Any, costs: Any) -> str:
+def _row(finding: Any, markdown: Any, summary: Any) -> str:
     code = finding.code
     where = f", <code>{markdown.escape(str(finding.site), 300)}</code>" if finding.site else ""
-    price = costs.price(finding)
+    price = summary.price(finding)
     told = f"{summary.severity(finding).value}{f', {price}' if price else ''}"
     rule = f"[{code}](../rules/{code.lower()}.md)"
     return f"- **{rule}**{where} ({told}): {markdown.prose(finding.message)}"

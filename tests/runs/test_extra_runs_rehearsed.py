@@ -2,12 +2,9 @@
 itself.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from auditor.rules.num.backward import DebugModes
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
@@ -164,30 +161,3 @@ def test_bytes_of_the_host_stay_where_the_rehearsal_saw_nothing(tmp_path: Path) 
     assert [(f.code, f.seen_on) for f in judged.findings] == [
         ("MEM903", "cpu")
     ] and judged.verdicts[0].status == "found"
-
-
-def test_the_rehearsal_counts_the_syncs_of_anomaly_mode(tmp_path: Path) -> None:
-    main = recorded(tmp_path, "cpu")
-    for name, part, row in (
-        (".", "modes", {"pass": "quiet", "step": 0, "what": "anomaly", "at": None, "n": 1}),
-        (REHEARSAL, "steps", {"pass": "loud", "step": 0, "us": 1.0, "start_us": 0.0}),
-        (REHEARSAL, "reads", {"pass": "loud", "step": 0, "at": 0, "kind": "item", "n": 7}),
-        (REHEARSAL, "reads", {"pass": "loud", "step": 0, "at": 1, "kind": "item", "n": 1}),
-    ):
-        if name == REHEARSAL and not (tmp_path / REHEARSAL).exists():
-            recorded(tmp_path / REHEARSAL, "rehearse")
-        with (tmp_path / name / f"{part}.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
-    assert Evidence(main).get(DebugModes).checks == 0.0
-    engine_site = {
-        "id": 0,
-        "file": "t.py",
-        "line": 1,
-        "function": "step",
-        "via": "torch/autograd/graph.py:_engine_run_backward",
-    }
-    rows = (engine_site, {**engine_site, "id": 1, "via": ""})
-    (tmp_path / REHEARSAL / "sites.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in rows)
-    )
-    assert Evidence(main).get(DebugModes).checks == 7.0

@@ -724,6 +724,9 @@ def _data() -> property:
     def put(self: Tensor, value: Tensor) -> None:
         if isinstance(self, ShadowTensor) == isinstance(value, ShadowTensor):
             slot.__set__(self, value)
+            if isinstance(self, ShadowTensor):
+                assert isinstance(value, ShadowTensor)
+                self._inner = value._inner
         else:
             become(self, value)
 

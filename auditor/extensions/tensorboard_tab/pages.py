@@ -96,7 +96,7 @@ class Pages:
 
     def _findings(self, name: str) -> Reply:
         report = _loaded(self._run(name))
-        costs, summary, text = (catalogue.reports(name) for name in ("costs", "summary", "text"))
+        summary, text = catalogue.reports("summary"), catalogue.reports("text")
         return _json(
             {
                 "findings": [
@@ -105,7 +105,7 @@ class Pages:
                         "code": text.one_line(finding.code, 40),
                         "message": text.one_line(finding.message, 500),
                         "severity": summary.severity(finding).value,
-                        "cost": costs.short(finding, "µs"),
+                        "cost": summary.cost(finding, "µs"),
                         "file": finding.site.file if finding.site else "",
                         "line": finding.site.line if finding.site else 0,
                         "function": finding.site.function if finding.site else "",

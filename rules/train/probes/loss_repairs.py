@@ -305,8 +305,7 @@ PLACED = (
     | dependence.MASKING
     | dependence.COMBINING
     | dependence.STATISTICS
-    | dependence.COMPARED
-    | frozenset({"div", "embedding"})
+    | frozenset("div embedding binary_cross_entropy binary_cross_entropy_with_logits".split())
 )
 
 
