@@ -189,13 +189,10 @@ async def test_what_must_not_reach_the_command_line_is_refused(client, project):
 def descendants():
     """The server among the processes below this one, and the audits that it started."""
     own, audits = None, []
-    for each in psutil.Process().children(recursive=True):
+    for each in psutil.Process().children(recursive=True):  # other tests' servers among them
         with suppress(psutil.Error):
-            words = each.cmdline()
-            if words[-1] == "mcp":
-                own = each
-            elif "auditor" in " ".join(words):
-                audits.append(each)
+            if each.cmdline()[-1] == "mcp":
+                own, audits = each, each.children(recursive=True)
     return own, audits
 
 
