@@ -188,12 +188,16 @@ async def test_what_must_not_reach_the_command_line_is_refused(client, project):
 
 def descendants():
     """The server among the processes below this one, and the audits that it started."""
-    own, audits = None, []
-    for each in psutil.Process().children(recursive=True):  # other tests' servers among them
-        with suppress(psutil.Error):
-            if each.cmdline()[-1] == "mcp":
-                own, audits = each, each.children(recursive=True)
-    return own, audits
+    below = psutil.Process().children(recursive=True)  # other tests' servers among them
+    own = next((each for each in below if "mcp" in words_of(each)[-1:]), None)
+    audits = [] if own is None else own.children(recursive=True)
+    return own, [each for each in audits if "auditor" in " ".join(words_of(each))]
+
+
+def words_of(process):
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def gone(processes, within_s=20.0):
