@@ -19,7 +19,6 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from auditor.capture import process
 from auditor.runs.fork_server import CHANGED, decisive, receive, send
 
 MODULES = (
@@ -106,7 +105,6 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     gc.unfreeze()
     if "numpy" in sys.modules:  # Python's own generator is seeded by itself
         sys.modules["numpy"].random.seed()
-    process.FORKED = True
     HiddenTorch().hide()
 
 

@@ -499,9 +499,6 @@ def _unfold(link: str, source: str) -> None:
     os.rename(fresh, link)
 
 
-FORKED = False
-"""Whether this process is a fork of one that has imported torch and its compiler."""
-
 STACKS = "stacks.txt"
 """File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
 

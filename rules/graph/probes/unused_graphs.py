@@ -175,7 +175,8 @@ class UnusedGraphsProbe(Probe):
         if call.walked.capped:  # unknown: what might have been walked counts as walked
             for built in list(self._live):
                 built.place.walked += 1
-        for built in {node.metadata[_MARK] for node in call.walked.nodes if _MARK in node.metadata}:
+        marks = (node.metadata.get(_MARK, ()) for node in call.walked.nodes)
+        for built in {each for mark in marks for each in mark}:
             built.place.walked += 1
 
     def backward_ends(self, call: Backward) -> None:
@@ -230,7 +231,10 @@ class UnusedGraphsProbe(Probe):
         built = _Built(place, self.context.step)
         self._live.add(built)
         for node in nodes:
-            node.metadata[_MARK] = built
+            node.metadata[_MARK] = (
+                *node.metadata.get(_MARK, ()),
+                built,
+            )  # a head's and its model's
 
     def _mode(self, module: torch.nn.Module) -> str:
         """``eval``; ``train`` where no optimizer holds its parameters, ``trained`` where one does;

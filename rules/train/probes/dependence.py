@@ -118,17 +118,8 @@ def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     row, position = begins
 
     def reached(result: torch.Tensor, axis: int) -> int:
-        one = result.select(axis, position).select(0, row) if result.requires_grad else None
-        if one is None or result.dim() < 2:
-            return 0
-        weights = torch.linspace(-1, 1, one.shape[-1]).to(one).expand_as(one)
-        with nothing_left_behind():
-            (gradient,) = torch.autograd.grad(
-                one, shifted.embedding.result, weights, retain_graph=True, allow_unused=True
-            )
-        if gradient is None or not bool(gradient.isfinite().all()):
-            return 0
-        return int(gradient[row, :position].flatten(1).ne(0).any(1).sum())
+        found = shifted.reached(result, axis, position, row) if result.requires_grad else None
+        return 0 if found is None else int(found[:position].sum())
 
     n = reached(shifted.output, shifted.axis) if shifted.axis == 1 else 0
     if not n:
@@ -290,7 +281,7 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The first call that makes one sample's row of other samples' rows, on the way to a loss with a
     target for each sample; None where there is none.
     """
-    asked = next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
+    asked = _asked(tape, tail)
     if asked is None:
         return None
     given, batch, loaded = asked
@@ -306,7 +297,7 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
 
 def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The first number made of a whole batch that scales or shifts the rows of its samples."""
-    asked = next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
+    asked = _asked(tape, tail)
     if asked is None:
         return None
     given, batch, _ = asked
@@ -324,6 +315,11 @@ def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
 
 STATISTICS = frozenset("mean std var amax amin max min norm vector_norm std_mean sum".split())
 """Functions that make one number of a batch."""
+
+
+def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int, bool] | None:
+    """As :func:`_per_sample`, of the first loss that has a target for each sample."""
+    return next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
 
 
 def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool] | None:

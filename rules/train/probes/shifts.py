@@ -76,12 +76,15 @@ class Shifted:
 
         return change
 
-    def reached(self, result: torch.Tensor, axis: int, position: int) -> torch.Tensor | None:
-        """(positions,): the tokens that ``result`` depends on at a position of its ``axis``; None
-        where its gradient is not there or not finite.
+    def reached(
+        self, result: torch.Tensor, axis: int, position: int, row: int | None = None
+    ) -> torch.Tensor | None:
+        """(positions,): the tokens that ``result`` depends on at a position of its ``axis``, of one
+        row or of any; None where its gradient is not there or not finite.
         """
         with nothing_left_behind():
             chosen = result.select(axis, position)
+            chosen = chosen if row is None else chosen.select(0, row)
             weights = torch.linspace(-1, 1, chosen.shape[-1]).to(chosen)
             (gradient,) = torch.autograd.grad(
                 chosen,
@@ -92,7 +95,9 @@ class Shifted:
             )
         if gradient is None or not bool(gradient.isfinite().all()):
             return None
-        return gradient.movedim(self.axis, 0).flatten(1).ne(0).any(1)
+        gradient = gradient.movedim(self.axis, 0)
+        of_row = gradient if row is None else gradient[:, row]
+        return of_row.flatten(1).ne(0).any(1)
 
     def is_causal(self) -> bool:
         """An output in the middle depends on its own token, on one before, and on none behind."""

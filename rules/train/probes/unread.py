@@ -120,6 +120,7 @@ class UnreadProbe(Probe):
         """Divisions by line: whether one gave different numbers."""
         self._again: set[int] = set()
         self._seen: set[tuple[str, int, str]] = set()
+        self._note_given = self.guarded(self._note)
 
     def _clear(self) -> None:
         self._used: set[int] = set()
@@ -166,11 +167,12 @@ class UnreadProbe(Probe):
     # -- calls -------------------------------------------------------------------------------------
 
     def _called(
-        self, code: CodeType, names: tuple[str, ...], original: Any, *args: Any, **kwargs: Any
+        self, code: CodeType, names: tuple[str, ...], original: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """In the place of a function with such parameters."""
+        """In the place of a function with such parameters, whatever they are called."""
         if self.in_step and not LOOKING.depth:
-            self._note(code, names, {**dict(zip(code.co_varnames, args, strict=False)), **kwargs})
+            values = {**dict(zip(code.co_varnames, args, strict=False)), **kwargs}
+            self._note_given(code, names, values)
         return original(*args, **kwargs)
 
     def _note(self, code: CodeType, names: tuple[str, ...], values: dict[str, Any]) -> None:

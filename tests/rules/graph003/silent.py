@@ -231,3 +231,16 @@ def parts_that_are_called_by_themselves_and_trained():
         optimizer.step()
 
     return step
+
+
+def head_that_a_backward_walks_as_its_models():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model[1] = nn.Linear(8, 2)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step

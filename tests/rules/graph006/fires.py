@@ -119,7 +119,7 @@ def registered_layers_that_are_listed_too_and_left_out():
 
         def forward(self, x):
             for layer in self.order:
-                x = layer(x)  # GRAPH003
+                x = layer(x)
             return x
 
     model = Net()
@@ -129,5 +129,26 @@ def registered_layers_that_are_listed_too_and_left_out():
         model.zero_grad()
         model(torch.ones(4, 8)).square().mean().backward()  # GRAPH006
         optimizer.step()
+
+    return step
+
+
+def head_replaced_behind_the_optimizer():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.last_layer = nn.Linear(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.last_layer(self.body(x))
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model.last_layer = nn.Linear(8, 2)  # GRAPH006
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()  # GRAPH005
 
     return step

@@ -77,3 +77,18 @@ def one_left_alone():
                 optimizer.zero_grad()
 
     return step
+
+
+def divided_on_a_line_of_its_own__note():
+    model, optimizer = _trained()
+    loader = DataLoader(TensorDataset(torch.rand(40, 8)), batch_size=4)
+
+    def step():
+        for number, (x,) in enumerate(loader):
+            loss = model(x).square().mean() / 4  # OPT015
+            loss.backward()
+            if number % 4 == 3 or number == 9:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step

@@ -201,3 +201,16 @@ def divided_into_several():
         head(torch.randint(0, 100, (40,)) // 25).square().mean().backward()
 
     return step
+
+
+def parameters_named_as_those_of_a_watch():
+    head = nn.Linear(8, 8)
+
+    def loss(out, code, names, original):
+        return (out * original).square().mean()
+
+    def step():
+        x = torch.randn(6, 8)
+        loss(head(x), code=3, names=("a",), original=x).backward()
+
+    return step
