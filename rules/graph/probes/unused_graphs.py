@@ -231,10 +231,8 @@ class UnusedGraphsProbe(Probe):
         built = _Built(place, self.context.step)
         self._live.add(built)
         for node in nodes:
-            node.metadata[_MARK] = (
-                *node.metadata.get(_MARK, ()),
-                built,
-            )  # a head's and its model's
+            # a head's output is its model's
+            node.metadata[_MARK] = (*node.metadata.get(_MARK, ()), built)
 
     def _mode(self, module: torch.nn.Module) -> str:
         """``eval``; ``train`` where no optimizer holds its parameters, ``trained`` where one does;
