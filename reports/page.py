@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from markupsafe import Markup
 
 from auditor import amounts
@@ -35,6 +36,23 @@ _MICRO = re.compile(r"(?<=\d) us\b")
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _MARKDOWN.disable(["link", "image", "autolink", "reference"])
 _MANUAL_LIMIT = 20_000
+
+
+def _headers(state: StateCore) -> None:
+    """The first cell of each row of a table names it, for a screen reader."""
+    first = False
+    for token in state.tokens:
+        if token.type == "tr_open":
+            first = True
+        elif token.type == "th_open":
+            token.attrSet("scope", "col")
+        elif first and token.type in ("td_open", "td_close"):
+            token.tag, first = "th", token.type == "td_open"
+            if first:
+                token.attrSet("scope", "row")
+
+
+_MARKDOWN.core.ruler.push("headers", _headers)
 
 _SOURCES = {"trace": "the trace", "snapshot": "the snapshot"}
 """What a price was estimated from, where it was not a run of ours."""
