@@ -26,6 +26,7 @@ _PASSES = {
     "reproduce": "compared run",
 }
 
+_FLOPS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -65,6 +66,12 @@ def size(count: float) -> str:
         power += 1
     whole = power == 0 and abs(count) >= 1  # an average over steps; there is no part of a byte
     return f"{digits(round(count) if whole else count)} {_SIZES[power]}"
+
+
+def operations(count: float) -> str:
+    """``1.61 GFLOP``: floating-point operations; empty for none."""
+    unit, scale = next(((u, n) for u, n in _FLOPS if count >= n), _FLOPS[-1])
+    return f"{digits(count / scale)} {unit}" if count else ""
 
 
 def digits(value: float) -> str:

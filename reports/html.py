@@ -308,7 +308,7 @@ def _environment() -> jinja2.Environment:
         "duration": functools.partial(amounts.duration, micro="µs"),
         "size": amounts.size,
         "digits": amounts.digits,
-        "operations": modules.operations,
+        "operations": amounts.operations,
         "percent": amounts.percent,
         "moment": amounts.moment,
         "pass_named": amounts.pass_named,

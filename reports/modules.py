@@ -11,7 +11,6 @@ from auditor.model.sections import ByModule, ModuleUse
 from . import text
 
 _TOP, _LEAST, _PATH = 3, 0.001, 60
-_UNITS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
 
 
 def basis(report: Report) -> str:
@@ -29,16 +28,10 @@ def rates(report: Report) -> str:
     said = (
         (found.samples_per_s, f"{amounts.digits(found.samples_per_s or 0)} samples/s"),
         (found.tokens_per_s, f"{amounts.digits(found.tokens_per_s or 0)} tokens/s"),
-        (found.flops_per_s, f"{operations(found.flops_per_s or 0)}/s"),
+        (found.flops_per_s, f"{amounts.operations(found.flops_per_s or 0)}/s"),
         (found.peak, f"{amounts.percent(found.peak or 0)} of the GPU's peak (MFU)"),
     )
     return ", ".join(words for known, words in said if known)
-
-
-def operations(count: float) -> str:
-    """``1.61 GFLOP``: floating-point operations."""
-    unit, scale = next(((u, n) for u, n in _UNITS if count >= n), _UNITS[-1])
-    return f"{amounts.digits(count / scale)} {unit}" if count else ""
 
 
 def every(uses: Iterable[ModuleUse]) -> Iterator[ModuleUse]:

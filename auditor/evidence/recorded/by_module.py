@@ -26,30 +26,25 @@ def by_module(evidence: Evidence) -> ByModule | None:
     timed, root = any(row.us or row.backward_us for row in loud), _Module()
     for row in (*loud, *counted):
         root.add(row.name.split(".") if row.name else [], row, timed)
-    if not root.inside or not root.all["cost"]:
+    if not root.inside or not root.cost:
         return None
     quiet = own_times(evidence.get(Steps).quiet)
-    seconds = median(quiet) / 1e6 if quiet else 0.0
+    per_s = 1e6 / median(quiet) if quiet else 0.0
     device = evidence.recording.device
     peaks = peaks_of(device.name) if device.timed else {}
     at_peak = sum(
         n / row.steps / peaks.get(kind, nan) for row in counted for kind, n in row.types.items()
     )
-    words = max(
-        ((row.parameters, row.tokens / row.steps) for row in loud if row.tokens), default=(0, 0.0)
-    )
-
-    def rate(amount: float) -> float | None:
-        return amount / seconds if amount > 0.0 and seconds else None
-
+    texts = (row for row in loud if row.tokens)
+    words = max(texts, key=lambda row: row.parameters, default=ModuleRow(name="", steps=1))
     return ByModule(
         modules=tuple(_inside(root, [root], "")),
         timed=timed,
         flops=root.all["flops"],
-        flops_per_s=rate(root.all["flops"]),
-        samples_per_s=rate(_samples(evidence, loud)),
-        tokens_per_s=rate(words[1]),
-        peak=rate(at_peak),
+        flops_per_s=root.all["flops"] * per_s or None,
+        samples_per_s=_samples(evidence, loud) * per_s or None,
+        tokens_per_s=words.tokens / words.steps * per_s or None,
+        peak=at_peak * per_s if at_peak * per_s > 0.0 else None,
     )
 
 
@@ -65,12 +60,17 @@ def _samples(evidence: Evidence, loud: Sequence[ModuleRow]) -> float:
 
 
 class _Module:
-    """The numbers of a path alone, and with all below it."""
+    """The numbers of a path: its own row, and the sum with all below it."""
 
     def __init__(self) -> None:
         self.row = ModuleRow(name="")
         self.own, self.all = 0.0, Counter[str]()
         self.inside: dict[str, _Module] = {}
+
+    @property
+    def cost(self) -> float:
+        """Of forward and backward."""
+        return self.all["forward"] + self.all["backward"]
 
     @property
     def shape(self) -> object:
@@ -80,36 +80,32 @@ class _Module:
     def add(self, path: Sequence[str], row: ModuleRow, timed: bool) -> None:
         """Count a row for what is at a path below."""
         forward, backward = row.flops / row.steps, row.backward_flops / row.steps
-        flops = forward + backward
+        numbers = Counter[str]()
+        numbers["flops"], numbers["parameters"] = forward + backward, row.parameters  # type: ignore[assignment]
+        numbers["saved"], numbers["weighed"] = row.saved_bytes or 0, row.saved_bytes is not None
         if timed:  # the precision pass counts, and its times say nothing
             measured = row.pass_name == "loud"
             forward, backward = row.us * measured, row.backward_us * measured
-        numbers = Counter[str](  # type: ignore[call-overload]
-            forward=forward,
-            backward=backward,
-            cost=forward + backward,
-            flops=flops,
-            parameters=row.parameters,
-            saved=row.saved_bytes or 0,
-            weighed=row.saved_bytes is not None,
-        )
+        numbers["forward"], numbers["backward"] = forward, backward  # type: ignore[assignment]
         self.all.update(numbers)
         if path:
             self.inside.setdefault(path[0], _Module()).add(path[1:], row, timed)
         else:
-            self.own += numbers["cost"]
+            self.own += forward + backward
             self.row = row if row.kind else self.row
 
 
 def _inside(root: _Module, outer: Sequence[_Module], label: str) -> Iterator[ModuleUse]:
     """What alike modules hold, the costliest first; one that was not called itself is left out."""
     groups: list[tuple[str, list[_Module]]] = []
-    for _, group in groupby(outer[0].inside.items(), _kind_of):
-        names = [name for name, _ in group]
+    # Layers with a number are told together where they are alike.
+    shapes = [(name.isdigit() or name, m.shape, name) for name, m in outer[0].inside.items()]
+    for _, group in groupby(shapes, key=lambda layer: layer[:2]):
+        names = [name for *_, name in group]
         span = names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
         alike = [each.inside[name] for each in outer for name in names]
         groups.append((f"{label}.{span}".lstrip("."), alike))
-    groups.sort(key=lambda group: -sum(each.all["cost"] for each in group[1]))
+    groups.sort(key=lambda group: -sum(each.cost for each in group[1]))
     for path, alike in groups[:MOST]:
         row, inside = alike[0].row, tuple(_inside(root, alike, path))
         if not row.kind:
@@ -122,16 +118,10 @@ def _inside(root: _Module, outer: Sequence[_Module], label: str) -> Iterator[Mod
             alike=len(alike),
             site=row.site,
             parameters=found["parameters"],
-            forward=found["forward"] / root.all["cost"],
-            backward=found["backward"] / root.all["cost"],
-            own=sum(each.own for each in alike) / root.all["cost"],
+            forward=found["forward"] / root.cost,
+            backward=found["backward"] / root.cost,
+            own=sum(each.own for each in alike) / root.cost,
             saved_bytes=found["saved"] if root.all["weighed"] else None,
             flops=found["flops"],
             inside=inside,
         )
-
-
-def _kind_of(item: tuple[str, _Module]) -> object:
-    """Layers with a number are told together where they are alike."""
-    name, module = item
-    return name.isdigit() or name, module.shape

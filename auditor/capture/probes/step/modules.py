@@ -58,10 +58,11 @@ class ModulesProbe(OperatorProbe):
         if self.context.device.simulated:
             return
         self.context.writer.touch(*self.parts)
+        self._names = names_from_roots() | self._names  # a module has one name in all passes
         if self.context.pass_name == "numbers":
             super().start()
             return
-        self._follow()
+        self.modules.watch(self._patches, self._names)
         keep_hooks(
             self._patches,
             module_hooks.register_module_forward_pre_hook(self.guarded(self._entered)),
@@ -70,20 +71,16 @@ class ModulesProbe(OperatorProbe):
         self.watch_backward(self._patches)
 
     def watch(self) -> None:
-        self._follow()
-        self.enter(Operations(self))
-
-    def _follow(self) -> None:
-        self._names = names_from_roots() | self._names  # a module has one name in all passes
         self.modules.watch(self._patches, self._names)
+        self.enter(Operations(self))
 
     def step_begin(self) -> None:
         super().step_begin()
         if self._patches:
             self._times.append(Counter())
             self.row("")
-            self._running, self._back, self._node = "", False, ""
-            self._since = perf_counter_ns() - self._queue.ns()
+            self._back, self._node, self._since = False, "", 0
+            self._pass_to("")
 
     def step_end(self) -> None:
         if self._patches:
@@ -107,45 +104,41 @@ class ModulesProbe(OperatorProbe):
         self._parameters.clear()
 
     def row(self, name: str) -> ModuleRow:
-        """That of a module."""
         return self.rows.setdefault(name, ModuleRow(name=name))
 
     def _pass_to(self, name: str) -> None:
         """The time from now on is that of this module."""
         if not self.context.device.timed:
             now = perf_counter_ns() - self._queue.ns()  # a busy machine must not count
-            self._times[-1][self._running, self._back] += max(now - self._since, 0)
+            if self._since:
+                self._times[-1][self._running, self._back] += max(now - self._since, 0)
             self._running, self._since = name, now
 
     def _entered(self, module: torch.nn.Module, args: Any) -> None:
-        if self.in_step:
-            row = self.row(self.modules.current)
-            if not row.kind:
-                self._describe(row, module)
-            given = next(iter(tensors(args)), None)
-            if given is not None and given.dim() and torch.is_grad_enabled() and not self._back:
-                if self.modules.depth == 1 and next(module.parameters(), None) is not None:
-                    row.samples += given.shape[0]
-                if isinstance(module, torch.nn.Embedding) and given.dim() == 2:
-                    row.tokens += given.numel()
-            self._pass_to(row.name)
+        if not self.in_step:
+            return
+        row, frames = self.row(self.modules.current), self.context.frames
+        if not row.kind:
+            row.kind = type(module).__name__
+            own = {id(each): each.numel() for each in module.parameters(recurse=False)}
+            row.parameters = sum(own[key] for key in own.keys() - self._parameters)
+            self._parameters.update(own)
+            code = getattr(type(module).forward, "__code__", None)
+            if code is not None and frames.is_user(code.co_filename):
+                row.at = frames.site(code.co_filename, code.co_firstlineno, code.co_qualname)
+            else:
+                row.at = frames.here()
+        given = next(iter(tensors(args)), None)
+        if given is not None and given.dim() and torch.is_grad_enabled() and not self._back:
+            if self.modules.depth == 1 and next(module.parameters(), None) is not None:
+                row.samples += given.shape[0]
+            if isinstance(module, torch.nn.Embedding) and given.dim() == 2:
+                row.tokens += given.numel()
+        self._pass_to(row.name)
 
     def _left(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         if self.in_step:
             self._pass_to(self.modules.current or self._node)
-
-    def _describe(self, row: ModuleRow, module: torch.nn.Module) -> None:
-        own = {id(each): each.numel() for each in module.parameters(recurse=False)}
-        row.kind = type(module).__name__
-        row.parameters = sum(own[key] for key in own.keys() - self._parameters)
-        self._parameters.update(own)
-        frames, (frame, _) = self.context.frames, self.context.frames.user_frame()
-        code = getattr(type(module).forward, "__code__", None)
-        if code is not None and frames.is_user(code.co_filename):
-            row.at = frames.site(code.co_filename, code.co_firstlineno, code.co_qualname)
-        elif frame is not None:
-            code = frame.f_code
-            row.at = frames.site(code.co_filename, frame.f_lineno, code.co_qualname)
 
     def backward_begins(self, call: Backward) -> None:
         if call.nested or not self.in_step:
@@ -165,9 +158,8 @@ class ModulesProbe(OperatorProbe):
             self._node = ""
             self._pass_to(self.modules.current)
             self._back = False
-            for each in self._hooks:
-                each.remove()
-            self._hooks.clear()
+            while self._hooks:
+                self._hooks.pop().remove()
 
     def _node_begins(self, made: str, gradients: Any) -> None:
         self._node = made
@@ -186,25 +178,24 @@ class Operations(Subscriber):
         packet = getattr(operator.func, "overloadpacket", None)
         if ON_CPU in operator.own_name:
             packet = getattr(torch.ops.aten, operator.own_name.replace(ON_CPU, ""), packet)
-        if packet in flop_registry:
-            self._formulas[operator.func] = flop_registry[packet]
-        return packet in flop_registry
+        if (formula := flop_registry.get(packet)) is not None:
+            self._formulas[operator.func] = formula
+        return formula is not None
 
     def before(self, call: Call) -> bool | None:
         return self._probe.in_step or None
 
     def after(self, call: Call, noted: Any) -> None:
-        count, modules = self._formulas[call.operator.func], self._probe.modules
-        n = int(count(*call.args, **call.kwargs, out_val=call.result))
+        modules, formula = self._probe.modules, self._formulas[call.operator.func]
+        count = int(formula(*call.args, **call.kwargs, out_val=call.result))
         made = modules.that_made(current_node()) if call.backward else ""
         row = self._probe.row(modules.current or made)
-        row.flops += n * (not call.backward)
-        row.backward_flops += n * call.backward
+        row.flops += count * (not call.backward)
+        row.backward_flops += count * call.backward
         first = next(each for each in call.given if each.is_floating_point())
         kind = str(first.dtype).removeprefix("torch.")
-        may = torch.get_float32_matmul_precision() != "highest"
-        if "conv" in call.operator.name:
-            may = torch.backends.cudnn.allow_tf32
-        if may and first.is_cuda and kind == "float32":
-            kind = "tf32"
-        row.types = {**row.types, kind: row.types.get(kind, 0) + n}
+        if kind == "float32" and first.is_cuda:
+            products = torch.get_float32_matmul_precision() != "highest"
+            convolves = "conv" in call.operator.name
+            kind = "tf32" if (torch.backends.cudnn.allow_tf32 if convolves else products) else kind
+        row.types = {**row.types, kind: row.types.get(kind, 0) + count}
