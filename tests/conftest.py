@@ -105,8 +105,9 @@ def _anomaly_mode_as_it_was() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Longest files first, the others in their order."""
     whole = {str(ROOT / "tests" / name) for name in WHOLE_AUDITS}
+    dear = set((ROOT / "tests" / "dear.txt").read_text("utf-8").splitlines())
     for item in items:
-        if str(item.path) in whole:
+        if str(item.path) in whole or item.nodeid in dear:
             item.add_marker(pytest.mark.full)
     places = {str(ROOT / "tests" / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))

@@ -29,3 +29,9 @@ def test_test_files_have_names_of_their_own() -> None:
     found = (ROOT / "tests").rglob("test_*.py")
     names = [path.name for path in found if not (path.parent / "__init__.py").exists()]
     assert sorted(names) == sorted(set(names))
+
+
+def test_dear_tests_exist() -> None:
+    names = (ROOT / "tests" / "dear.txt").read_text("utf-8").split("\n")[:-1]
+    for file, _, test in (name.partition("::") for name in names):
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text("utf-8"), test
