@@ -60,7 +60,7 @@ def asked(
     timed = tuple(Step(n, step_us, queued_us=step_us * busy) for n in range(len(waits)))
     table = Batches(loaders=(loader,), quiet_steps=timed, quiet=quiet)
     source, rule = Source({"train.py": TEXT}), StepWaitsForInput(**knobs)
-    loading = Loading(source, {0: tuple(seen)} if seen else {}, {0: fetched} if fetched else {})
+    loading = Loading({0: tuple(seen)} if seen else {}, {0: fetched} if fetched else {})
     return [(one, rule.remedy(one)) for one in ask(rule, table, machine, source, loading)]
 
 
