@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.lines import Lines
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Expression, Reads, act_of
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.step_pattern import Trend, sen_slope
@@ -78,16 +77,6 @@ def rows(n=12, name="loud", **more):
 
 
 # -- steps -----------------------------------------------------------------------------------------
-
-
-def test_steps_by_pass_and_device_times_where_there_are_any(project):
-    timed = [{"pass": "quiet", "step": 1, "us": 9.0}]
-    passes = rows(3, "warmup") + rows(2, "quiet") + rows(4)
-    evidence = Evidence(project(steps=passes, device_times=timed))
-    steps = evidence.get(Steps)
-    assert [step.us for step in steps.quiet] == [1000.0, 9.0]
-    assert len(steps.loud) == 4
-    assert evidence.get(Machine) == Machine("cpu", 6)
 
 
 def test_recording_without_any_step(project):
@@ -162,34 +151,6 @@ def test_kinds_decide_the_rest(kind, via, expected):
 
 
 # -- other tables ----------------------------------------------------------------------------------
-
-
-def test_batches_name_the_line_that_moves_the_batch(project):
-    home = Path(project(steps=[], batches=[], loaders=[]).cwd)
-    loader = {"loader": 1, "collate_file": str(home / "trainer.py"), "collate_line": 2}
-    library = {**loader, "loader": 2, "collate_file": "/usr/lib/python3/torch/collate.py"}
-    recording = project(device="cuda", steps=[], batches=[], loaders=[loader, library])
-    own, theirs = Evidence(recording).get(Batches).loaders
-    assert own.collate_at.line == 4  # not the .to(dtype) on line 3
-    assert theirs.collate_at is None
-
-
-def test_source_tells_statements_from_used_values():
-    source = Source({"trainer.py": TRAINER})
-    nine, ten, eleven = (Site("trainer.py", line) for line in (9, 10, 11))
-    assert source.stands_alone(nine, "empty_cache")
-    assert not source.stands_alone(ten, "memory_stats")
-    assert source.call_with_keyword(eleven, "retain_graph") == "backward"
-    assert source.call_with_keyword(nine, "retain_graph") == ""
-    assert source.called(ten, "memory_stats") == "memory_stats"
-    assert source.first_call("stack").line == 3
-    assert source.first_call("set_default_device") is None
-
-
-def test_source_that_does_not_parse_says_nothing():
-    source = Source({"trainer.py": "def step(:\n"})
-    assert not source.stands_alone(Site("trainer.py", 1), "step")
-    assert source.move_in_function("elsewhere.py", 1) is None
 
 
 # -- snapshots -------------------------------------------------------------------------------------

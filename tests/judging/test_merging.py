@@ -87,26 +87,6 @@ def join(*findings: Finding) -> tuple[Finding, ...]:
     return joined(findings, causes_of(RULES), Statements(lambda _: LOG.splitlines()))
 
 
-# -- which lines are one statement -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("lines", "first", "last"),
-    [((1,), 1, 1), ((2,), 2, 2), ((3, 5, 8), 3, 8), ((9, 11), 9, 12), ((13,), 13, 13), ((40,), 40, 40)],
-)  # fmt: skip
-def test_a_statement_is_its_lines_and_a_compound_one_its_head(lines, first, last):
-    statements = Statements(lambda _: LOG.splitlines())
-    for line in lines:
-        assert statements.lines(Site("a.py", line)) == range(first, last + 1)
-
-
-def test_a_decorator_belongs_to_the_head_and_what_does_not_parse_to_no_statement():
-    source = "@deco(\n  x.item(),\n)\ndef f():\n    return 1\n"
-    assert Statements(lambda _: source.splitlines()).lines(Site("a.py", 2)) == range(1, 5)
-    assert Statements(lambda _: ["def f(:"]).lines(Site("a.py", 1)) == range(1, 2)
-    assert Statements().lines(Site("a.py", 7)) == range(7, 8)
-
-
 # -- what is joined --------------------------------------------------------------------------------
 
 

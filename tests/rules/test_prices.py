@@ -15,14 +15,8 @@ from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import (
-    QUEUED,
-    SOMEWHAT,
-    UNEVEN,
-    CpuContention,
     Step,
     Steps,
-    own_times,
-    queued_share,
 )
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report
@@ -51,40 +45,7 @@ def _recording(
     return Recording(folder)
 
 
-def _row(step: int, us: float, queued_us: float, name: str = "quiet") -> dict[str, Any]:
-    return {"pass": name, "step": step, "us": us, "queued_us": queued_us}
-
-
 # -- steps -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("queued", "own"),
-    [(0.0, 10_000.0), (4_000.0, 6_000.0), (10_000.0, 0.0), (20_950.0, 0.0), (-5.0, 10_000.0)],
-)
-def test_a_step_takes_no_less_than_nothing(tmp_path: Any, queued: float, own: float) -> None:
-    """An older recording counted the wait outside the step's time: 10 ms with 20.95 ms of waiting
-    were -10.95 ms.
-    """
-    (step,) = Evidence(_recording(tmp_path, _row(0, 10_000.0, queued))).get(Steps).quiet
-    assert step.own_us == own
-    assert 0.0 <= step.queued_us <= step.us
-    assert Step(0, 10_000.0, queued_us=queued).own_us == own
-
-
-def test_a_step_of_which_nothing_is_left_tells_no_time() -> None:
-    waited = Step(0, 10.0, queued_us=10.0)
-    assert own_times((waited, Step(1, 10.0, queued_us=4.0))) == (6.0,)
-    assert own_times((waited,)) == (0.0,)
-
-
-def test_what_the_device_timed_stands_as_it_is(tmp_path: Any) -> None:
-    timed = [{"pass": "quiet", "step": 0, "us": 900.0}]
-    rows = [_row(step, 1000.0, 600.0) for step in (0, 1)]
-    recording = _recording(tmp_path, *rows, device="cuda", device_times=timed)
-    steps = Evidence(recording).get(Steps).quiet
-    assert [step.own_us for step in steps] == [900.0, 400.0]
-    assert queued_share(steps) == pytest.approx(0.6)  # of the host's time
 
 
 # -- NUM009: what the issue saw --------------------------------------------------------------------
@@ -201,37 +162,6 @@ def test_nothing_is_measured_without_an_interval(tmp_path: Any) -> None:
 
 
 # -- a busy machine --------------------------------------------------------------------------------
-
-
-def _unrest(queued: float, slow: float = 1.0) -> CpuContention:
-    """Steps of 10 ms, of which the upper half takes ``slow`` times as long; each waited for that
-    share of its time.
-    """
-    times = [10_000.0 * (slow if k % 2 else 1.0) / (1 - queued) for k in range(20)]
-    return CpuContention.of(tuple(Step(k, us, queued_us=us * queued) for k, us in enumerate(times)))
-
-
-@pytest.mark.parametrize(
-    ("queued", "slow", "busy"),
-    [
-        (QUEUED + 0.01, 1.0, True),
-        (QUEUED - 0.01, 1.0, False),
-        (SOMEWHAT + 0.01, UNEVEN + 0.05, True),
-        (SOMEWHAT + 0.01, UNEVEN - 0.1, False),
-        (SOMEWHAT - 0.01, UNEVEN + 0.5, False),
-        (0.0, 3.0, False),  # the program's own steps are unequal
-    ],
-)
-def test_what_a_busy_machine_is(queued: float, slow: float, busy: bool) -> None:  # noqa: FBT001 - a column of the table
-    unrest = _unrest(queued, slow)
-    assert unrest.busy is busy
-    assert bool(unrest.caution) is busy
-
-
-def test_the_caution_says_how_much_and_what_to_do() -> None:
-    said = _unrest(0.4).caution
-    assert "40% of the time" in said and "audit again" in said
-    assert CpuContention.of(()).caution == ""
 
 
 def test_the_medians_interval_stays_within_the_steps_that_were_timed():

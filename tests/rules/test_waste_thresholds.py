@@ -131,13 +131,6 @@ def test_constants_that_are_copied_are_told_by_others() -> None:
     assert not list(RebuiltEachStep().detect(copied, Machine()))
 
 
-def test_the_price_is_a_share_of_the_measured_step() -> None:
-    (found,) = ComputedTwice().detect(table("repeat", us=1000.0, products=1), Machine())
-    assert (found.lost_us_per_step, found.basis) == (500.0, "estimated")
-    (found,) = ComputedTwice().detect(table("repeat", products=1), Machine())
-    assert (found.lost_us_per_step, found.basis) == (None, "none")
-
-
 def test_a_repeat_after_a_backward_is_a_note() -> None:
     (found,) = ComputedTwice().detect(table("again", products=1), Machine())
     assert found.severity is Severity.NOTE
@@ -192,7 +185,7 @@ def test_three_parameters_are_named(what: str, n: int, more: bool) -> None:
 )
 def test_only_a_cpu_has_the_price(device: Any, us: float | None, price: float | None) -> None:
     (found,) = ResultUnread().detect(table("result", us=us), Machine(device), Source())
-    assert found.lost_us_per_step == price
+    assert (found.lost_us_per_step, found.basis) == (price, "estimated" if price else "none")
 
 
 def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
