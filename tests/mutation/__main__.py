@@ -17,8 +17,7 @@ from tests.mutation.changes import ROOT, Mutant
 from tests.mutation.forks import PRELOADED, Task, forked, killer
 from tests.mutation.touched import QUICK_S, KnownTest, chosen_for, recorded
 
-SLOWER = 6.0
-"""Tests that take so many times their CPU time, and ten seconds, are stopped: the mutant loops."""
+SLOWER = 6.0  # times the CPU time of its tests, and ten seconds: then a mutant is stopped
 
 
 def sample(number: int, seed: int, only: str) -> tuple[list[Mutant], int, Counter[str]]:

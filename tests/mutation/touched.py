@@ -23,16 +23,13 @@ ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "patch", "seam", "security", "ver
 """Rooms whose tests mostly start processes, which import what is on disk and not a mutant."""
 USES = re.compile(r"\b(auditor\.(evidence|rules|judging)|tests\.(inprocess|timeline))\b")
 """Other test files are recorded if they name what is mutated, or what runs it."""
-LONGEST_S = 3600.0
-"""A fork that records takes so many seconds of a processor at most."""
+LONGEST_S = 3600.0  # of a processor, for a fork that records
 BUDGET_S, FILE_S = 30.0, 0.02
 """A mutant is tried against tests that take so many seconds together, nearest and fastest first;
 what collecting a test adds to them.
 """
-OF_ALL = ("tests/evidence/test_defaults.py",)
-"""Tests of what modules define when they are imported: they execute no function of these."""
-QUICK_S = 0.1
-"""Tests that take less come first, wherever they lie."""
+OF_ALL = ("tests/evidence/test_defaults.py",)  # of what modules define when they are imported
+QUICK_S = 0.1  # tests that take less come first, wherever they lie
 
 Lines = dict[str, frozenset[int]]
 
