@@ -12,13 +12,13 @@ from auditor.evidence.recorded.batches import Batches, Costliest, Loader, Loadin
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, shorten
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.facts import TraceSteps
-from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import between
+from ..lines import between, places_of
 
 ONE = 1.5
 """Batches taken from an iterator, on average, below which it is taken one of and dropped."""
@@ -41,8 +41,6 @@ class Slow:
     advice: str
     kind: str
     facts: tuple[tuple[str, str], ...] = ()
-    loops: tuple[Site, ...] = ()
-    """Those around it, other lines that take the time, and those that led to it."""
 
 
 def cause(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
@@ -119,9 +117,7 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
     of = f" of the loader made at {made}" if made is not None else ""
-    what = "the loop that starts here" if found.loop else "this line"
-    if found.function:
-        what = f"{found.function}, most of it this line"
+    what = f"{found.function}, most of it this line" if found.function else "this line"
     within = f" ({found.via})" if found.via else ""
     return Slow(
         found.site,
@@ -130,7 +126,6 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
         _advice(found),
         "line",
         (("share of the loading time", amounts.percent(found.share)), *_made(loader, found.site)),
-        (*found.loops, *found.inside, *found.path),
     )
 
 
@@ -146,8 +141,6 @@ def _advice(found: Costliest) -> str:
             "Draw the indices of many batches at once, before the epoch starts (one permutation, "
             "cut into batches), instead of searching the whole dataset for each batch."
         )
-    if found.loop:
-        return "Do what this loop does with one call on whole arrays or tensors."
     return (
         "Make this line cheaper: do it once for the whole dataset (read, decode, tokenize) and keep "
         "the result."
@@ -237,7 +230,9 @@ class StepWaitsForInput(Rule):
             lost_us_per_step=waiting.mean_us,
             basis="measured",
             severity=self._severity(waiting, slow, price, why),
-            places=_places(why, loader.made_at if workers else None),
+            places=places_of(why.site, loader.made_at)
+            if why is not None and why.kind == "line" and workers
+            else (),
             facts=(*waiting.facts, *(why.facts if why is not None else ())),
             remedy=self._remedy(
                 why,
@@ -306,7 +301,6 @@ class StepWaitsForInput(Rule):
                 steps=len(batches.quiet_steps),
                 per_step=1.0,
                 severity=Severity.NOTE,
-                places=_places(why, None),
                 facts=(*why.facts, ("num_workers", str(loader.workers))),
                 remedy=Remedy(why.advice),
             )
@@ -427,22 +421,6 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
         return waiting.price
     often, mean = len(starts.each_us) / len(waiting.waits_us), waiting.mean_us
     return Estimate(mean, min(mean, each.low * often), max(mean, each.high * often))
-
-
-def _places(why: Slow | None, loader: Site | None) -> tuple[FoundAt, ...]:
-    """The line, the loops around it, the costliest line inside it, those of the functions that led to
-    it, and the loader's where workers could load beside the step, in the order of lines; none where
-    there is but the line.
-    """
-    if why is None:
-        return ()
-    more = [loader] if loader is not None and why.kind == "line" else []
-    sites = dict.fromkeys(each for each in (*why.loops, *more) if each != why.site)
-    if not sites:
-        return ()
-    others = [FoundAt(site, shorten(site.text)) for site in sites]
-    own = FoundAt(why.site, shorten(why.site.text), 1.0)
-    return tuple(sorted([*others, own], key=lambda each: each.site.line))
 
 
 def _worth_trying(loader: Loader, cpus: int) -> int:

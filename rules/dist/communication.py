@@ -12,7 +12,6 @@ from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.loops import left_between
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timed_timeline
 from auditor.evidence.trace.ranks import Ranks
@@ -234,13 +233,13 @@ class RanksPart(Rule):
         "between ranks. Only writing and printing belong there."
     )
 
-    def detect(self, order: CollectiveOrder, source: Source) -> Iterator[Finding]:
+    def detect(self, order: CollectiveOrder) -> Iterator[Finding]:
         parting = order.parting
         if parting is None:
             return
         one, other = parting.one, parting.other
         if other is not None and other.what == WAITS:
-            yield _left_alone(parting, other, source)
+            yield _left_alone(parting, other)
             return
         if other is None:
             there = f"rank {parting.other_rank} goes on to its next step without it"
@@ -270,26 +269,16 @@ LEFT = Remedy(
 )
 
 
-def _left_alone(parting: Parting, waits: Call, source: Source) -> Finding:
+def _left_alone(parting: Parting, waits: Call) -> Finding:
     one = parting.one
-    loop, test = left_between(source, waits.site, one.site)
-    where = (
-        f"rank {one.rank} calls {one.what} at {one.site} after {amounts.count(one.step, 'step')}"
-    )
-    stays = f"rank {waits.rank} waits for gradients at {waits.site}"
-    if loop is None:
-        said = f"{where}, and {stays}"
-    elif test is None:
-        said = f"rank {one.rank} reaches the end of this loop first: {where}, while {stays}"
-    else:
-        said = f"rank {one.rank} leaves the loop, here or at its end: {where}, while {stays}"
     return Finding(
-        test or loop or one.site,
-        said,
+        one.site,
+        f"rank {one.rank} calls {one.what} here after {amounts.count(one.step, 'step')}, while rank "
+        f"{waits.rank} waits for gradients at {waits.site}",
         steps=1,
         facts=(("collectives before it that all ranks called", f"{parting.number:,}"),),
-        places=places_of(test or loop, waits.site, one.site),
-        remedy=LEFT if loop is not None else None,
+        places=places_of(waits.site, one.site),
+        remedy=LEFT,
     )
 
 

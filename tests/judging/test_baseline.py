@@ -66,10 +66,8 @@ def test_a_finding_is_known_wherever_its_line_moved(now, said):
 def test_a_second_occurrence_is_new_and_stands_in_its_own_function():
     first, second = finding(10), finding(5, function="validate")
     judged = marked(report(second, first), known(first))
-    assert {each.site.function: each.baseline_state for each in judged.findings} == {
-        "validate": "new",
-        "step": "unchanged",
-    }
+    told = {each.site.function: each.baseline_state for each in judged.findings}
+    assert told == {"validate": "new", "step": "unchanged"}
     assert states(marked(report(first, second), known(first, second))) == ["unchanged"] * 2
     twice = report(finding(10), finding(20))
     assert sorted(states(marked(twice, known(finding())))) == ["new", "unchanged"]
@@ -92,16 +90,22 @@ def test_an_installed_file_is_the_same_in_another_environment():
     assert states(marked(report(there), known(here))) == ["unchanged"]
 
 
-def test_gone_is_only_what_a_rule_looked_for():
-    before = known(finding(), finding(code="MEM005"), verdicts=("SYNC001", "MEM005"))
-    looked = marked(report(verdicts=("SYNC001",)), before).baseline
-    assert [each.code for each in looked.gone] == ["SYNC001"] and looked.unlooked == 1
-    both = marked(report(verdicts=("SYNC001", "MEM005")), before).baseline
-    assert len(both.gone) == 2 and both.unlooked == 0
-    ended = marked(report(outcome="raised", verdicts=("SYNC001", "MEM005")), before).baseline
-    assert not ended.gone and ended.unlooked == 2
-    elsewhere = marked(report(target="other:step"), before).baseline
-    assert not elsewhere.gone and not elsewhere.unlooked
+BOTH = ("SYNC001", "MEM005")
+
+
+@pytest.mark.parametrize(
+    ("how", "gone", "unlooked"),
+    [
+        ({"verdicts": ("SYNC001",)}, ["SYNC001"], 1),
+        ({"verdicts": BOTH}, ["MEM005", "SYNC001"], 0),
+        ({"verdicts": BOTH, "outcome": "raised"}, [], 2),
+        ({"target": "other:step"}, [], 0),
+    ],
+)
+def test_gone_is_only_what_a_rule_looked_for(how, gone, unlooked):
+    before = known(finding(), finding(code="MEM005"), verdicts=BOTH)
+    found = marked(report(**how), before).baseline
+    assert (sorted(each.code for each in found.gone), found.unlooked) == (gone, unlooked)
 
 
 def test_one_of_two_that_is_gone_is_told():

@@ -103,24 +103,16 @@ def test_a_rule_that_breaks_is_exit_2_and_the_report_is_written(folder, pack, ho
     assert done.exit_code == 2, done.output
     assert "exit code 2, since rules broke: ACME001" in done.stderr
     report = written(folder)
-    assert [each["status"] for each in report["verdicts"] if each["code"] == "ACME001"] == [
-        "failed"
-    ]
-    assert "1 rule failed to run: ACME001" in report["caveats"][0]
-    assert report["warnings"][0] == report["caveats"][0]
+    assert ("ACME001", "failed") in {(each["code"], each["status"]) for each in report["verdicts"]}
+    assert "1 rule failed to run: ACME001" in report["caveats"][0] == report["warnings"][0]
 
 
 def test_allow_broken_rules_goes_on_and_says_so_above_the_findings(folder, pack):
     pack(PACK.format(rules="(Acme,)", **BREAKS["raises"]))
     done = analyze("--fail-on", "note", "--allow-broken-rules")
     assert done.exit_code == 0, done.output
-    lines = done.stdout.splitlines()
-    said = next(
-        n
-        for n, line in enumerate(lines)
-        if line.startswith("warning: 1 rule failed to run: ACME001")
-    )
-    assert said < next(n for n, line in enumerate(lines) if line.startswith("No findings"))
+    said = done.stdout.index("\nwarning: 1 rule failed to run: ACME001")
+    assert said < done.stdout.index("\nNo findings")
     page = (folder / "report.html").read_text()
     assert page.index("1 rule failed to run") < page.index('class="headline"')
 
@@ -240,29 +232,23 @@ class Seen(Table):
         return cls()
 
 
+def verdict(folder, rule):
+    return engine.judge(Evidence(Recording(folder / "recording")), (rule,)).verdicts[0]
+
+
 def test_a_part_that_is_missing_since_its_probe_broke_says_that(folder):
     """The probe failed before it could write: its reason is not that nobody stepped."""
-    manifest = {
-        **MANIFEST,
-        "probes": {"fed": {"status": "failed", "error": "KeyError: 1", "parts": ["norms"]}},
-    }
-    (folder / "recording" / "manifest.json").write_text(json.dumps(manifest))
-    rules = tuple(rule for rule in catalogue.own_rules() if rule.code == "NUM014")
-    verdict = engine.judge(Evidence(Recording(folder / "recording")), rules).verdicts[0]
-    assert verdict.status == "skipped" and verdict.reason.startswith("the probe 'fed' failed")
+    probes = {"fed": {"status": "failed", "error": "KeyError: 1", "parts": ["norms"]}}
+    manifest = json.dumps({**MANIFEST, "probes": probes})
+    (folder / "recording" / "manifest.json").write_text(manifest)
+    told = verdict(folder, next(r for r in catalogue.own_rules() if r.code == "NUM014"))
+    assert told.status == "skipped" and told.reason.startswith("the probe 'fed' failed")
 
 
 def test_what_only_a_rehearsal_decides_is_not_clean_where_its_probe_broke(folder):
     """On the CPU there is nothing to find, and of the rehearsal nothing is known."""
     rehearsal = folder / "recording" / "rehearsal"
     rehearsal.mkdir()
-    lapse = {
-        "pass": "loud",
-        "step": 0,
-        "probe": "reads",
-        "parts": ["reads"],
-        "error": "OSError: gone",
-    }
     for each, device in ((folder / "recording", "cpu"), (rehearsal, "rehearse")):
         (each / "manifest.json").write_text(json.dumps({**MANIFEST, "device": device}))
         (each / "reads.jsonl").touch()
@@ -273,13 +259,12 @@ def test_what_only_a_rehearsal_decides_is_not_clean_where_its_probe_broke(folder
 
     asked = type("Asked", (rule,), {"detect": detect, "in_trace": None})
     detect.__annotations__ = {"reads": Seen}
-    assert (
-        engine.judge(Evidence(Recording(folder / "recording")), (asked,)).verdicts[0].status
-        == "clean"
+    assert verdict(folder, asked).status == "clean"
+    (rehearsal / "lapses.jsonl").write_text(
+        '{"pass": "loud", "step": 0, "probe": "reads", "parts": ["reads"], "error": "OSError: gone"}\n'
     )
-    (rehearsal / "lapses.jsonl").write_text(json.dumps(lapse) + "\n")
-    verdict = engine.judge(Evidence(Recording(folder / "recording")), (asked,)).verdicts[0]
-    assert verdict.status == "skipped" and "OSError: gone" in verdict.reason
+    told = verdict(folder, asked)
+    assert told.status == "skipped" and "OSError: gone" in told.reason
 
 
 # -- exit codes ------------------------------------------------------------------------------------
@@ -294,21 +279,19 @@ def report(outcome="completed", training="trained", statuses=("clean",), finding
     )
 
 
+FOUND = [Finding(None, "x", severity=None)]
+
+
 @pytest.mark.parametrize(
     ("made", "fail_on", "code"),
     [
         (report(statuses=("clean", "skipped")), "note", 0),
         (report(statuses=("failed",)), "never", 2),
-        (
-            report(statuses=("failed", "found"), findings=[Finding(None, "x", severity=None)]),
-            "note",
-            2,
-        ),
+        (report(statuses=("failed", "found"), findings=FOUND), "note", 2),
         (report(outcome="raised", statuses=("failed",)), "never", 3),
         (report(outcome="interrupted", statuses=("failed",)), "never", 130),
         (report(training="nothing"), "never", 2),
         (report(training="forward"), "never", 2),
-        (report(training="forward"), "error", 2),
         (report(training="forward"), "note", 2),
         (report(training="evaluated"), "never", 2),
         (report(training=None), "note", 0),
@@ -316,9 +299,7 @@ def report(outcome="completed", training="trained", statuses=("clean",), finding
 )
 def test_exit_codes(made, fail_on, code):
     assert exit_code(made, fail_on) == code
-    if (
-        "failed" in {verdict.status for verdict in made.verdicts}
-        and made.run.outcome == "completed"
-        and not made.findings
-    ):
-        assert exit_code(made, fail_on, allow_broken_rules=True) == 0
+
+
+def test_broken_rules_may_be_allowed():
+    assert exit_code(report(statuses=("failed",)), "never", allow_broken_rules=True) == 0

@@ -1,10 +1,12 @@
 """A chart that cannot be drawn costs the report one sentence, and nothing else."""
 
+import contextlib
 import gzip
 import json
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,35 +18,39 @@ from auditor.evidence.snapshot import by_line
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules
+from auditor.model import Report
 from auditor.model import charts as report_charts
 from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import text, training
 
 
-def traced(folder: Path) -> TraceRecording:
-    path = folder / "trace.json.gz"
-    path.write_bytes(gzip.compress(text(training(3)).encode()))
-    return Evidence(TraceRecording(path))
-
-
-@pytest.mark.parametrize("name", ["step_series", "_parts", "memory_charts", "device_time"])
-def test_the_report_stands_without_the_chart(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise KeyError("blocks")
-
-    monkeypatch.setattr(build_report, name, broken)
+def made(tmp_path: Path) -> tuple[Evidence, Report]:
+    """A trace, and its report of one rule before anything is drawn."""
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(text(training(3)).encode()))
     asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
-    recording = Evidence(TraceRecording(path))
-    report = build_report.drawn(
-        build_report.report(recording, engine.judge(recording, asked), asked), recording
-    )
-    assert [
-        warning for warning in report.warnings if "cannot be drawn: KeyError: 'blocks'" in warning
-    ] != []
+    evidence = Evidence(TraceRecording(path))
+    return evidence, build_report.report(evidence, engine.judge(evidence, asked), asked)
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> tuple[Evidence, Report]:
+    return made(tmp_path)
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    return broken
+
+
+@pytest.mark.parametrize("name", ["step_series", "_parts", "memory_charts", "device_time"])
+def test_the_report_stands_without_the_chart(tmp_path, name, monkeypatch):
+    monkeypatch.setattr(build_report, name, raising(KeyError("blocks")))
+    evidence, report = made(tmp_path)
+    report = build_report.drawn(report, evidence)
+    assert "cannot be drawn: KeyError: 'blocks'" in " ".join(report.warnings)
     assert [verdict.code for verdict in report.verdicts] == ["SYNC001"]
     assert bool(report.parts) == (name != "_parts")
 
@@ -55,70 +61,41 @@ def test_a_fault_in_a_snapshot_chart_is_not_hidden() -> None:
         by_line.memory_charts(evidence, predicted=False)
 
 
-def test_a_fault_in_what_tensorboard_gets_costs_one_sentence(tmp_path, monkeypatch, capsys):
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(tensorboard_files, "write_scalars", full)
-    path = tmp_path / "trace.json.gz"
-    path.write_bytes(gzip.compress(text(training(3)).encode()))
-    asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
-    recording = Evidence(TraceRecording(path))
-    report = build_report.report(recording, engine.judge(recording, asked), asked)
-    page = write_results.write(
-        report,
-        recording,
-        tmp_path / "out",
-        [("sarif", str(tmp_path / "found.sarif"))],
-        tensorboard=True,
-    )
-    assert page.is_file() and (tmp_path / "found.sarif").is_file()
-    assert (
-        capsys.readouterr().err == f"audit: {tmp_path / 'out' / 'tensorboard'} is incomplete: "
-        "OSError: [Errno 28] No space left on device\n"
+def test_a_fault_in_what_tensorboard_gets_costs_one_sentence(traced, tmp_path, monkeypatch, capsys):
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(tensorboard_files, "write_scalars", raising(full))
+    (evidence, report), out, sarif = traced, tmp_path / "out", tmp_path / "found.sarif"
+    page = write_results.write(report, evidence, out, [("sarif", str(sarif))], tensorboard=True)
+    assert page.is_file() and sarif.is_file()
+    assert capsys.readouterr().err == (
+        f"audit: {out / 'tensorboard'} is incomplete: OSError: [Errno 28] No space left on device\n"
     )
 
 
-def test_a_chart_that_never_ends_costs_one_sentence(tmp_path, monkeypatch):
+def test_a_chart_that_never_ends_costs_one_sentence(traced, monkeypatch):
     """As the charts of an 80 MB trace did, once."""
 
     def endless(*_: object, **__: object) -> None:
         while True:
-            try:
+            with contextlib.suppress(KeyError):  # a chart may catch errors of its own
                 time.sleep(0.01)
-            except KeyError:  # a chart may catch errors of its own
-                pass
 
     monkeypatch.setattr(build_report, "_parts", endless)
     monkeypatch.setattr(report_charts.drawn, "__defaults__", (0.2,))
-    recording = traced(tmp_path)
-    asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
-    report = build_report.drawn(
-        build_report.report(recording, engine.judge(recording, asked), asked), recording
-    )
-    assert (
-        report.warnings[-1]
-        == "what the steps are made of is not drawn: it would take longer than 0.2 s"
-    )
-    assert report.parts is None
+    evidence, report = traced
+    report = build_report.drawn(report, evidence)
+    said = "what the steps are made of is not drawn: it would take longer than 0.2 s"
+    assert report.warnings[-1] == said and report.parts is None
 
 
-def test_the_report_is_on_disk_before_anything_is_drawn(tmp_path, monkeypatch):
+def test_the_report_is_on_disk_before_anything_is_drawn(traced, tmp_path, monkeypatch):
     """So it stays when drawing is interrupted, or the system ends the process."""
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(build_report, "_parts", interrupted)
-    recording = traced(tmp_path)
-    asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
-    report = build_report.report(recording, engine.judge(recording, asked), asked)
+    monkeypatch.setattr(build_report, "_parts", raising(KeyboardInterrupt()))
+    evidence, report = traced
     with pytest.raises(KeyboardInterrupt):
-        write_results.deliver(report, recording, tmp_path / "out", (), quiet=True)
-    assert (
-        json.loads((tmp_path / "out" / "report.json").read_text())["verdicts"][0]["code"]
-        == "SYNC001"
-    )
+        write_results.deliver(report, evidence, tmp_path / "out", (), quiet=True)
+    written = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert written["verdicts"][0]["code"] == "SYNC001"
     assert "SYNC001" in (tmp_path / "out" / "report.html").read_text()
 
 

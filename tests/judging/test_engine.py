@@ -42,48 +42,48 @@ class Moods(Table):
         raise NotLooked("no moods on a weekday")
 
 
+class Clocked(Rule):
+    """Of clocks."""
+
+    code = "TIME900"
+    severity = Severity.WARNING
+    since = "0.1"
+
+
 @dataclass(frozen=True)
-class SlowClock(Rule):
+class SlowClock(Clocked):
     """A clock is slow."""
 
     code = "TIME901"
-    severity = Severity.WARNING
-    since = "0.1"
     limit: int = knob(3, "values from here on are slow")
 
     def detect(self, clocks: Clocks) -> Iterator[Finding]:
         for value in clocks.values:
             if value >= self.limit:
-                yield Finding(
-                    Site("a.py", value, "f", f"line {value}"),
-                    f"clock {value}",
-                    lost_us_per_step=float(value),
-                    basis="measured",
-                )
+                site, us = Site("a.py", value, "f", f"line {value}"), float(value)
+                yield Finding(site, f"clock {value}", lost_us_per_step=us, basis="measured")
 
     def remedy(self, finding: Finding) -> Remedy:
         return Remedy(f"wind it ({finding.message})")
 
 
 @dataclass(frozen=True)
-class Moody(Rule):
+class Moody(Clocked):
     """A mood."""
 
     code = "TIME902"
     severity = Severity.ERROR
-    since = "0.1"
 
     def detect(self, moods: Moods) -> Iterator[Finding]:
         yield Finding(None, "never reached")
 
 
 @dataclass(frozen=True)
-class Broken(Rule):
+class Broken(Clocked):
     """It breaks half way."""
 
     code = "TIME903"
     severity = Severity.ERROR
-    since = "0.1"
 
     def detect(self, clocks: Clocks) -> Iterator[Finding]:
         yield Finding(None, "one before it breaks")
@@ -91,20 +91,15 @@ class Broken(Rule):
 
 
 @dataclass(frozen=True)
-class Twice(Rule):
+class Twice(Clocked):
     """Same text on two lines."""
 
     code = "TIME904"
     severity = Severity.NOTE
-    since = "0.1"
 
     def detect(self, clocks: Clocks) -> Iterator[Finding]:
-        for line in (7, 9):
-            yield Finding(
-                Site("a.py", line, "f", "same"),
-                "again",
-                severity=Severity.ERROR if line == 9 else None,
-            )
+        yield Finding(Site("a.py", 7, "f", "same"), "again")
+        yield Finding(Site("a.py", 9, "f", "same"), "again", severity=Severity.ERROR)
 
 
 @pytest.fixture
@@ -118,36 +113,32 @@ def recording(tmp_path: Path):
         if part:
             (folder / "clocks.jsonl").write_text(rows)
         sources = store_sources(folder, str(tmp_path), iter([str(tmp_path / "a.py")]))
-        write_manifest(
-            folder,
-            {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed", "sources": sources},
-        )
+        facts = {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"}
+        write_manifest(folder, {**facts, "sources": sources})
         return Recording(folder)
 
     return make
+
+
+def verdict(recording: Recording, rule: type[Rule] = SlowClock) -> Verdict:
+    return engine.judge(Evidence(recording), (rule,)).verdicts[0]
 
 
 def test_found_is_completed_and_ranked_by_price(recording):
     judged = engine.judge(Evidence(recording()), (SlowClock,))
     assert [f.message for f in judged.findings] == ["clock 6", "clock 4"]
     first = judged.findings[0]
-    assert (first.code, first.name, first.severity) == (
-        "TIME901",
-        "A clock is slow",
-        Severity.WARNING,
-    )
-    assert first.key.startswith("TIME901:a.py:")
+    assert (first.code, first.name) == ("TIME901", "A clock is slow")
+    assert first.severity is Severity.WARNING and first.key.startswith("TIME901:a.py:")
     assert first.remedy == Remedy("wind it (clock 6)")
     assert [v.status for v in judged.verdicts] == ["found"]
 
 
 @dataclass(frozen=True)
-class Shared(Rule):
+class Shared(Clocked):
     """A share of the step."""
 
     code = "TIME905"
-    severity = Severity.WARNING
-    since = "0.1"
 
     def detect(self, clocks: Clocks) -> Iterator[Finding]:
         site = Site("a.py", 3, "f", "line 3")
@@ -155,7 +146,7 @@ class Shared(Rule):
 
 
 @dataclass(frozen=True)
-class Growing(Shared):
+class Growing(Clocked):
     """An error that no time says."""
 
     code = "TIME906"
@@ -194,41 +185,32 @@ def test_a_share_of_a_busy_machine_makes_no_error(recording, rule, queued, sever
     assert found.lost_us_per_step == (None if rule is Growing else 90.0)
 
 
-def test_clean_is_not_skipped(recording):
-    assert (
-        engine.judge(Evidence(recording('{"v":1}\n')), (SlowClock,)).verdicts[0].status == "clean"
-    )
-    assert engine.judge(Evidence(recording("")), (SlowClock,)).verdicts[0].status == "clean"
+def test_clean_is_not_skipped_and_a_missing_part_is_with_its_reason(recording):
+    for rows in ('{"v":1}\n', ""):
+        assert verdict(recording(rows)).status == "clean"
+    (recording().folder / "clocks.jsonl").unlink()
+    missing = verdict(recording(part=False))
+    assert (missing.status, missing.reason) == ("skipped", "the recording holds no clocks")
 
 
-def test_a_missing_part_is_skipped_with_its_reason(recording):
-    verdict = engine.judge(Evidence(recording(part=False)), (SlowClock,)).verdicts[0]
-    assert (verdict.status, verdict.reason) == ("skipped", "the recording holds no clocks")
+@pytest.mark.parametrize(
+    ("rows", "part", "status"),
+    [('{"v":1}\n', "clocks", "skipped"), ('{"v":4}\n', "clocks", "found"), ('{"v":1}\n', "moods", "clean")],
+)  # fmt: skip
+def test_a_probe_that_failed_makes_nothing_clean(recording, rows, part, status):
+    made = recording(rows)
+    probes = {"clock": {"error": "OSError: gone", "parts": [part]}}
+    write_manifest(made.folder, {**made.manifest, "probes": probes})
+    told = verdict(Recording(made.folder))
+    why = "the probe 'clock' failed and did not see all of it (OSError: gone)"
+    assert told.status == status and (told.reason == why) is (status == "skipped")
 
 
-def test_a_probe_that_failed_makes_nothing_clean(recording):
-    def verdict(rows: str, part: str):
-        made = recording(rows)
-        write_manifest(
-            made.folder,
-            {**made.manifest, "probes": {"clock": {"error": "OSError: gone", "parts": [part]}}},
-        )
-        return engine.judge(Evidence(Recording(made.folder)), (SlowClock,)).verdicts[0]
-
-    skipped = verdict('{"v":1}\n', "clocks")
-    assert (skipped.status, skipped.reason) == (
-        "skipped",
-        "the probe 'clock' failed and did not see all of it (OSError: gone)",
-    )
-    assert verdict('{"v":4}\n', "clocks").status == "found"
-    assert verdict('{"v":1}\n', "moods").status == "clean"
-
-
-def test_a_table_may_say_that_it_did_not_look(recording, tmp_path):
+def test_a_table_may_say_that_it_did_not_look(recording):
     made = recording()
     (made.folder / "moods.jsonl").touch()
-    verdict = engine.judge(Evidence(made), (Moody,)).verdicts[0]
-    assert (verdict.status, verdict.reason) == ("skipped", "no moods on a weekday")
+    told = verdict(made, Moody)
+    assert (told.status, told.reason) == ("skipped", "no moods on a weekday")
 
 
 def test_a_rule_that_raises_fails_alone_and_says_nothing(recording):
@@ -259,17 +241,11 @@ def test_same_text_on_two_lines_has_two_keys_and_a_rule_may_set_the_severity(rec
     ("low", "severity"), [(-1.0, Severity.WARNING), (0.0, Severity.WARNING), (1.0, Severity.ERROR)]
 )
 def test_what_is_not_proven_is_no_error(recording, low, severity):
+    bounds = {"lost_us_per_step_low": low, "lost_us_per_step_high": 20.0, "basis": "measured"}
+
     class Costly(Twice):
         def detect(self) -> Iterator[Finding]:
-            yield Finding(
-                None,
-                "costly",
-                lost_us_per_step=9.0,
-                lost_us_per_step_low=low,
-                lost_us_per_step_high=20.0,
-                basis="measured",
-                severity=Severity.ERROR,
-            )
+            yield Finding(None, "x", lost_us_per_step=9.0, severity=Severity.ERROR, **bounds)
 
     (found,) = engine.judge(Evidence(recording()), (Costly,)).findings
     assert found.severity == severity
@@ -310,28 +286,23 @@ def test_a_comment_silences_its_line(recording, comment):
     assert judged.warnings == ()
 
 
-def test_a_comment_that_silences_nothing_is_said(recording):
-    judged = engine.judge(
-        Evidence(recording(source="x = 1  # audit: ignore[TIME901]\n")), (SlowClock,)
-    )
-    assert judged.warnings == (
-        "a.py:1: nothing to silence: '# audit: ignore' has no finding on this line",
-    )
-    assert (
-        engine.judge(
-            Evidence(recording(source="x = 1  # audit: ignore[SYNC001]\n")), (SlowClock,)
-        ).warnings
-        == ()
-    )
+@pytest.mark.parametrize(
+    ("code", "warnings"),
+    [
+        ("TIME901", ("a.py:1: nothing to silence: '# audit: ignore' has no finding on this line",)),
+        ("SYNC001", ()),
+    ],
+)
+def test_a_comment_that_silences_nothing_is_said(recording, code, warnings):
+    made = recording(source=f"x = 1  # audit: ignore[{code}]\n")
+    assert engine.judge(Evidence(made), (SlowClock,)).warnings == warnings
 
 
 def test_everything_silenced_is_clean_and_says_why(recording):
     judged = engine.judge(Evidence(recording()), (SlowClock,), per_file_ignores={"*.py": ("TIME",)})
     assert judged.findings == ()
-    assert (judged.verdicts[0].status, judged.verdicts[0].reason) == (
-        "clean",
-        "silenced in the source",
-    )
+    (told,) = judged.verdicts
+    assert (told.status, told.reason) == ("clean", "silenced in the source")
 
 
 class Us(Table):
@@ -346,31 +317,26 @@ class Us(Table):
 
 
 @dataclass(frozen=True)
-class SlowDevice(Rule):
+class SlowDevice(Clocked):
     """A device is slow."""
 
     code = "TIME904"
-    severity = Severity.WARNING
-    since = "0.1"
 
     def detect(self, times: Us) -> Iterator[Finding]:
         yield from (Finding(None, f"{us} us") for us in times.us if us > 1.0)
 
 
-def test_a_row_that_cannot_be_read_makes_nothing_clean(recording):
-    def verdict(*us: str):
-        made = recording()
-        rows = (
-            f'{{"pass": "quiet", "step": {step}, "us": {each}}}\n' for step, each in enumerate(us)
-        )
-        (made.folder / "device_times.jsonl").write_text("".join(rows))
-        return engine.judge(Evidence(Recording(made.folder)), (SlowDevice,)).verdicts[0]
-
-    assert verdict("1.0", "0.5").status == "clean"
-    failed = verdict("1.0", '"long"')
-    assert failed.status == "skipped"
-    assert failed.reason.startswith("line 2 of device_times.jsonl ")
-    assert verdict("2.0", '"long"').status == "found"
+@pytest.mark.parametrize(
+    ("times", "status"),
+    [(("1.0", "0.5"), "clean"), (("1.0", '"long"'), "skipped"), (("2.0", '"long"'), "found")],
+)
+def test_a_row_that_cannot_be_read_makes_nothing_clean(recording, times, status):
+    made = recording()
+    rows = (f'{{"pass": "quiet", "step": {n}, "us": {each}}}\n' for n, each in enumerate(times))
+    (made.folder / "device_times.jsonl").write_text("".join(rows))
+    told = verdict(Recording(made.folder), SlowDevice)
+    assert told.status == status
+    assert told.reason.startswith("line 2 of device_times.jsonl ") is (status == "skipped")
 
 
 @pytest.mark.parametrize(
@@ -384,19 +350,10 @@ def test_a_row_that_cannot_be_read_makes_nothing_clean(recording):
 )
 def test_growth_of_the_host_has_the_line_that_grows_on_the_simulated_device(rate, follows, placed):
     """The finding is as severe as the measured one."""
-    line = Site("a.py", 4, "step")
-    mib = 2**20
-    device = Finding(
-        line,
-        "device memory grows",
-        lost_bytes=round(rate * mib),
-        grows=True,
-        severity=Severity.NOTE,
-        follows=follows,
-    )
-    host = Finding(
-        None, "host memory grows", steps=50, lost_bytes=4 * mib, grows=True, follows=follows
-    )
+    line, mib = Site("a.py", 4, "step"), 2**20
+    grows = {"grows": True, "follows": follows}
+    device = Finding(line, "d", lost_bytes=round(rate * mib), severity=Severity.NOTE, **grows)
+    host = Finding(None, "host memory grows", steps=50, lost_bytes=4 * mib, **grows)
     told = MemoryGrowsEveryStep().tells_growth
     found = engine._placed([Finding(line, "another"), device], host, told)
     assert [each.site for each in found] == [line, line, *([] if placed else [None])]

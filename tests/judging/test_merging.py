@@ -67,12 +67,8 @@ def test_why_a_part_is_not_patched_is_kept() -> None:
     refused, alike = (found("DATA004", line, remedy=Remedy("t", refused=why)) for line in (4, 5))
     (whole,) = join(refused, alike)
     assert whole.remedy == Remedy("t", refused=why)
-    other = found(
-        "DATA004",
-        6,
-        remedy=Remedy("t", (Edit(site(6), "set_keyword", "cpu", "non_blocking", "True"),)),
-    )
-    (mixed,) = join(refused, other)
+    edit = Edit(site(6), "set_keyword", "cpu", "non_blocking", "True")
+    (mixed,) = join(refused, found("DATA004", 6, remedy=Remedy("t", (edit,))))
     assert mixed.remedy is not None
     assert (len(mixed.remedy.edits), mixed.remedy.refused) == (1, why)
 
@@ -83,51 +79,12 @@ def site(line: int, source: str = LOG, file: str = "a.py") -> Site:
 
 def found(code: str, line: int, **more: Any) -> Finding:
     at = site(line)
-    return replace(
-        Finding(
-            at,
-            f"{code} at {line}",
-            10,
-            1.0,
-            code=code,
-            key=finding_key(code, at),
-            severity=Severity.WARNING,
-        ),
-        **more,
-    )
+    facts = {"code": code, "key": finding_key(code, at), "severity": Severity.WARNING}
+    return replace(Finding(at, f"{code} at {line}", 10, 1.0, **facts), **more)
 
 
 def join(*findings: Finding) -> tuple[Finding, ...]:
     return joined(findings, causes_of(RULES), Statements(lambda _: LOG.splitlines()))
-
-
-# -- which lines are one statement -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("line", "first", "last"),
-    [
-        (1, 1, 1),
-        (2, 2, 2),
-        (3, 3, 8),
-        (5, 3, 8),
-        (8, 3, 8),
-        (9, 9, 12),
-        (11, 9, 12),
-        (13, 13, 13),
-        (40, 40, 40),
-    ],
-)
-def test_a_statement_is_its_lines_and_a_compound_one_its_head(line, first, last):
-    lines = Statements(lambda _: LOG.splitlines()).lines(Site("a.py", line))
-    assert (lines.start, lines.stop - 1) == (first, last)
-
-
-def test_a_decorator_belongs_to_the_head_and_what_does_not_parse_to_no_statement():
-    source = "@deco(\n  x.item(),\n)\ndef f():\n    return 1\n"
-    assert Statements(lambda _: source.splitlines()).lines(Site("a.py", 2)) == range(1, 5)
-    assert Statements(lambda _: ["def f(:"]).lines(Site("a.py", 1)) == range(1, 2)
-    assert Statements().lines(Site("a.py", 7)) == range(7, 8)
 
 
 # -- what is joined --------------------------------------------------------------------------------
@@ -138,14 +95,9 @@ def test_lines_of_one_statement_and_rules_of_one_cause_are_one_finding():
         found("SYNC003", 7), found("SYNC001", 4, per_step=2.0), found("SYNC001", 5, steps=12)
     )
     assert (one.code, one.site.line, one.per_step, one.steps) == ("SYNC001", 4, 4.0, 12)
-    assert [(each.code, each.site.line, each.per_step) for each in one.places] == [
-        ("SYNC001", 4, 2),
-        ("SYNC001", 5, 1),
-        ("SYNC003", 7, 1),
-    ]
-    assert (
-        one.message == "SYNC001 at 4; in the same statement also line 5 and line 7 (SYNC003)"
-    )  # not line 4 again
+    places = [(each.code, each.site.line, each.per_step) for each in one.places]
+    assert places == [("SYNC001", 4, 2), ("SYNC001", 5, 1), ("SYNC003", 7, 1)]
+    assert one.message == "SYNC001 at 4; in the same statement also line 5 and line 7 (SYNC003)"
     assert (one.codes, len(one.keys), one.keys[0]) == (("SYNC001", "SYNC003"), 3, one.key)
 
 
@@ -181,32 +133,29 @@ def test_what_another_rule_finds_on_the_very_line_is_named_by_its_code():
     assert one.message.endswith("in the same statement also tensor copied to host (SYNC003)")
 
 
-def test_what_stays_apart():
-    other_statement = join(found("SYNC001", 2), found("SYNC001", 4))
-    other_cause = join(found("SYNC001", 4), found("DATA004", 5))
-    other_basis = join(
-        found("SYNC001", 4, basis="estimated", lost_us_per_step=5.0), found("SYNC001", 5)
-    )
-    other_file = join(found("SYNC001", 4), found("SYNC001", 4, site=site(4, file="b.py")))
-    no_place = join(found("SYNC001", 4, site=None), found("SYNC001", 4, site=None))
-    # A trace often knows the function alone: its line holds all waits of the function.
-    of_a_trace = join(
-        found("SYNC001", 4, site=Site("a.py", 4, "f")),
-        found("SYNC003", 4, site=Site("a.py", 4, "f")),
-    )
-    head_and_body = join(found("SYNC002", 10), found("SYNC001", 13))
-    for pair in (
-        other_statement,
-        other_cause,
-        other_basis,
-        other_file,
-        no_place,
-        of_a_trace,
-        head_and_body,
-    ):
-        assert len(pair) == 2
-        assert not any(each.places for each in pair)
-        assert not any("same statement" in each.message for each in pair)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (found("SYNC001", 2), found("SYNC001", 4)),  # another statement
+        (found("SYNC001", 4), found("DATA004", 5)),  # another cause
+        (
+            found("SYNC001", 4, basis="estimated", lost_us_per_step=5.0),
+            found("SYNC001", 5),
+        ),
+        (found("SYNC001", 4), found("SYNC001", 4, site=site(4, file="b.py"))),
+        (found("SYNC001", 4, site=None), found("SYNC001", 4, site=None)),
+        # A trace often knows the function alone: its line holds all waits of the function.
+        (
+            found("SYNC001", 4, site=Site("a.py", 4, "f")),
+            found("SYNC003", 4, site=Site("a.py", 4, "f")),
+        ),
+        (found("SYNC002", 10), found("SYNC001", 13)),  # head and body
+    ],
+)
+def test_what_stays_apart(one, other):
+    pair = join(one, other)
+    assert len(pair) == 2
+    assert not any(each.places or "same statement" in each.message for each in pair)
 
 
 def test_the_worst_leads_then_the_order_of_the_cause_then_the_first_line():
@@ -230,15 +179,10 @@ def test_time_is_added_and_bytes_may_be_the_same_ones():
 
 
 def test_facts_that_differ_name_their_line():
-    (one,) = join(
-        found("SYNC001", 4, facts=(("seen on", "10 of 10"), ("host held", "3 us"))),
-        found("SYNC001", 5, facts=(("seen on", "10 of 10"), ("host held", "1 us"))),
-    )
-    assert one.facts == (
-        ("seen on", "10 of 10"),
-        ("host held (line 4)", "3 us"),
-        ("host held (line 5)", "1 us"),
-    )
+    first, second = ((("seen on", "all"), ("host held", f"{us} us")) for us in (3, 1))
+    (one,) = join(found("SYNC001", 4, facts=first), found("SYNC001", 5, facts=second))
+    held = ("host held (line 4)", "3 us"), ("host held (line 5)", "1 us")
+    assert one.facts == (("seen on", "all"), *held)
 
 
 def test_remedies_are_one_and_say_each_advice_once():
@@ -262,40 +206,25 @@ def recorded(
     (folder / "a.py").write_text(source)
     target = folder / "recording"
     target.mkdir(exist_ok=True)
-    rows = [
-        {"id": n, "file": str(folder / "a.py"), "line": line, "function": "f"}
-        for n, (line, _) in enumerate(lines)
-    ]
-    (target / "sites.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    passes = ("quiet", "loud")
-    steps = [
-        {"pass": name, "step": n, "us": 1e5, "host_us": 1e5} for name in passes for n in range(20)
-    ]
-    (target / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
-    reads = [
-        {
-            "pass": "loud",
-            "step": step,
-            "at": n,
-            "kind": kind,
-            "n": 1,
-            "us": 10.0 * (n + 1),
-            "lib": "",
-        }
-        for step in range(20)
-        for n, (_, kind) in enumerate(lines)
-    ]
-    (target / "reads.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reads))
-    sources = store_sources(target, str(folder), iter([str(folder / "a.py")]))
-    manifest = {
-        "schema": SCHEMA,
-        "cwd": str(folder),
-        "outcome": "completed",
-        "device": "cuda",
-        "sources": sources,
-        "steps": 20,
+    here = {"file": str(folder / "a.py"), "function": "f"}
+    parts = {
+        "sites": [{"id": n, "line": line, **here} for n, (line, _) in enumerate(lines)],
+        "steps": [
+            {"pass": name, "step": n, "us": 1e5, "host_us": 1e5}
+            for name in ("quiet", "loud")
+            for n in range(20)
+        ],
+        "reads": [
+            {"pass": "loud", "step": step, "at": n, "kind": kind, "n": 1, "us": 10.0 * (n + 1)}
+            for step in range(20)
+            for n, (_, kind) in enumerate(lines)
+        ],
     }
-    write_manifest(target, manifest)
+    for part, rows in parts.items():
+        (target / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sources = store_sources(target, str(folder), iter([str(folder / "a.py")]))
+    facts = {"schema": SCHEMA, "cwd": str(folder), "outcome": "completed", "device": "cuda"}
+    write_manifest(target, {**facts, "sources": sources, "steps": 20})
     return Recording(target)
 
 
@@ -311,21 +240,15 @@ def judged(recording: Recording, rules=READING, **more: Any) -> Report:
 def test_five_reads_in_one_print_are_one_finding(tmp_path):
     report = judged(recorded(tmp_path))
     (one,) = report.findings
-    assert (one.code, one.site.line, one.per_step, one.lost_us_per_step) == (
-        "SYNC001",
-        4,
-        4.0,
-        100.0,
-    )
+    assert (one.code, one.site.line) == ("SYNC001", 4)
+    assert (one.per_step, one.lost_us_per_step) == (4.0, 100.0)
     assert [(each.code, each.site.line, each.lost_us_per_step) for each in one.places] == [
         ("SYNC001", 4, 10.0), ("SYNC001", 5, 20.0), ("SYNC001", 6, 30.0), ("SYNC003", 7, 40.0),
     ]  # fmt: skip
     assert [verdict.status for verdict in report.verdicts] == ["found", "clean", "found"]
     assert one.message.count("in the same statement also") == 1
-    assert (
-        "host held (line 4)",
-        "60 us per step (diagnostic pass)",
-    ) in one.facts  # three lines of one rule are one fact
+    # three lines of one rule are one fact
+    assert dict(one.facts)["host held (line 4)"] == "60 us per step (diagnostic pass)"
 
 
 def test_one_statement_has_one_patch(tmp_path):
@@ -366,11 +289,8 @@ def test_a_comment_on_any_line_silences_what_its_rule_finds_in_the_statement(
 
 
 def test_each_of_several_comments_in_a_statement_is_used(tmp_path):
-    lines = [
-        line + "  # audit: ignore[SYNC001]" if ".item()," in line else line
-        for line in LOG.splitlines()
-    ]
-    report = judged(recorded(tmp_path, "\n".join(lines) + "\n"))
+    text = LOG.replace(".item(),\n", ".item(),  # audit: ignore[SYNC001]\n")
+    report = judged(recorded(tmp_path, text))
     assert [each.code for each in report.findings] == ["SYNC003"]
     assert report.warnings == ()
 
@@ -382,15 +302,15 @@ def test_ignores_of_a_file_take_their_part(tmp_path):
 
 def test_expressions_of_one_line_are_parts(tmp_path):
     recording = recorded(tmp_path, lines=((5, "item"), (5, "item")))
-    rows = [
-        json.loads(line) for line in (recording.folder / "sites.jsonl").read_text().splitlines()
-    ]
-    spans = ((8, 25), (27, 44))
+    sites = recording.folder / "sites.jsonl"
     told = [
-        row | {"opcode": "CALL", "first_line": 5, "end_line": 5, "col": a, "end_col": b}
-        for row, (a, b) in zip(rows, spans, strict=True)
+        json.loads(row)
+        | {"opcode": "CALL", "first_line": 5, "end_line": 5, "col": begin, "end_col": end}
+        for row, (begin, end) in zip(
+            sites.read_text().splitlines(), ((8, 25), (27, 44)), strict=True
+        )
     ]
-    (recording.folder / "sites.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
+    sites.write_text("".join(json.dumps(row) + "\n" for row in told))
     (one,) = judged(Recording(recording.folder)).findings
     assert [each.text for each in one.places] == ["loss.max().item()", "loss.min().item()"]
     assert one.message.endswith("; in the same statement also `loss.min().item()`")
@@ -402,20 +322,20 @@ def test_expressions_of_one_line_are_parts(tmp_path):
 
 def test_formats_show_the_parts(tmp_path):
     report = judged(recorded(tmp_path))
-    (written,) = json.loads(as_json.Json().render(report))["findings"]
-    assert [(each["code"], each["file"], each["line"]) for each in written["places"]] == [
-        ("SYNC001", "a.py", 4), ("SYNC001", "a.py", 5), ("SYNC001", "a.py", 6), ("SYNC003", "a.py", 7),
-    ]  # fmt: skip
-    assert (
-        as_json.load(as_json.Json().render(report)).findings[0].places == report.findings[0].places
-    )
+    text = as_json.Json().render(report)
+    (written,) = json.loads(text)["findings"]
+    parts = [(each["code"], each["file"], each["line"]) for each in written["places"]]
+    assert parts == [
+        *(("SYNC001", "a.py", line) for line in (4, 5, 6)),
+        ("SYNC003", "a.py", 7),
+    ]
+    assert as_json.load(text).findings[0].places == report.findings[0].places
     (result,) = json.loads(Sarif().render(report))["runs"][0]["results"]
-    assert [
-        each["physicalLocation"]["region"]["startLine"] for each in result["relatedLocations"]
-    ] == [4, 5, 6, 7]
+    regions = [each["physicalLocation"]["region"] for each in result["relatedLocations"]]
+    assert [region["startLine"] for region in regions] == [4, 5, 6, 7]
     assert Junit().render(report).count("<failure") == 2  # one for each rule that found it
     (card,) = page.cards(report)
-    assert [part.share for part in card.parts] == ["<0.1%", "<0.1%", "<0.1%", "<0.1%"]
+    assert [part.share for part in card.parts] == ["<0.1%"] * 4
     assert [line.number for line in card.excerpt if line.kind == "marked"] == [4, 5, 6, 7]
     assert [each.code for each in card.pages] == ["SYNC001", "SYNC003"]
 

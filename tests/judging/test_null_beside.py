@@ -81,16 +81,14 @@ def made(
         course |= {"sized": [sites[sized]] if sized else [], "global_step": step}
         writer.add_fields("course", {**common, **course})
         if waits:
-            work = {"at": sites[waits], "n": 1, "launches": 3, "waits": 1}
-            calls = {"calls": ["cudaStreamSynchronize"]}
-            writer.add_fields("device_work", {**common, **work, **calls})
+            work = {"n": 1, "launches": 3, "waits": 1, "calls": ["cudaStreamSynchronize"]}
+            writer.add_fields("device_work", {**common, "at": sites[waits], **work})
         if read:
             writer.add_fields("reads", {**common, "at": sites[read], "kind": "item", "n": 1})
     writer.close()
-    manifest = {"schema": SCHEMA, "cwd": str(folder), "device": device, "outcome": "completed"}
-    manifest["passes"] = [{"name": "loud", "steps": len(ways)}]
-    manifest["environment"] = {"device": "NVIDIA L4"}
-    write_manifest(folder, manifest)
+    facts = {"schema": SCHEMA, "cwd": str(folder), "device": device, "outcome": "completed"}
+    passes = [{"name": "loud", "steps": len(ways)}]
+    write_manifest(folder, {**facts, "passes": passes, "environment": {"device": "NVIDIA L4"}})
     return Recording(folder)
 
 
@@ -124,18 +122,18 @@ def test_the_null_device_decides_memory_where_it_went_the_same_way(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("ways", "sized"),
+    ("ways", "null"),
     [
-        ([[1, 2, 3]] * 4 + [[1, 4, 3]] * 2, None),
-        ([[1, 2, 3]] * 5 + [[1, 2]], None),
-        (WAY, 2),
+        ([[1, 2, 3]] * 4 + [[1, 4, 3]] * 2, {}),
+        ([[1, 2, 3]] * 5 + [[1, 2]], {}),
+        (WAY, {"sized": 2}),
     ],
     ids=["another line", "ends earlier", "a size of values"],
 )
 def test_memory_is_the_shadows_where_values_could_matter(
-    tmp_path: Path, ways: Steps, sized: int | None
+    tmp_path: Path, ways: Steps, null: dict[str, int]
 ) -> None:
-    evidence = beside(tmp_path, ways, **({"sized": sized} if sized else {}))
+    evidence = beside(tmp_path, ways, **null)
     assert run_of(evidence).memory is None
     judged = engine.judge(evidence, (Bytes,))
     assert [f.seen_on for f in judged.findings] == ["rehearsal"]
@@ -150,16 +148,19 @@ def test_the_first_difference_is_told_and_what_comes_after_is_not_judged(tmp_pat
     assert "in step 4 after t.py:1: on to t.py:4, in the rehearsal to t.py:2" in said
 
 
-def test_a_wait_that_the_shadow_saw_is_confirmed_and_not_doubled(tmp_path: Path) -> None:
-    (found,) = engine.judge(beside(tmp_path, waits=2), (Waits,)).findings
+@pytest.mark.parametrize(
+    ("null", "said"),
+    [
+        ({"waits": 2}, "the host waits here on 6 of 6 steps (cudaStreamSynchronize)"),
+        ({}, "no wait was seen here in 6 steps"),
+    ],
+)
+def test_a_wait_that_the_shadow_saw_is_confirmed_or_not(
+    tmp_path: Path, null: dict[str, int], said: str
+) -> None:
+    (found,) = engine.judge(beside(tmp_path, **null), (Waits,)).findings
     assert found.seen_on == "rehearsal"
-    said = "the host waits here on 6 of 6 steps (cudaStreamSynchronize)"
     assert found.facts == (("torch's own CUDA code", said),)
-
-
-def test_a_wait_that_torch_did_not_make_is_said(tmp_path: Path) -> None:
-    (found,) = engine.judge(beside(tmp_path), (Waits,)).findings
-    assert found.facts == (("torch's own CUDA code", "no wait was seen here in 6 steps"),)
 
 
 def test_waits_that_the_shadow_did_not_see_are_named(tmp_path: Path) -> None:

@@ -45,50 +45,22 @@ class Plain(Rule):
         for row in lines.rows:
             site = Site("a.py", row["line"], "f", f"line {row['line']}") if row["line"] else None
             us = row.get("us")
-            yield Finding(
-                site,
-                "a line",
-                lost_us_per_step=us,
-                lost_us_per_step_low=us,
-                lost_us_per_step_high=us,
-                basis="none" if us is None else "measured",
-            )
+            bounds = {"lost_us_per_step_low": us, "lost_us_per_step_high": us}
+            basis = "none" if us is None else "measured"
+            yield Finding(site, "a line", lost_us_per_step=us, basis=basis, **bounds)
 
 
-@dataclass(frozen=True)
-class Rehearsed(Plain):
-    """A line of the GPU path."""
-
-    code = "TIME912"
-    rehearsed = True
+def like_it(code: str, **facts: object) -> type[Rule]:
+    return type(code, (Plain,), {"code": code, "__doc__": "A line.", **facts})
 
 
-@dataclass(frozen=True)
-class Everywhere(Plain):
-    """A line of values."""
-
-    code = "TIME913"
-    rehearsed = True
-    everywhere = True
-
-
-@dataclass(frozen=True)
-class OfOneCause(Plain):
-    """A line that a rehearsed rule may be joined with."""
-
-    code = "TIME914"
-    cause = "one"
-
-
-@dataclass(frozen=True)
-class OfOneCauseRehearsed(Rehearsed):
-    """The rehearsed rule."""
-
-    code = "TIME915"
-    cause = "one"
-
-
-RULES = (Plain, Rehearsed, Everywhere, OfOneCause, OfOneCauseRehearsed)
+RULES = (
+    Plain,
+    like_it("TIME912", rehearsed=True),
+    like_it("TIME913", rehearsed=True, everywhere=True),
+    like_it("TIME914", cause="one"),
+    like_it("TIME915", cause="one", rehearsed=True),
+)
 
 
 def recorded(folder: Path, rows: list[dict], device: str = "cpu") -> Recording:
@@ -159,36 +131,30 @@ def test_what_costs_too_little_is_not_said(tmp_path, us, said):
     assert bool(found) is said
 
 
-def test_lines_are_said_once_they_are_judged(tmp_path):
+def said_of(folder, *, joined=True) -> list[str]:
     lines: list[str] = []
     first = FirstFindings(choice(Plain), lines.append)
     with first.until_judged():
-        first.announce(recorded(tmp_path, [{"line": 3}]))
-        first._threads[-1].join()
-    assert len(lines) == 2 and "certain so far" in lines[0]
-    assert lines[1] == "  a.py:3: TIME911 a line"
+        first.announce(recorded(folder, [{"line": 3}]))
+        if joined:
+            first._threads[-1].join()
+    return lines
+
+
+def test_lines_are_said_once_they_are_judged(tmp_path):
+    head, line = said_of(tmp_path)
+    assert "certain so far" in head and line == "  a.py:3: TIME911 a line"
 
 
 def test_nothing_is_said_once_the_table_is_next(tmp_path, monkeypatch):
-    lines: list[str] = []
-    first = FirstFindings(choice(Plain), lines.append)
-    with first.until_judged():
-        monkeypatch.setattr(first_findings, "first", lambda *_: first._over.wait(20) and [None])
-        first.announce(recorded(tmp_path, [{"line": 3}]))
-    assert lines == []
+    over = lambda *given: given[3].__self__.wait(20) and [None]
+    monkeypatch.setattr(first_findings, "first", over)
+    assert said_of(tmp_path, joined=False) == []
 
 
 def test_a_fault_of_ours_says_nothing(tmp_path, monkeypatch):
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    lines: list[str] = []
-    monkeypatch.setattr(first_findings, "first", broken)
-    first = FirstFindings(choice(Plain), lines.append)
-    with first.until_judged():
-        first.announce(recorded(tmp_path, [{"line": 3}]))
-        first._threads[-1].join()
-    assert lines == []
+    monkeypatch.setattr(first_findings, "first", lambda *_: 1 / 0)
+    assert said_of(tmp_path) == []
 
 
 # -- while the target runs -------------------------------------------------------------------------
@@ -198,13 +164,10 @@ class Numbers(Lines):
     parts = ("numerics",)
 
 
-@dataclass(frozen=True)
-class OfALaterPass(Rule):
+class OfALaterPass(Plain):
     """A line of the precision pass."""
 
     code = "TIME916"
-    severity = Severity.WARNING
-    since = "0.1"
 
     def detect(self, numbers: Numbers) -> Iterator[Finding]:
         yield Finding(Site("a.py", 4, "f", "line 4"), "a later line")

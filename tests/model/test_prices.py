@@ -33,18 +33,8 @@ TIMES = StepTimes(90.0, 400.0, 50.0, 500.0, 20, mean=100.0)
 
 
 def finding(code: str = "SYNC001", severity: Severity = Severity.WARNING, **more: Any) -> Finding:
-    return replace(
-        Finding(
-            Site("a.py", 3, "f", "x"),
-            code,
-            basis="measured",
-            seen_on="cpu",
-            code=code,
-            key=code,
-            severity=severity,
-        ),
-        **more,
-    )
+    facts = {"code": code, "key": code, "severity": severity, "basis": "measured"}
+    return Finding(Site("a.py", 3, "f", "x"), code, **{"seen_on": "cpu", **facts, **more})
 
 
 def weighed(found: Finding, below: float = prices.NOTE_BELOW, **peaks: int) -> Finding:
@@ -66,35 +56,31 @@ def test_memory_is_weighed_beside_the_peak_of_its_device(held, level, seen_on):
 
 def test_a_wait_that_costs_nothing_is_a_note_and_says_so():
     found = weighed(finding(lost_us_per_step=0.0, basis="estimated"))
-    assert (found.severity, found.negligible, summary.cost(found)) == (
-        Severity.NOTE,
-        True,
-        "0 us / step",
-    )
+    assert (found.severity, found.negligible) == (Severity.NOTE, True)
+    assert summary.cost(found) == "0 us / step"
     unknown = finding(lost_us_per_step=0.0, basis="none")
     assert (weighed(unknown), summary.cost(unknown)) == (unknown, "")
-    assert not weighed(
-        finding(lost_us_per_step=0.0, lost_bytes=500, seen_on="cuda"), cuda=1000
-    ).negligible
+    held = finding(lost_us_per_step=0.0, lost_bytes=500, seen_on="cuda")
+    assert not weighed(held, cuda=1000).negligible
 
 
-def test_what_is_not_weighed():
-    for found in (
+@pytest.mark.parametrize(
+    "found",
+    [
         finding(),  # no price
-        finding(
-            severity=Severity.ERROR, lost_us_per_step=0.01
-        ),  # an error is about more than its price
+        finding(severity=Severity.ERROR, lost_us_per_step=0.01),  # it is about more
         finding(lost_bytes=1, grows=True, seen_on="cuda"),  # what grows has no share
         finding(lost_bytes=1, seen_on="cpu"),  # a host's peak is mostly Python's own
-        finding(
-            lost_us_per_step=0.01, lost_bytes=500_000, seen_on="cuda"
-        ),  # cheap in time, dear in memory
-    ):
-        assert weighed(found, cuda=1_000_000) is found
-    assert (
-        prices.weighed(finding(lost_us_per_step=0.01), Severity.NOTE, 0.001, None, {}).severity
-        is Severity.WARNING
-    )
+        finding(lost_us_per_step=0.01, lost_bytes=500_000, seen_on="cuda"),  # dear in memory
+    ],
+)
+def test_what_is_not_weighed(found):
+    assert weighed(found, cuda=1_000_000) is found
+
+
+def test_without_times_nothing_is_weighed():
+    found = prices.weighed(finding(lost_us_per_step=0.01), Severity.NOTE, 0.001, None, {})
+    assert found.severity is Severity.WARNING
 
 
 def test_the_threshold_may_be_moved_and_switched_off():
@@ -127,18 +113,7 @@ def test_what_is_no_share_is_refused(tmp_path: Path, said):
 
 # -- order -----------------------------------------------------------------------------------------
 
-WANTED = (
-    "MEM015",
-    "NUM013",
-    "SYNC002",
-    "DATA007",
-    "SYNC001",
-    "GRAPH002",
-    "AMP001",
-    "MEM003",
-    "OPT002",
-    "SYNC009",
-)
+WANTED = "MEM015 NUM013 SYNC002 DATA007 SYNC001 GRAPH002 AMP001 MEM003 OPT002 SYNC009".split()
 
 
 def unsorted() -> Report:
@@ -154,20 +129,8 @@ def unsorted() -> Report:
         finding("NUM013", Severity.ERROR),
         finding("MEM015", Severity.ERROR),
     )
-    run = Run(
-        "a:b",
-        20,
-        0,
-        1,
-        "cpu",
-        "completed",
-        None,
-        TIMES,
-        PeakBytes(),
-        "",
-        "",
-        "2026-01-01T00:00:00+00:00",
-    )
+    at = "2026-01-01T00:00:00+00:00"
+    run = Run("a:b", 20, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "", "", at)
     return Report(run, tuple(Verdict(each.code, each.code, "found") for each in found), found)
 
 
@@ -177,33 +140,26 @@ def codes(text: str) -> list[str]:
 
 def test_a_report_is_in_the_order_of_price_however_it_was_made():
     report = unsorted()
-    assert tuple(each.code for each in report.findings) == WANTED
+    assert [each.code for each in report.findings] == WANTED
     assert as_json.load(as_json.Json().render(report)).findings == report.findings
     assert replace(report, findings=report.findings[::-1]).findings == report.findings
 
 
 def test_every_format_has_that_order():
     report = unsorted()
-    assert codes(Terminal(width=200).render(report)) == list(WANTED)
-    assert codes(Markdown().render(report)) == list(WANTED)
-    assert codes(Github().render(report)) == list(WANTED)
-    assert codes(Junit().render(report)) == list(WANTED)
-    assert [
-        each["ruleId"] for each in json.loads(Sarif().render(report))["runs"][0]["results"]
-    ] == list(WANTED)
-    assert re.findall(
-        r'<article class="finding [\w ]+" id="finding-\d+" data-key="(\w+)"', Html().render(report)
-    ) == list(WANTED)
-    assert [each["code"] for each in json.loads(as_json.Json().render(report))["findings"]] == list(
-        WANTED
-    )
+    for form in (Terminal(width=200), Markdown(), Github(), Junit()):
+        assert codes(form.render(report)) == WANTED
+    (run,) = json.loads(Sarif().render(report))["runs"]
+    assert [each["ruleId"] for each in run["results"]] == WANTED
+    card = r'<article class="finding [\w ]+" id="finding-\d+" data-key="(\w+)"'
+    assert re.findall(card, Html().render(report)) == WANTED
+    written = json.loads(as_json.Json().render(report))["findings"]
+    assert [each["code"] for each in written] == WANTED
 
 
 def test_the_headline_counts_in_the_step_that_it_names():
-    assert (
-        headline.headline(unsorted())[0]
-        == "measured: fixing 4 findings could save 38 us of 100 us per step (38%)"
-    )
+    said = "measured: fixing 4 findings could save 38 us of 100 us per step (38%)"
+    assert headline.headline(unsorted())[0] == said
 
 
 def waits(line: int, often: float, code: str = "SYNC001", **more: Any) -> Finding:
@@ -223,20 +179,13 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     report = replace(unsorted(), findings=found)
     lines = [(each.code, each.per_step) for each in report.findings]
     assert [n for code, n in lines if code.startswith("SYNC")] == [30.0, 7.0, 2.0, 31.0]
-    assert lines[0] == ("SYNC003", 30.0)
-    assert lines[-1][0] == "SYNC006"
-    said = headline.headline(report)
-    assert said[0] == (
-        "70 waits for the GPU in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
-    )
-    assert len(said) == 2
+    assert (lines[0][0], lines[-1][0]) == ("SYNC003", "SYNC006")
+    said = "in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
+    assert headline.headline(report)[0] == f"70 waits for the GPU {said}"
+    assert len(headline.headline(report)) == 2
     assert "70 waits" in Terminal(width=200).render(report)
     page = re.sub(r"<[^>]+>", "", str(Html().render(report)))
-    assert "70 waits per step" in page
-    assert (
-        "waits for the GPU in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
-        in page
-    )
+    assert "70 waits per step" in page and f"waits for the GPU {said}" in page
 
 
 @pytest.mark.parametrize(
@@ -255,7 +204,7 @@ def test_no_waits_are_said_that_are_few_or_free_or_priced(found: tuple[Finding, 
 
 def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
     cause = finding("GRAPH001", Severity.ERROR, lost_bytes=2 << 20, grows=True)
-    smaller = finding("GRAPH001", Severity.ERROR, lost_bytes=1 << 20, grows=True)
+    smaller = replace(cause, lost_bytes=1 << 20)
     growth = finding("MEM003", Severity.NOTE, lost_bytes=4 << 20, grows=True, follows="GRAPH001")
     dear = finding("NUM009", lost_us_per_step=50.0)
     found = (growth, smaller, dear, cause)
@@ -266,16 +215,10 @@ def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
     worse = replace(alone, severity=Severity.ERROR)
     assert prices.in_order((cause, worse), roomy) == (worse, cause)
     assert prices.in_order((cause, alone), roomy) == (cause, alone)  # it may be emptied
-    report = Report(
-        Run("t:step", 3, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "2", "3", "now"),
-        (),
-        (growth, cause),
-    )
+    report = replace(unsorted(), findings=(growth, cause))
     assert headline.largest_memory(report) == cause
     assert headline.largest_memory(replace(report, findings=(alone,))) == alone
-    nameless = finding(
-        "", lost_us_per_step=1.0
-    )  # in a stranger's report: nothing stands behind it, and nothing is lost
+    nameless = finding("", lost_us_per_step=1.0)  # in a stranger's report
     assert prices.in_order((nameless, dear)) == (dear, nameless)
     again = as_json.load(as_json.Json().render(report))
     assert [each.follows for each in again.findings] == ["", "GRAPH001"]

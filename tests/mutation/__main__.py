@@ -10,90 +10,62 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
-from tests.mutation.changes import (
-    EQUIVALENT,
-    ROOT,
-    Mutant,
-    modules,
-    mutants_of,
-    without_effect,
-)
-from tests.mutation.forks import PRELOADED, SURVIVED, TIMED_OUT, Trial, run
+from tests.mutation import changes
+from tests.mutation.changes import ROOT, Mutant
+from tests.mutation.forks import PRELOADED, Task, forked, killer
 from tests.mutation.touched import QUICK_S, KnownTest, chosen_for, recorded
+
+SLOWER = 6.0  # times the CPU time of its tests, and ten seconds: then a mutant is stopped
 
 
 def sample(number: int, seed: int, only: str) -> tuple[list[Mutant], int, Counter[str]]:
     """So many mutants, of how many, and how many were left out by which rule while drawing."""
-    paths = [path for path in modules() if only in str(path.relative_to(ROOT))]
-    pool = [each for path in paths for each in mutants_of(path)]
+    paths = [path for path in changes.modules() if only in str(path.relative_to(ROOT))]
+    pool = [each for path in paths for each in changes.mutants_of(path)]
     random.Random(seed).shuffle(pool)
     drawn: list[Mutant] = []
     left_out: Counter[str] = Counter()
     for mutant, why in pool:
         if len(drawn) == number:
             break
-        rule = why or without_effect(mutant.file.read_text(), mutant.text)
-        if rule:
-            left_out[rule] += 1
+        try:
+            compile(mutant.text, "module", "exec", dont_inherit=True)
+        except SyntaxError:
+            why = "no code"  # noqa: PLW2901
+        if why:
+            left_out[why] += 1
         else:
             drawn.append(mutant)
     return drawn, len(pool), left_out
 
 
-def _trials(mutants: list[Mutant], tests: list[KnownTest], deadline: float) -> Iterator[Trial]:
+def trials(mutants: list[Mutant], tests: list[KnownTest], deadline: float) -> Iterator[Task]:
+    """Each mutant with its tests, quick ones before all others."""
     for mutant in mutants:
         if time.monotonic() > deadline:
             return
         near = chosen_for(tests, mutant.file, mutant.where[0])
-        rounds: list[list[tuple[str, str]]] = [[], []]
+        rounds: tuple[list[tuple[str, str]], ...] = ([], [])
         for test in near:
             rounds[test.seconds >= QUICK_S].append((test.file, test.id))
-        yield Trial(
-            mutant,
-            tuple(tuple(each) for each in rounds if each),
-            sum(test.seconds for test in near),
-        )
+        work = partial(killer, mutant.file, mutant.text, [each for each in rounds if each])
+        limit = 10 + SLOWER * sum(test.seconds for test in near)
+        yield Task((mutant, len(near)), work, limit)
 
 
-def judged(trials: Iterator[Trial], jobs: int) -> Iterator[tuple[Trial, str, str]]:
-    """Trials with their outcomes; one without a test survives at once."""
-    idle: list[Trial] = []
-
-    def with_tests() -> Iterator[Trial]:
-        for trial in trials:
-            if trial.rounds:
-                yield trial
-            else:
-                idle.append(trial)
-
-    yield from run(with_tests(), jobs)
-    yield from ((trial, SURVIVED, "") for trial in idle)
-
-
-def table(outcomes: list[tuple[Trial, str, str]], left_out: Counter[str]) -> str:
-    """Killed and survived by file and by operator, what was left out, and the share."""
-    lines = []
-    for head, key in (
-        ("file", lambda one: str(one.file.relative_to(ROOT))),
-        ("operator", lambda one: one.operator[5:]),
-    ):
-        count = Counter((key(trial.mutant), outcome == SURVIVED) for trial, outcome, _ in outcomes)
-        lines += [f"| {head} | killed | survived |", "|---|---|---|"]
-        lines += [
-            f"| {each} | {count[each, False]} | {count[each, True]} |"
-            for each in sorted({name for name, _ in count})
-        ]
-        lines += [""]
-    lines += ["left out by rule:"]
-    lines += [f"- {rule}, {left_out[rule]}: {why}" for rule, why in EQUIVALENT.items()]
-    killed = sum(outcome != SURVIVED for _, outcome, _ in outcomes)
-    slow = sum(outcome == TIMED_OUT for _, outcome, _ in outcomes)
-    idle = sum(not trial.rounds for trial, _, _ in outcomes)
-    share = 100 * killed / max(1, len(outcomes))
-    found = f"{killed} of {len(outcomes)} killed, {share:.1f} %"
-    more = f"{slow} of them ran out of time; {idle} of the survivors are executed by no test"
-    return "\n".join([*lines, "", f"{found} ({more})"])
+def table(killed: dict[Mutant, bool], left_out: Counter[str]) -> str:
+    """Killed and survived by operator, what was left out by which rule, and the share."""
+    count = Counter((mutant.operator[5:], by) for mutant, by in killed.items())
+    lines = ["| operator | killed | survived |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {count[name, True]} | {count[name, False]} |"
+        for name in sorted({name for name, _ in count})
+    ]
+    lines += [f"left out: {rule}, {number}" for rule, number in sorted(left_out.items())]
+    share = 100 * sum(killed.values()) / max(1, len(killed))
+    return "\n".join([*lines, f"{sum(killed.values())} of {len(killed)} killed, {share:.1f} %"])
 
 
 def main() -> None:
@@ -104,7 +76,6 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="part of the path of the files to mutate")
     parser.add_argument("--minutes", type=float, default=600.0, help="no mutant is begun later")
-    parser.add_argument("--killers", action="store_true", help="print which test killed what")
     asked = parser.parse_args()
     seed = secrets.randbelow(10**6) if asked.seed == "fresh" else int(asked.seed)
     sys.path.insert(0, str(ROOT))
@@ -113,15 +84,13 @@ def main() -> None:
         importlib.import_module(name)
     drawn, total, left_out = sample(asked.number, seed, asked.only)
     print(f"{total} mutants; a sample of {len(drawn)}, seed {seed}", flush=True)
-    tests = recorded(lambda text: print(text, flush=True), asked.jobs)
-    outcomes = []
-    for trial, outcome, by in judged(_trials(drawn, tests, deadline), asked.jobs):
-        outcomes.append((trial, outcome, by))
-        if outcome == SURVIVED:
-            print(f"survived {trial.number} tests: {trial.mutant}", flush=True)
-        elif asked.killers:
-            print(f"{outcome} by {by or 'import'}: {trial.mutant.name}", flush=True)
-    print(table(outcomes, left_out))
+    tests = recorded(asked.jobs)
+    killed = {}
+    for (mutant, number), by in forked(trials(drawn, tests, deadline), asked.jobs):
+        killed[mutant] = by != ""
+        if not killed[mutant]:
+            print(f"survived {number} tests: {mutant}", flush=True)
+    print(table(killed, left_out))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,14 @@ def test_what_was_sent_is_said():
     assert ("sent in vain by each rank", "3 MiB per step") in found.facts
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [({}, 1), ({"epochs": 1}, 0), ({"replicas": 1}, 0), ({"share": 0.5}, 1), ({"share": 0.49}, 0)],
+)
+def test_epochs_in_one_order(more, expected):
+    assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
+
+
 LOCAL = Apart(LATER, SITE, 1, 3, 0)
 
 
@@ -84,18 +92,9 @@ LOCAL = Apart(LATER, SITE, 1, 3, 0)
 )
 def test_steps_on_gradients_of_one_rank(more, sent, expected):
     module = replace(MODULE, **{"averaged": (1, 1), "apart": (LOCAL,), "stepped": 3, **more})
-    own = rows(
-        *(
-            CollectiveRow(step=step, at=0, what="all_reduce", bytes=nbytes)
-            for step, nbytes in (
-                (0, 9),
-                (2, sent // 2),
-                (2, sent - sent // 2),
-                (3, max(0, sent - 1)),
-            )
-        )
-    )
-    found = list(ask(SteppedUnaveraged(), DataParallel((module,)), own))
+    sizes = ((0, 9), (2, sent // 2), (2, sent - sent // 2), (3, max(0, sent - 1)))
+    calls = (CollectiveRow(step=n, at=0, what="all_reduce", bytes=size) for n, size in sizes)
+    found = list(ask(SteppedUnaveraged(), DataParallel((module,)), rows(*calls)))
     assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
 
 
@@ -107,20 +106,6 @@ def test_where_no_sync_was_not_called_the_backward_is_named():
     assert "only 1 earlier pass averaged them" in found.message
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({}, 1),
-        ({"epochs": 1}, 0),
-        ({"replicas": 1}, 0),
-        ({"share": 0.5}, 1),
-        ({"share": 0.49}, 0),
-    ],
-)
-def test_epochs_in_one_order(more, expected):
-    assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
-
-
 def test_the_loop_of_the_epochs_is_named():
     text = "for epoch in range(3):\n    for x in loader:\n        train(x)\n"
     at = Site("t.py", 2, "", "for x in loader:")
@@ -130,29 +115,23 @@ def test_the_loop_of_the_epochs_is_named():
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("more", "module", "expected"),
     [
-        ({}, 1),
-        ({"steps": 4, "of": 4}, 0),
-        ({"steps": 9, "of": 10}, 1),
-        ({"steps": 8, "of": 9}, 0),
-        ({"different": 2}, 0),
-        ({"fed": 0.5}, 1),
-        ({"fed": 0.49}, 0),
+        ({}, {}, 1),
+        ({"steps": 4, "of": 4}, {}, 0),
+        ({"steps": 9, "of": 10}, {}, 1),
+        ({"steps": 8, "of": 9}, {}, 0),
+        ({"different": 2}, {}, 0),
+        ({"fed": 0.5}, {}, 1),
+        ({"fed": 0.49}, {}, 0),
+        ({}, {"ranks": 1}, 0),  # ranks that share a model may share batches
+        ({}, {"averaged": ()}, 0),
     ],
 )
-def test_equal_batches(more, expected):
-    batches = replace(SameBatches(SITE, SITE, 2, 5, 5, 3, 1.0), **more)
-    modules = DataParallel((replace(MODULE, averaged=(1,) * 5),))
-    found = SameBatchesOnAllRanks().detect(RankBatches((batches,), 2), modules)
-    assert len(list(found)) == expected
-
-
-@pytest.mark.parametrize("module", [{"ranks": 2}, {"averaged": ()}])
-def test_ranks_that_share_a_model_may_share_batches(module):
-    batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3, 1.0),), 4)
-    given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
-    assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,))))
+def test_equal_batches(more, module, expected):
+    batches = RankBatches((replace(SameBatches(SITE, SITE, 2, 5, 5, 3, 1.0), **more),), 2)
+    modules = DataParallel((replace(MODULE, **{"averaged": (1,) * 5, **module}),))
+    assert len(list(SameBatchesOnAllRanks().detect(batches, modules))) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,41 +161,16 @@ def test_barriers_of_one_process_are_not_looked_for():
 )
 def test_ranks_that_part(other, said):
     parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
-    (found,) = RanksPart().detect(CollectiveOrder(parting), Source())
+    (found,) = RanksPart().detect(CollectiveOrder(parting))
     assert said in found.message
 
 
-LEFT = """\
-for epoch in range(3):
-    for x in loader:
-        loss.backward()
-        if done:
-            break
-    print()
-    while going:
-        loss.backward()
-    dist.all_reduce(total)
-dist.barrier()
-"""
-
-
-@pytest.mark.parametrize(
-    ("waits", "calls", "line", "said"),
-    [
-        (3, 9, 4, "rank 1 leaves the loop, here or at its end"),
-        (8, 9, 7, "rank 1 reaches the end of this loop first"),
-        (3, 10, 4, "rank 1 leaves the loop"),
-        (10, 9, 9, "and rank 0 waits for gradients at t.py:10"),
-    ],
-)
-def test_a_rank_that_left_the_loop(waits, calls, line, said):
-    one, other = (
-        Call(number, Site("t.py", at, "train"), what, 1, 7)
-        for number, at, what in ((1, calls, "all_reduce"), (0, waits, "backward"))
-    )
-    order, source = CollectiveOrder(Parting(0, one, other, 0, 7)), Source({"t.py": LEFT})
+def test_a_rank_that_left_the_loop():
+    one = Call(1, Site("t.py", 9, "train"), "all_reduce", 1, 7)
+    other = Call(0, Site("t.py", 3, "train"), "backward", 1, 7)
     rule = RanksPart()
-    (found,) = rule.detect(order, source)
-    assert (found.site.line, said in found.message) == (line, True)
-    assert "after 7 steps" in found.message
-    assert ("same step" in rule.remedy(found).text) is (line != 9)
+    (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0, 7)))
+    said = "rank 1 calls all_reduce here after 7 steps, while rank 0 waits for gradients at t.py:3"
+    assert (found.site.line, found.message) == (9, said)
+    assert [place.site.line for place in found.places] == [3, 9]
+    assert "same step" in rule.remedy(found).text

@@ -72,43 +72,35 @@ GAPS = (Gap(0.0, 800.0, "aten::sort"),)
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("cause", "short", "words"),
     [
-        (replace(idle(0.9, LAUNCHING), short=50), OWNERS[LAUNCHING][0]),
-        (replace(idle(0.9, LAUNCHING), short=49), LONG_KERNELS),
-        (replace(idle(0.9, HOST), short=49), OWNERS[HOST][0]),
+        (LAUNCHING, 50, OWNERS[LAUNCHING][0]),
+        (LAUNCHING, 49, LONG_KERNELS),
+        (HOST, 49, OWNERS[HOST][0]),
     ],
 )
-def test_idle_time_has_a_cause_in_words(table, words):
-    (found,) = ask(DeviceIdleInStep(), table)
+def test_idle_time_has_a_cause_in_words(cause, short, words):
+    (found,) = ask(DeviceIdleInStep(), replace(idle(0.9, cause), short=short))
     assert words in found.message
 
 
 def test_queued_work_that_did_not_start_is_named_with_its_call():
     """As in a recording in which cudaGraphLaunch had returned 130 ms before."""
-    waiting = (
-        Gap(2000.0, 12_000.0, api="cudaGraphLaunch", launched_us=130_000.0),
-        Gap(0.0, 99.0, api="cudaLaunchKernel"),
-    )
-    (found,) = ask(DeviceIdleInStep(), idle(0.5, DEVICE, queued=waiting))
-    said = (
+    waiting = Gap(2000.0, 12_000.0, api="cudaGraphLaunch", launched_us=130_000.0)
+    short = Gap(0.0, 99.0, api="cudaLaunchKernel")
+    (found,) = ask(DeviceIdleInStep(), idle(0.5, DEVICE, queued=(waiting, short)))
+    assert (
         "mostly (50%) because work was queued but did not start (the longest gap is 12 ms: "
         "cudaGraphLaunch had returned 130 ms before"
-    )
-    assert said in found.message
-    assert found.facts[-1] == (
-        "gap at 2 ms",
-        "12 ms, queued by cudaGraphLaunch, which returned 130 ms before the work began",
-    )
-    remedy = DeviceIdleInStep().remedy(found)
-    assert remedy is not None and "what the queued work waits for" in remedy.text
+    ) in found.message
+    said = "12 ms, queued by cudaGraphLaunch, which returned 130 ms before the work began"
+    assert found.facts[-1] == ("gap at 2 ms", said)
+    assert "what the queued work waits for" in DeviceIdleInStep().remedy(found).text
 
 
 def test_a_gap_of_the_host_is_told_with_the_call_that_ended_it():
-    (found,) = ask(
-        HostLeavesDeviceIdle(),
-        idle(0.2, HOST, gaps=(Gap(0.0, 800.0, "aten::sort", "cudaLaunchKernel"),)),
-    )
+    gaps = (Gap(0.0, 800.0, "aten::sort", "cudaLaunchKernel"),)
+    (found,) = ask(HostLeavesDeviceIdle(), idle(0.2, HOST, gaps=gaps))
     assert found.facts == (("gap at 0 us", "800 us, in `aten::sort`, until cudaLaunchKernel"),)
 
 
@@ -123,40 +115,18 @@ ONE_BY_ONE = OptimizerCalls(("SGD",), 4, 4, True, 50.0, 0, 0, 0.1, 75.0)
 STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0)
 
 
-@pytest.mark.parametrize(
-    ("number", "us", "marked", "expected"),
-    [
-        (1, 100.0, True, WARNING),
-        (1, 99.0, True, None),
-        (0, 500.0, True, None),
-        (1, 100.0, False, NOTE),
-    ],
-)
-def test_attention(number, us, marked, expected):
-    table = replace(
-        STRUCTURE, attentions=number, attention_us=us, marked=marked, attention_at=PLACE
-    )
-    assert says(UnfusedAttention(), table) is expected
-
-
 def test_a_place_that_is_only_a_function_is_said_in_words():
-    (found,) = ask(
-        UnfusedAttention(), replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE)
-    )
+    table = replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE)
+    (found,) = ask(UnfusedAttention(), table)
     assert found.site == PLACE.site
-    assert found.message.startswith(
-        "attention in train runs as bmm, softmax, bmm: 50% of the kernel time"
-    )
+    assert found.message.startswith("attention in train runs as bmm, softmax, bmm: 50% of the")
     assert str(Where()) == ""
 
 
-@pytest.mark.parametrize(
-    ("us", "window_us", "expected"),
-    [(100.0, 4000.0, WARNING), (99.0, 4000.0, None), (99.0, 0.0, None)],
-)
-def test_loops(us, window_us, expected):
-    table = replace(STRUCTURE, window_us=window_us, loops=(Loop(("aten::select",), "", 12, 4, us),))
-    assert says(LoopOverIndex(), table) is expected
+def test_without_marked_steps_casts_have_no_price():
+    table = replace(precision(half=1.0), casts=10, cast_us=100.0, marked=False)
+    for each in ask(CastThrash(), table):
+        assert (each.steps, each.per_step, each.lost_us_per_step) == (0, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -205,54 +175,31 @@ def test_the_line_that_switches_benchmark_mode_on_is_the_place():
     assert AutotuningEveryStep().remedy(finding).edits[0].value == "False"
 
 
-@pytest.mark.parametrize(("us", "expected"), [(50.0, WARNING), (49.0, None), (0.0, None)])
-def test_transposes(us, expected):
-    table = replace(STRUCTURE, transposes=(("nchwToNhwcKernel", us),))
-    assert says(LayoutTransposedAroundConvolutions(), table) is expected
-
-
-def precision(capability=7, busy=1.0, **us):
+def precision(capability=7, busy=1.0, awkward=0.0, cast=(0, 0.0), **us):
     names = {"fp32": FP32, "tf32": TF32, "half": HALF}
     times = tuple((names[name], time) for name, time in us.items())
-    return Precision(
-        "card",
-        capability,
-        steps=4,
-        marked=True,
-        busy=busy,
-        kernel_us=1000.0,
-        products_us=times,
-        matmul_us=times,
-    )
+    facts = {"steps": 4, "marked": True, "busy": busy, "kernel_us": 1000.0}
+    facts |= {"shapes": awkward > 0, "awkward": (("64 x 7", awkward),)}
+    facts |= {"casts": cast[0], "cast_us": cast[1]}
+    return Precision("card", capability, products_us=times, matmul_us=times, **facts)
 
 
-@pytest.mark.parametrize(("us", "expected"), [(100.0, NOTE), (99.0, None)])
-def test_awkward_sizes(us, expected):
-    assert (
-        says(AwkwardProductSizes(), replace(precision(), shapes=True, awkward=(("64 x 7", us),)))
-        is expected
-    )
+def attention(number, us, **more):
+    facts = {"attentions": number, "attention_us": us, "attention_at": PLACE}
+    return replace(STRUCTURE, **facts, **more)
+
+
+def looped(us, window_us=4000.0):
+    return replace(STRUCTURE, window_us=window_us, loops=(Loop(("aten::select",), "", 12, 4, us),))
+
+
+def transposed(us):
+    return replace(STRUCTURE, transposes=(("nchwToNhwcKernel", us),))
 
 
 def test_sizes_cannot_be_seen_without_shapes():
     with pytest.raises(NotLooked, match="record_shapes"):
         says(AwkwardProductSizes(), precision())
-
-
-@pytest.mark.parametrize(
-    ("us", "casts", "half", "expected"),
-    [
-        (100.0, 10, 1.0, WARNING),
-        (99.0, 10, 1.0, None),
-        (100.0, 9, 1.0, None),
-        (100.0, 10, 0.0, None),
-    ],
-)
-def test_casts(us, casts, half, expected):
-    table = replace(precision(half=half), casts=casts, cast_us=us)
-    assert says(CastThrash(), table) is expected
-    for each in ask(CastThrash(), replace(table, marked=False)):
-        assert (each.steps, each.per_step, each.lost_us_per_step) == (0, 0.0, None)
 
 
 def alone(*calls, steps=4, **knobs):
@@ -292,21 +239,20 @@ FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.0
 
 
 JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 0, 500.0, 400.0, of_span=0.1)
+GLOO = replace(JOB, backend="gloo", collectives=())
 ROW = Rank(0, "a", "", "", 4, 1000.0, 900.0, 500.0, 100.0, 100.0, 0.0, 0.0, None)
 RANKS = Ranks(
     (ROW, replace(ROW, rank=1)), 2, late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0
 )
 
 
-@pytest.mark.parametrize(("steps", "severity", "price"), [(2, NOTE, None), (3, WARNING, 100.0)])
-def test_a_straggler_has_a_price_from_three_steps_on(steps, severity, price):
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(2, (NOTE, None, "none")), (3, (None, 100.0, "estimated"))]
+)
+def test_a_straggler_has_a_price_from_three_steps_on(steps, expected):
     ranks = replace(RANKS, rows=tuple(replace(row, steps=steps) for row in RANKS.rows))
     (found,) = ask(RankKeepsOthersWaiting(), ranks)
-    assert (found.severity or WARNING) is severity
-    assert (found.lost_us_per_step, found.basis) == (
-        price,
-        "none" if price is None else "estimated",
-    )
+    assert (found.severity, found.lost_us_per_step, found.basis) == expected
 
 
 @pytest.mark.parametrize(
@@ -333,6 +279,25 @@ def test_what_the_late_rank_does_longer_is_named_only_where_it_explains_the_wait
 
 
 EDGES = {
+    UnfusedAttention: [
+        (attention(1, 100.0), WARNING),
+        (attention(1, 99.0), None),
+        (attention(0, 500.0), None),
+        (attention(1, 100.0, marked=False), NOTE),
+    ],
+    LoopOverIndex: [(looped(100.0), WARNING), (looped(99.0), None), (looped(99.0, 0.0), None)],
+    LayoutTransposedAroundConvolutions: [
+        (transposed(50.0), WARNING),
+        (transposed(49.0), None),
+        (transposed(0.0), None),
+    ],
+    AwkwardProductSizes: [(precision(awkward=100.0), NOTE), (precision(awkward=99.0), None)],
+    CastThrash: [
+        (precision(half=1.0, cast=(10, 100.0)), WARNING),
+        (precision(half=1.0, cast=(10, 99.0)), None),
+        (precision(half=1.0, cast=(9, 100.0)), None),
+        (precision(half=0.0, cast=(10, 100.0)), None),
+    ],
     DeviceIdleInStep: [
         (idle(0.29, DEVICE), None),
         (idle(0.3, DEVICE), WARNING),
@@ -409,13 +374,13 @@ EDGES = {
         (replace(JOB, collectives=()), RANKS, None),
     ],
     BackendOfTheHost: [
-        (replace(JOB, backend="gloo", collectives=()), WARNING),
-        (replace(JOB, backend="mpi", collectives=()), WARNING),
-        (replace(JOB, backend="gloo", collectives=(), operators=0), NOTE),
+        (replace(GLOO, backend="gloo"), WARNING),
+        (replace(GLOO, backend="mpi"), WARNING),
+        (replace(GLOO, operators=0), NOTE),
         (replace(JOB, backend="gloo"), None),
-        (replace(JOB, backend="gloo", collectives=(), kernels=0), None),
-        (replace(JOB, backend="gloo", collectives=(), world_size=1), None),
-        (replace(JOB, backend="", collectives=()), None),
+        (replace(GLOO, kernels=0), None),
+        (replace(GLOO, world_size=1), None),
+        (replace(GLOO, backend=""), None),
     ],
     RankKeepsOthersWaiting: [
         (RANKS, WARNING),

@@ -19,11 +19,9 @@ LINE = Site("trainer.py", 1, "step")
 # -- NUM012 ----------------------------------------------------------------------------------------
 
 
-def epsilon(dtype, scalar, **more):
+def epsilon(dtype, scalar, into=("log",), **more):
     text = f"x = torch.clamp(y, min={scalar!r})"
-    call = delicate(
-        LINE, "epsilon", "clamp_min", dtype, scalar=scalar, **{"into": ("log",), **more}
-    )
+    call = delicate(LINE, "epsilon", "clamp_min", dtype, scalar=scalar, into=into, **more)
     rule = EpsilonVanishes()
     found = list(ask(rule, OpRanges(3, (call,)), Source({"trainer.py": text})))
     return found, [rule.remedy(each) for each in found]
@@ -97,15 +95,8 @@ def test_a_loss_in_float32_and_a_function_that_is_no_loss_are_fine():
 
 
 def updated(steps=3, asked=LEAST, lost=1.0, dtype="bfloat16"):
-    row = UpdateRow(
-        at=0,
-        optimizer="SGD",
-        dtype=dtype,
-        rate=1e-4,
-        steps=steps,
-        asked=asked,
-        kept=round(lost * asked),
-    )
+    facts = {"steps": steps, "asked": asked, "kept": round(lost * asked)}
+    row = UpdateRow(at=0, optimizer="SGD", dtype=dtype, rate=1e-4, **facts)
     return list(ask(UpdatesRoundedAway(), rows(row, sites=(LINE,))))
 
 
@@ -124,12 +115,10 @@ def test_lost_updates_are_reported_from_half_of_enough_of_them_on(more, expected
     assert len(updated(**more)) == expected
 
 
-@pytest.mark.parametrize(
-    ("dtype", "least"), [("float16", f"{2.0**-12:.1g}"), ("bfloat16", f"{2.0**-9:.1g}")]
-)
-def test_what_is_rounded_away_is_half_a_unit_in_the_last_place_of_the_dtype(dtype, least):
+@pytest.mark.parametrize(("dtype", "digits"), [("float16", 12), ("bfloat16", 9)])
+def test_what_is_rounded_away_is_half_a_unit_in_the_last_place_of_the_dtype(dtype, digits):
     (found,) = updated(dtype=dtype)
-    assert f"below {least} of the weight" in found.message
+    assert f"below {2.0**-digits:.1g} of the weight" in found.message
 
 
 # -- AMP006 ----------------------------------------------------------------------------------------
@@ -147,6 +136,14 @@ def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expec
     assert [rule.remedy(each).text[:19] for each in found] == expected
 
 
+def skips(of, skipped):
+    """What is said of updates, some of which skip a step: they halve the scale."""
+    updates = tuple(
+        rescaled(LINE, step, 1024.0, 512.0 if step in skipped else 1024.0) for step in range(of)
+    )
+    return [each.message for each in ask(GradScalerMisused(), Amp(of, (), updates))]
+
+
 @pytest.mark.parametrize(
     ("skipped", "of", "expected"),
     [
@@ -159,23 +156,16 @@ def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expec
     ],
 )
 def test_skipped_steps_count_from_a_fifth_of_enough_updates_on(skipped, of, expected):
-    updates = tuple(
-        rescaled(LINE, step, 1024.0, 512.0 if step in skipped else 1024.0) for step in range(of)
-    )
-    found = list(ask(GradScalerMisused(), Amp(of, (), updates)))
-    assert len(found) == expected
-    assert all(f"skipped {len(skipped)} of {of} steps" in each.message for each in found)
+    found = skips(of, skipped)
+    assert [f"skipped {len(skipped)} of {of} steps" in each for each in found] == [True] * expected
 
 
 @pytest.mark.parametrize(("scale", "expected"), [(1.0, 0), (0.5, 1)])
 def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
-    updates = (
-        rescaled(LINE, 0, 2.0, scale),
-        *(rescaled(LINE, step, scale, scale) for step in range(1, 10)),
-    )
-    found = list(ask(GradScalerMisused(), Amp(10, (), updates)))
-    assert len(found) == expected
-    assert all("without any scale" in each.message for each in found)
+    others = (rescaled(LINE, step, scale, scale) for step in range(1, 10))
+    updates = (rescaled(LINE, 0, 2.0, scale), *others)
+    found = ask(GradScalerMisused(), Amp(10, (), updates))
+    assert ["without any scale" in each.message for each in found] == [True] * expected
 
 
 @pytest.mark.parametrize(("interval", "expected"), [(99_999.0, 0), (100_000.0, 1)])

@@ -37,36 +37,36 @@ def holders(*sizes):
     )
 
 
+def peaks(allocated, *held, timed=True):
+    peak = Peak(1, allocated, allocated, held, timed=timed)
+    return list(ask(PeakHeldByFewLines(), PeakHolders((peak,)), CUDA))
+
+
 @pytest.mark.parametrize(
     ("allocated", "first", "found"),
     [
-        (512 * MIB, 52 * MIB, True),
-        (512 * MIB - 1, 52 * MIB, False),
-        (1000 * MIB, 100 * MIB, True),
-        (1000 * MIB, 100 * MIB - 1, False),
+        (512 * MIB, 52 * MIB, 1),
+        (512 * MIB - 1, 52 * MIB, 0),
+        (1000 * MIB, 100 * MIB, 1),
+        (1000 * MIB, 100 * MIB - 1, 0),
     ],
 )
 def test_a_line_that_holds_a_tenth_of_a_large_peak(allocated, first, found):
-    peak = Peak(1, allocated, allocated, holders(first, *[MIB] * 11), timed=True)
-    findings = list(ask(PeakHeldByFewLines(), PeakHolders((peak,)), CUDA))
-    assert bool(findings) is found
-    if found:
-        (finding,) = findings
+    held = holders(first, *[MIB] * 11)
+    findings = peaks(allocated, *held)
+    assert len(findings) == found
+    for finding in findings:
         assert finding.site.line == 1 and finding.message.startswith("at the peak ")
-        assert (
-            f"GPU 1; tensors created here hold {first // MIB} MiB of that (10%)" in finding.message
-        )
+        said = f"GPU 1; tensors created here hold {first // MIB} MiB of that (10%)"
+        assert said in finding.message
         assert len(finding.facts) == 11  # ten lines and the stack
         assert finding.facts[-1] == ("stack of the largest block", "stack 1")
-        moment = PeakHolders((replace(peak, timed=False),))
-        (later,) = ask(PeakHeldByFewLines(), moment, CUDA)
+        (later,) = peaks(allocated, *held, timed=False)
         assert later.message.startswith("when the snapshot was taken ")
 
 
 def test_a_peak_of_no_known_line_is_not_told():
-    unknown = tuple(replace(each, site=None) for each in holders(600 * MIB))
-    peak = Peak(0, 600 * MIB, 600 * MIB, unknown, timed=True)
-    assert list(ask(PeakHeldByFewLines(), PeakHolders((peak,)), CUDA)) == []
+    assert peaks(600 * MIB, replace(*holders(600 * MIB), site=None)) == []
 
 
 OOM = OutOfMemory(
@@ -97,16 +97,13 @@ def test_an_error_in_numbers():
 
 
 @pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        ({"tried": 20 * MIB}, ["requested", "free inside reserved", "largest free piece"]),
-        ({"tried": None}, ["requested", "free inside reserved", "largest free piece"]),
-        ({"requested": None}, ["free inside reserved", "largest free piece"]),
-    ],
+    ("change", "first"),
+    [({"tried": 20 * MIB}, 0), ({"tried": None}, 0), ({"requested": None}, 1)],
     ids=str,
 )
-def test_what_is_not_known_of_an_error_is_not_said(change, facts):
+def test_what_is_not_known_of_an_error_is_not_said(change, first):
     (finding,) = ask(RanOutOfMemory(), replace(OOM, device_free=None, **change), CUDA, Configs())
+    facts = ["requested", "free inside reserved", "largest free piece"][first:]
     assert [label for label, _ in finding.facts] == facts
     assert "segment of" not in finding.message and "most is held" not in finding.message
     rehearsed = Machine("rehearsal")
@@ -257,41 +254,28 @@ def test_memory_from_the_driver_after_the_first_step(per_step, severity, seen):
 SITES = Site("train.py", 3), Site("train.py", 90)
 
 
-def saved(step, us):
-    facts = {"path": "a.pt", "replaced": False, "bytes": MIB, "stack": [1, 0]}
-    return SaveRow(at=0, step=step, us=us, **facts)
+def saved(us, number, step_us, *more):
+    facts = {"us": us, "path": "a.pt", "replaced": False, "bytes": MIB, "stack": [1, 0]}
+    made = (SaveRow(at=0, step=step, **facts) for step in range(number))
+    return list(
+        ask(SaveBlocksStep(), lines(*made, sites=SITES, of=10, step_us=step_us), CPU, *more)
+    )
 
 
 @pytest.mark.parametrize(
-    ("us", "number", "step_us", "found"),
-    [
-        (50.0, 2, 2000.0, True),
-        (49.0, 2, 2000.0, False),
-        (500.0, 1, 2000.0, False),
-    ],
+    ("us", "number", "found"), [(50.0, 2, True), (49.0, 2, False), (500.0, 1, False)]
 )
-def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
-    made = (saved(step, us) for step in range(number))
-    saves = lines(*made, sites=SITES, of=10, step_us=step_us)
-    findings = list(ask(SaveBlocksStep(), saves, CPU))
-    assert bool(findings) is found
-    if found:
-        (finding,) = findings
-        assert finding.message == "torch.save takes 5.0% of the step time: 50 us on 2 of 10 steps"
-        assert (finding.per_step, finding.lost_us_per_step, finding.basis) == (
-            0.2,
-            10.0,
-            "measured",
-        )
-        assert finding.facts == (("saves", "2"), ("longest", "50 us"), ("largest file", "1 MiB"))
-        assert finding.places == ()
+def test_saves_that_take_a_twentieth_of_the_steps(us, number, found):
+    assert bool(saved(us, number, 2000.0)) is found
 
 
-def test_the_call_in_the_loop_stands_beside_the_save():
-    loop = TrainingLoop(one_step=True)
-    saves = lines(*(saved(step, 50.0) for step in range(2)), sites=SITES, of=10, step_us=2000.0)
-    (finding,) = ask(SaveBlocksStep(), saves, CPU, loop)
-    assert finding.site.line == 3
+def test_a_save_and_the_call_in_the_loop():
+    (finding,) = saved(50.0, 2, 2000.0)
+    assert finding.message == "torch.save takes 5.0% of the step time: 50 us on 2 of 10 steps"
+    assert (finding.per_step, finding.lost_us_per_step, finding.basis) == (0.2, 10.0, "measured")
+    assert finding.facts == (("saves", "2"), ("longest", "50 us"), ("largest file", "1 MiB"))
+    assert finding.places == ()
+    (finding,) = saved(50.0, 2, 2000.0, TrainingLoop(one_step=True))
     assert [place.site.line for place in finding.places] == [3, 90]
 
 

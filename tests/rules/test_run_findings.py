@@ -52,26 +52,24 @@ def told(rule, *tables):
 
 
 @pytest.mark.parametrize(
-    ("change", "left"),
+    ("low", "high", "left"),
     [
-        ({}, "1.1"),
-        ({"high": 16_377.0}, "2"),
-        ({"high": 16_376.0}, None),  # two powers of two
-        ({"low": -65_504.0}, "0"),
-        ({"low": -60_000.0}, "0.13"),
-        ({"low": None}, "1.1"),
-        ({"high": None, "low": -60_000.0}, "0.13"),
-        ({"high": 0.0, "low": 0.0}, None),
-        ({"high": float("inf")}, None),
-        ({"high": 70_000.0}, None),
+        (-100.0, 30_000.0, "1.1"),
+        (-100.0, 16_377.0, "2"),
+        (-100.0, 16_376.0, None),  # two powers of two
+        (-65_504.0, 30_000.0, "0"),
+        (-60_000.0, 30_000.0, "0.13"),
+        (None, 30_000.0, "1.1"),
+        (-60_000.0, None, "0.13"),
+        (0.0, 0.0, None),
+        (-100.0, float("inf"), None),
+        (-100.0, 70_000.0, None),
     ],
-    ids=str,
 )
-def test_headroom_of_float16(change, left):
-    found = list(ask(HalfNearOverflow(), OpRanges(3, (output(**change),)), Amp()))
-    assert [f"{left} powers of two are left" in each.message for each in found] == [True] * bool(
-        left
-    )
+def test_headroom_of_float16(low, high, left):
+    found = list(ask(HalfNearOverflow(), OpRanges(3, (output(low=low, high=high),)), Amp()))
+    said = [f"{left} powers of two are left" in each.message for each in found]
+    assert said == [True] * bool(left)
 
 
 def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
@@ -82,17 +80,12 @@ def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
 
 
 def test_overflows_are_told_where_a_scaler_skipped():
-    calls = (
-        output(high=10.0, overflowed=2),
-        output("bmm", high=10.0, overflowed=4, n=9),
-    )
+    calls = (output(high=10.0, overflowed=2), output("bmm", high=10.0, overflowed=4, n=9))
     skipped = (rescaled(OTHER, 0, 2.0, 1.0), rescaled(OTHER, 1, 1.0, 1.0))
     table = OpRanges(3, calls)
     ((message, steps, often),) = told(HalfNearOverflow(), table, Amp(2, (), skipped))
-    assert message == (
-        "bmm overflowed in float16, which ends at 65504, in 4 of 9 calls; GradScaler skipped 1 of "
-        "2 steps"
-    )
+    assert message.startswith("bmm overflowed in float16, which ends at 65504, in 4 of 9 calls;")
+    assert message.endswith("; GradScaler skipped 1 of 2 steps")
     assert (steps, often) == (2, 2.0)
     assert told(HalfNearOverflow(), table, Amp(2, (), skipped[1:])) == []
 
@@ -106,10 +99,7 @@ BAD = Nonfinite(5, 8, (BadTensor("gradient", "w", "nan"),), 3, BIRTH, replayed=T
     [
         ({}, "exp produced inf at step 4"),
         ({"value": "nan"}, "exp produced NaN at step 4"),
-        (
-            {"inputs": (InputRange("float16", 0.0, 12.0),)},
-            "exp produced inf at step 4 (its input went",
-        ),
+        ({"inputs": (InputRange("float16", 0.0, 12.0),)}, "exp produced inf at step 4 (its input"),
         ({"fill": True}, "inf was written by exp at step 4"),
         ({"fill": True, "op": "new_empty"}, "inf was left in memory by new_empty at step 4"),
         ({"phase": "input", "fill": True}, "inf that the program wrote on purpose"),
@@ -117,9 +107,8 @@ BAD = Nonfinite(5, 8, (BadTensor("gradient", "w", "nan"),), 3, BIRTH, replayed=T
     ids=str,
 )
 def test_how_a_value_was_born(change, born):
-    ((message, steps, often),) = told(
-        NonfiniteValueBorn(), replace(BAD, birth=replace(BIRTH, **change))
-    )
+    table = replace(BAD, birth=replace(BIRTH, **change))
+    ((message, steps, often),) = told(NonfiniteValueBorn(), table)
     assert message.startswith(born)
     assert message.endswith("; after step 5 the gradient of w was NaN, and 2 more")
     assert (steps, often) == (1, 0.125)
@@ -153,25 +142,24 @@ def test_products_that_run_away_name_the_step_that_nothing_clips_for(op, unclipp
     assert ("clip_grad_norm_" in rule.remedy(finding).text) == (op == "mm")
 
 
-@pytest.mark.parametrize(
-    ("phase", "rule"),
-    [
-        ("forward", "NUM002"),
-        ("backward", "NUM002"),
-        ("optimizer", "NUM002"),
-        ("input", "NUM015"),
-        ("parameter", "NUM013"),
-        ("state", "NUM013"),
-    ],
-)
-def test_each_phase_has_one_rule(phase, rule):
+PHASES = {
+    "NUM002": ["forward", "backward", "optimizer"],
+    "NUM013": ["parameter", "state"],
+    "NUM015": ["input"],
+}
+
+
+@pytest.mark.parametrize("phase", [each for phases in PHASES.values() for each in phases])
+def test_each_phase_has_one_rule(phase):
     table = replace(BAD, birth=replace(BIRTH, phase=phase))
     found = {
         "NUM002": told(NonfiniteValueBorn(), table),
         "NUM013": told(WeightsPoisoned(), table, Rows[LoadRow]()),
         "NUM015": told(BatchNotFinite(), table),
     }
-    assert [code for code, each in found.items() if each] == [rule]
+    assert [code for code, each in found.items() if each] == [
+        code for code, phases in PHASES.items() if phase in phases
+    ]
 
 
 def spoiled_load(bad):
@@ -333,16 +321,10 @@ def test_gradients_that_keep_their_graph():
         "5 gradients of backward(create_graph=True) kept their graph into a later step on 2 of 4 "
         "steps, and 2 KiB more are held after each"
     )
-    assert (finding.steps, finding.lost_bytes, finding.grows, finding.basis) == (
-        2,
-        2048,
-        True,
-        "measured",
-    )
-    assert finding.facts == (
-        ("gradients with a graph", "3, then 5"),
-        ("saved tensors held", "1 KiB, then 3 KiB"),
-    )
+    assert (finding.steps, finding.lost_bytes) == (2, 2048)
+    assert (finding.grows, finding.basis) == (True, "measured")
+    facts = {"gradients with a graph": "3, then 5", "saved tensors held": "1 KiB, then 3 KiB"}
+    assert dict(finding.facts) == facts
     (finding,) = cycles((1, 0, 3, 1024), (2, 0, 5, None))
     assert (finding.lost_bytes, finding.basis, len(finding.facts)) == (None, "none", 1)
     assert cycles((1, 0, 3, 1024), (2, 0, 5, 3072), steps=5) == []
@@ -385,19 +367,24 @@ def test_parameters_that_never_had_a_gradient(number, more):
     assert told(ParametersNeverTrained(), few) == told(ParametersNeverTrained(), none) == []
 
 
-def test_parameters_without_a_gradient_are_pointed_at_where_their_module_runs():
-    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], called_at=1, called="head"))
-    assert finding.site == OTHER and "head runs here" in finding.message
-    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], at=None))
-    assert finding.site is None
+HEAD_AT = {"called_at": 0, "called": "head", "cut_at": 1}
 
 
-@pytest.mark.parametrize("cut", ["detach", "no_grad"])
-def test_parameters_without_a_gradient_are_pointed_at_where_they_are_cut_off(cut):
-    cuts = fed(["head.w"], called_at=0, called="head", cut=cut, cut_at=1)
-    (finding,) = ask(ParametersNeverTrained(), cuts)
-    assert finding.site == OTHER and f"{cut}()" in finding.message
-    assert "runs here" not in finding.message
+@pytest.mark.parametrize(
+    ("facts", "site", "said"),
+    [
+        ({"called_at": 1, "called": "head"}, OTHER, "head runs here"),
+        ({"at": None}, None, ""),
+        (HEAD_AT | {"cut": "detach"}, OTHER, "detach()"),
+        (HEAD_AT | {"cut": "no_grad"}, OTHER, "no_grad()"),
+    ],
+)
+def test_parameters_without_a_gradient_are_pointed_at_where_they_run_or_are_cut_off(
+    facts, site, said
+):
+    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], **facts))
+    assert finding.site == site and said in finding.message
+    assert ("runs here" in finding.message) is ("runs here" in said)
 
 
 def stray(name="w", **more):
@@ -514,6 +501,9 @@ def test_a_loop_that_was_timed_has_a_price(us, kind, price):
     assert ("time in the loop" in dict(finding.facts)) is (us is not None)
 
 
+USED = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}
+
+
 @pytest.mark.parametrize(
     ("change", "told_of"),
     [
@@ -527,8 +517,7 @@ def test_a_loop_that_was_timed_has_a_price(us, kind, price):
     ids=str,
 )
 def test_a_teacher_whose_gradients_nobody_uses(change, told_of):
-    facts = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}
-    places = unused(**(facts | change))
+    places = unused(**(USED | change))
     leaves = rows(stray("Net.weight", at=1, fed=9, shape=[8]), sites=(LINE, OTHER))
     found = list(ask(GraphRecordedInEvaluation(), places, leaves))
     assert [each.site for each in found] == [LINE] * told_of
@@ -537,10 +526,10 @@ def test_a_teacher_whose_gradients_nobody_uses(change, told_of):
 
 
 def test_an_average_in_train_mode_is_a_teacher_once_it_changes():
-    facts = {"n": 3, "walked": 3, "mode": "train", "fed": False, "parameters": ["Net.weight"]}
     for changed in (True, False):
         leaf = rows(stray("Net.weight", changed=changed))
-        assert len(told(GraphRecordedInEvaluation(), unused(**facts), leaf)) == changed
+        place = unused(**USED | {"mode": "train"})
+        assert len(told(GraphRecordedInEvaluation(), place, leaf)) == changed
 
 
 def test_a_line_that_detaches_what_a_trained_model_gave_is_a_note():

@@ -144,12 +144,9 @@ def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     assert "50% of a worker's time for a batch" in finding.message
 
 
-def test_data010_says_nothing_of_a_few_numbers():
+def test_data010_says_nothing_of_a_few_numbers_or_of_no_call():
     assert listed(0.5, 3000.0, numbers=20 * 63) == []
     assert len(listed(0.5, 3000.0, numbers=20 * 64)) == 1
-
-
-def test_data010_says_nothing_of_no_call():
     assert listed(0.5, 3000.0, n=0) == listed(0.5, 3000.0, n=0, in_worker=True) == []
 
 
@@ -233,40 +230,27 @@ def test_kern007_names_what_takes_the_whole_sequence():
     assert "8 times a step" in finding.message and "vmap" in remedy.text
 
 
-def summed(step, saved=4 << 16, each=1 << 16, leaves=1):
-    return SummedRow(step=step, at=0, n=4, saved_bytes=saved, each_bytes=each, leaf_bytes=leaves)
+UNIT = 1 << 16
 
 
 @pytest.mark.parametrize(
-    ("steps", "each_bytes", "leaf_bytes", "found"),
+    ("sums", "each_bytes", "leaf_bytes", "found"),
     [
-        (2, 1 << 16, 3 << 16, 1),
-        (1, 1 << 16, 3 << 16, 0),
-        (2, (1 << 16) - 1, 1, 0),
-        (2, 1 << 16, (3 << 16) + 1, 0),
+        ([(0, 4 * UNIT), (1, 4 * UNIT)], UNIT, 3 * UNIT, 1),
+        ([(0, 4 * UNIT)], UNIT, 3 * UNIT, 0),
+        ([(0, 4 * UNIT), (1, 4 * UNIT)], UNIT - 1, 1, 0),
+        ([(0, 4 * UNIT), (1, 4 * UNIT)], UNIT, 3 * UNIT + 1, 0),
+        ([(0, 4 * UNIT), (0, 4 * UNIT)], UNIT, 3 * UNIT, 0),  # two steps
+        ([(0, 5 * UNIT), (1, 4 * UNIT)], UNIT, 3 * UNIT, 1),  # the smallest sum of a line
+        ([(0, 4 * UNIT), (1, 4 * UNIT - 1)], UNIT, 3 * UNIT, 0),
     ],
 )
-def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
-    sums = [summed(step, each=each_bytes, leaves=leaf_bytes) for step in range(steps)]
-    findings = list(ask(OneBackwardForAll(), rows(*sums, sites=(SITE,))))
-    assert len(findings) == found
-    for finding in findings:
-        assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
-        assert "4 losses" in finding.message
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ([(0, 4 << 16), (0, 4 << 16)], 0),
-        ([(0, 5 << 16), (1, 4 << 16)], 1),
-        ([(0, 4 << 16), (1, (4 << 16) - 1)], 0),
-    ],
-)
-def test_graph008_counts_steps_and_takes_the_smallest_sum_of_a_line(given, found):
-    sums = [summed(step, saved, leaves=3 << 16) for step, saved in given]
-    findings = ask(OneBackwardForAll(), rows(*sums, sites=(SITE,)))
-    assert [each.lost_bytes for each in findings] == [3 << 16] * found
+def test_graph008_wants_steps_and_bytes(sums, each_bytes, leaf_bytes, found):
+    facts = {"at": 0, "n": 4, "each_bytes": each_bytes, "leaf_bytes": leaf_bytes}
+    seen = [SummedRow(step=step, saved_bytes=saved, **facts) for step, saved in sums]
+    findings = list(ask(OneBackwardForAll(), rows(*seen, sites=(SITE,))))
+    told = [(each.lost_bytes, each.basis, "4 losses" in each.message) for each in findings]
+    assert told == [(3 * UNIT, "measured", True)] * found
 
 
 def reread(share, us, again=0.5, *, in_worker=False, **more):
@@ -278,12 +262,7 @@ def reread(share, us, again=0.5, *, in_worker=False, **more):
 
 @pytest.mark.parametrize(
     ("share", "us", "again", "found"),
-    [
-        (0.1, 200.0, 0.5, 1),
-        (0.099, 200.0, 0.5, 0),
-        (0.1, 199.0, 0.5, 0),
-        (0.1, 200.0, 0.49, 0),
-    ],
+    [(0.1, 200.0, 0.5, 1), (0.099, 200.0, 0.5, 0), (0.1, 199.0, 0.5, 0), (0.1, 200.0, 0.49, 0)],
 )
 def test_data012_wants_a_share_a_time_and_reads_of_the_same_file(share, us, again, found):
     assert len(reread(share, us, again)) == found
@@ -360,11 +339,8 @@ def test_mem016_has_one_finding_for_each_line_and_kind():
 
     seen = [row(0), row(0, mib=3, graph=True), row(1), row(2, at=1), row(0, kind="absolute")]
     found = list(ask(AllDifferences(), rows(*seen, sites=(SITE, Site("train.py", 5)))))
-    assert [(each.site.line, each.per_step, each.steps) for each in found] == [
-        (3, 1.0, 1),
-        (3, 1.5, 2),
-        (5, 1.0, 1),
-    ]
+    told = [(each.site.line, each.per_step, each.steps) for each in found]
+    assert told == [(3, 1.0, 1), (3, 1.5, 2), (5, 1.0, 1)]
     assert ["keeps them" in each.message for each in found] == [False, True, False]
     assert [dict(each.facts)["differences"] for each in found] == ["1 MiB", "3 MiB", "1 MiB"]
 
@@ -388,24 +364,17 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
 
 def fed(length=None, given={0: 1}, steps=8):
     """Batches that loaders gave in so many steps."""
-    loud = (
-        Batch(number, step, batches=n) for step in range(steps) for number, n in given.items() if n
-    )
-    return Batches(
-        loaders=tuple(Loader(number, length=length) for number in given), loud=tuple(loud)
-    )
+    loud = [Batch(k, step, batches=n) for step in range(steps) for k, n in given.items() if n]
+    loaders = tuple(Loader(number, length=length) for number in given)
+    return Batches(loaders=loaders, loud=tuple(loud))
 
 
-def scheduled(
-    name="CosineAnnealingLR", calls=10, apart=1, epoch=10, in_pass=8, batches=None, **more
-):
-    facts = {"steps": apart * (calls - 1), "apart": apart, "epoch": epoch, "in_pass": in_pass}
+def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, batches=None, **more):
+    facts = {"steps": apart * (calls - 1), "apart": apart, "epoch": epoch, "in_pass": 8}
     row = SchedulerRow(at=0, name=name, calls=calls, **(facts | more))
     rule = ScheduleInEpochs()
-    return [
-        (finding.message, rule.remedy(finding).text)
-        for finding in ask(rule, rows(row, sites=(SITE,)), batches or fed())
-    ]
+    found = ask(rule, rows(row, sites=(SITE,)), batches or fed())
+    return [(finding.message, rule.remedy(finding).text) for finding in found]
 
 
 @pytest.mark.parametrize(
@@ -436,9 +405,8 @@ def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(mo
 
 def test_opt007_counts_calls_in_a_step():
     """Two calls that are 20 steps apart are one in 20 steps, not two in 21."""
-    row = SchedulerRow(
-        at=0, name="OneCycleLR", calls=2, steps=20, apart=20, epoch=2, in_pass=20, epoch_of=20
-    )
+    facts = {"steps": 20, "apart": 20, "epoch": 2, "in_pass": 20, "epoch_of": 20}
+    row = SchedulerRow(at=0, name="OneCycleLR", calls=2, **facts)
     (found,) = ask(ScheduleInEpochs(), rows(row, sites=(SITE,)), fed())
     assert found.per_step == 1 / 20
 

@@ -112,55 +112,42 @@ def test_frequency_of_a_read_decides(on, of, expected):
     assert weights(on, of) == expected
 
 
-@pytest.mark.parametrize(
-    "rule", [ScalarReadEveryStep(), BranchOnTensor(), CopyToHostEveryStep(), DataDependentShape()]
-)
-def test_how_a_wait_is_said_fits_what_was_judged(rule):
-    """By what ran: a GPU, or the rehearsal of one."""
-    act = {"SYNC001": "scalar", "SYNC002": "branch", "SYNC003": "transfer", "SYNC005": "shape"}[
-        rule.code
-    ]
-
-    for device, makes in (("cuda", "makes"), ("rehearsal", "would make")):
-        (finding,) = ask(rule, reads(range(20), act=act, device=device))
-        said = finding.message.partition(": ")[2]
-        assert said.endswith(f" {makes} the host wait for the GPU on 20 of 20 steps")
-
-
-def test_read_inside_a_library_is_a_note_that_names_it():
-    via = "torch/nn/functional.py:gaussian_nll_loss"
-    (finding,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via=via)))
-    assert finding.severity is Severity.NOTE
-    assert via in finding.message
-    (own,) = ask(
-        ScalarReadEveryStep(),
-        reads(range(20), expression=Expression(via="torch/_tensor.py:__format__")),
-    )
-    assert own.severity is None
-    (scheduler,) = ask(
-        ScalarReadEveryStep(),
-        reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")),
-    )
-    assert "lr_scheduler" in scheduler.message
-
-
-@pytest.mark.parametrize("act", ["scalar", "transfer", "shape"])
-def test_nobody_is_told_to_write_a_library_differently(act):
-    rule = RULE_OF[act]()
-    (inside,) = ask(
-        rule, reads(range(20), act=act, expression=Expression(via="framework/loop.py:log"))
-    )
-    (own,) = ask(rule, reads(range(20), act=act))
-    assert "framework/loop.py:log, which is not yours to edit" in rule.remedy(inside).text
-    assert "not yours" not in rule.remedy(own).text
-
-
 RULE_OF = {
     "branch": BranchOnTensor,
     "scalar": ScalarReadEveryStep,
     "transfer": CopyToHostEveryStep,
     "shape": DataDependentShape,
 }
+
+
+@pytest.mark.parametrize("act", RULE_OF)
+@pytest.mark.parametrize(("device", "makes"), [("cuda", "makes"), ("rehearsal", "would make")])
+def test_how_a_wait_is_said_fits_what_was_judged(act, device, makes):
+    """By what ran: a GPU, or the rehearsal of one."""
+    (finding,) = ask(RULE_OF[act](), reads(range(20), act=act, device=device))
+    assert finding.message.endswith(f" {makes} the host wait for the GPU on 20 of 20 steps")
+
+
+@pytest.mark.parametrize(
+    ("via", "severity", "said"),
+    [
+        ("torch/nn/functional.py:gaussian_nll_loss", Severity.NOTE, "gaussian_nll_loss"),
+        ("torch/_tensor.py:__format__", None, ""),
+        ("torch/optim/lr_scheduler.py:step", Severity.NOTE, "lr_scheduler"),
+    ],
+)
+def test_read_inside_a_library_is_a_note_that_names_it(via, severity, said):
+    (finding,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via=via)))
+    assert finding.severity is severity and said in finding.message
+
+
+@pytest.mark.parametrize("act", ["scalar", "transfer", "shape"])
+def test_nobody_is_told_to_write_a_library_differently(act):
+    rule, via = RULE_OF[act](), {"expression": Expression(via="framework/loop.py:log")}
+    (inside,) = ask(rule, reads(range(20), act=act, **via))
+    (own,) = ask(rule, reads(range(20), act=act))
+    assert "framework/loop.py:log, which is not yours to edit" in rule.remedy(inside).text
+    assert "not yours" not in rule.remedy(own).text
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -186,15 +173,18 @@ def test_dropping_is_safe_only_of_counters_that_nobody_reads():
     assert sync009("empty_cache", text="x = torch.cuda.empty_cache()")[0].remedy.edits == ()
 
 
-def test_queries_are_notes_where_they_cost_half_a_percent():
-    assert [finding.severity for finding in sync009("max_memory_allocated", us=50.0)] == [
-        Severity.NOTE
-    ]
-    assert sync009("max_memory_allocated", us=49.0) == []
-
-
-def test_collection_counts_from_one_percent_also_on_a_cpu():
-    assert [finding.severity for finding in sync009("gc.collect", us=100.0, machine=CPU)] == [None]
+@pytest.mark.parametrize(
+    ("name", "us", "machine", "found"),
+    [
+        ("max_memory_allocated", 50.0, CUDA, [Severity.NOTE]),
+        ("max_memory_allocated", 49.0, CUDA, []),
+        ("gc.collect", 100.0, CPU, [None]),
+    ],
+)
+def test_queries_are_notes_from_half_a_percent_and_collection_counts_from_one(
+    name, us, machine, found
+):
+    assert [finding.severity for finding in sync009(name, us=us, machine=machine)] == found
     with pytest.raises(NotLooked):
         sync009("gc.collect", us=99.0, machine=CPU)
 
@@ -254,70 +244,76 @@ def test_bursts_are_said_and_waits_on_half_of_the_steps_are_not():
     assert "bursts" not in usual.message
 
 
-def test_workers_are_proposed_only_where_they_would_help():
-    def edits(**more):
-        loader, machine = (
-            replace(LOADER, **{k: v for k, v in more.items() if k != "cpus"}),
-            Machine("cpu", more.get("cpus", 8)),
-        )
-        (finding,) = input_bound([4000.0] * 20, loader=loader, machine=machine)
-        return [
-            (edit.keyword, edit.value, edit.safe)
-            for edit in StepWaitsForInput().remedy(finding).edits
-        ]
-
-    assert edits() == [("num_workers", "4", False), ("persistent_workers", "True", False)]
-    assert edits(cpus=2)[0][1] == "2"
-    assert edits(cpus=1) == edits(workers=2) == edits(length=None) == edits(made_at=None) == []
-    assert edits(open_file=True) == []
+WITH_WORKERS = [("num_workers", "4", False), ("persistent_workers", "True", False)]
 
 
-def test_without_a_loader_or_steps_input_is_not_judged():
-    with pytest.raises(NotLooked, match="no torch DataLoader"):
-        list(ask(StepWaitsForInput(), Batches(), CPU))
-    with pytest.raises(NotLooked, match="no step was timed"):
-        list(
-            ask(StepWaitsForInput(), Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU)
-        )
+@pytest.mark.parametrize(
+    ("cpus", "loader", "edits"),
+    [
+        (8, {}, WITH_WORKERS),
+        (2, {}, [("num_workers", "2", False), WITH_WORKERS[1]]),
+        (1, {}, []),
+        (8, {"workers": 2}, []),
+        (8, {"length": None}, []),
+        (8, {"made_at": None}, []),
+        (8, {"open_file": True}, []),
+    ],
+)
+def test_workers_are_proposed_only_where_they_would_help(cpus, loader, edits):
+    own, machine = replace(LOADER, **loader), Machine("cpu", cpus)
+    (finding,) = input_bound([4000.0] * 20, loader=own, machine=machine)
+    remedy = StepWaitsForInput().remedy(finding)
+    assert [(edit.keyword, edit.value, edit.safe) for edit in remedy.edits] == edits
 
 
-def resident(on, of=20, **more):
-    row = replace(
-        Batch(1, 0, devices=frozenset({"cuda:0"}), sample_devices=frozenset({"cpu"})), **more
-    )
-    return Batches("cuda", (LOADER,), (), of, (), tuple(replace(row, step=step) for step in on))
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (Batches(), "no torch DataLoader"),
+        (Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), "no step was timed"),
+    ],
+)
+def test_without_a_loader_or_steps_input_is_not_judged(table, why):
+    with pytest.raises(NotLooked, match=why):
+        list(ask(StepWaitsForInput(), table, CPU))
 
 
-def test_device_resident_batches_and_their_cause():
-    def cause(**more):
-        found = next(LoaderYieldsDeviceTensors().detect(resident(range(20), **more), CUDA))
-        return found.message.partition("put there by ")[2], found.remedy.text.partition(",")[0]
+def resident(on=range(20), machine=CUDA, set_at=None, **more):
+    facts = {"devices": frozenset({"cuda:0"}), "sample_devices": frozenset({"cpu"}), **more}
+    batches = tuple(replace(Batch(1, 0), step=step, **facts) for step in on)
+    table = Batches("cuda", (LOADER,), (), 20, (), batches, default_set_at=set_at)
+    return list(LoaderYieldsDeviceTensors().detect(table, machine))
 
-    assert cause() == ("the collate function", "Let the collate function build host tensors")
-    assert cause(sample_devices=frozenset({"cuda:0"})) == (
-        "the dataset",
-        "Let the dataset return host tensors",
-    )
-    assert cause(default_device="cuda:0") == (
-        "torch.set_default_device",
-        "Do not set the default device to CUDA around data loading",
-    )
-    set_here = replace(
-        resident(range(20), default_device="cuda:0"), default_set_at=replace(LINE, line=1)
-    )
-    assert next(LoaderYieldsDeviceTensors().detect(set_here, CUDA)).site.line == 1
-    assert len(list(LoaderYieldsDeviceTensors().detect(resident(range(10)), CUDA))) == 1
-    assert list(LoaderYieldsDeviceTensors().detect(resident(range(9)), CUDA)) == []
-    assert (
-        list(
-            LoaderYieldsDeviceTensors().detect(
-                resident(range(20), devices=frozenset({"cpu"})), CUDA
-            )
-        )
-        == []
-    )
+
+@pytest.mark.parametrize(
+    ("more", "cause", "remedy"),
+    [
+        ({}, "the collate function", "Let the collate function build host tensors"),
+        (
+            {"sample_devices": frozenset({"cuda:0"})},
+            "the dataset",
+            "Let the dataset return host tensors",
+        ),
+        (
+            {"default_device": "cuda:0"},
+            "torch.set_default_device",
+            "Do not set the default device to CUDA around data loading",
+        ),
+    ],
+)
+def test_device_resident_batches_and_their_cause(more, cause, remedy):
+    (found,) = resident(**more)
+    assert found.message.partition("put there by ")[2] == cause
+    assert found.remedy.text.partition(",")[0] == remedy
+
+
+def test_device_resident_batches_on_half_of_the_steps():
+    (found,) = resident(default_device="cuda:0", set_at=replace(LINE, line=1))
+    assert found.site.line == 1
+    assert len(resident(range(10))) == 1
+    assert resident(range(9)) == resident(devices=frozenset({"cpu"})) == []
     with pytest.raises(NotLooked, match="no CUDA device"):
-        list(LoaderYieldsDeviceTensors().detect(resident(range(20)), CPU))
+        resident(machine=CPU)
 
 
 # -- graphs ----------------------------------------------------------------------------------------
@@ -387,62 +383,53 @@ def test_container_that_grows_is_an_error_priced_by_what_it_holds():
     assert (unknown.lost_bytes, unknown.basis) == (None, "none")
 
 
-def test_growth_on_six_of_ten_steps_is_enough_and_on_fewer_not():
-    def stepwise(rises):
-        return [holding(0, tensors=1 + min(step, rises)) for step in range(11)]
-
-    assert len(graph001(root(stepwise(6)))) == 1
-    assert graph001(root(stepwise(5))) == []
+def each(make, steps=12):
+    return [make(step) for step in range(steps)]
 
 
-def test_graph_that_grows_behind_one_variable_is_a_warning_unless_it_holds_more():
-    chain = [holding(0, nodes=100 + 10 * step) for step in range(12)]
-    assert [finding.severity for finding in graph001(root(chain))] == [Severity.WARNING]
-    heavier = [structs.replace(held, held_bytes=step * MIB) for step, held in enumerate(chain)]
-    assert [finding.severity for finding in graph001(root(heavier))] == [None]
+def full(step, **more):
+    return holding(0, carried=1, oldest=step, **{"nodes": NODE_CAP, **more})
 
 
-def test_sum_whose_graph_is_too_long_to_count():
-    full = [holding(0, carried=1, oldest=step, nodes=NODE_CAP) for step in range(12)]
-    (finding,) = graph001(root(full))
-    assert (finding.severity, finding.lost_bytes) == (Severity.WARNING, None)
-    heavier = [
-        structs.replace(held, held_bytes=50 * MIB * (step > 0) + step * MIB)
-        for step, held in enumerate(full)
-    ]
-    (priced,) = graph001(root(heavier))
-    assert (priced.severity, priced.lost_bytes) == (
-        None,
-        MIB,
-    )  # the first value is no part of the trend
-    assert graph001(root([structs.replace(held, nodes=100) for held in full])) == []
+def bounded(number, oldest=3):
+    return holding(0, tensors=number, carried=number - 1, oldest=oldest)
 
 
-def test_overwritten_variable_is_silent_even_if_sizes_vary():
-    sizes = [100, 140, 90, 160, 170, 150, 180, 120, 190, 200, 130, 210]
-    assert graph001(root([holding(0, nodes=size, held_bytes=size) for size in sizes])) == []
-    assert graph001(root([holding(0, nodes=100)] * 12)) == []
-    assert graph001(root([holding(0, nodes=NODE_CAP)] * 12)) == []
+SIZES = [100, 140, 90, 160, 170, 150, 180, 120, 190, 200, 130, 210]
+WARNING, NOTE = Severity.WARNING, Severity.NOTE
 
 
-def test_bounded_holder_of_old_graphs_is_a_note():
-    full = [holding(0, tensors=4, carried=3, oldest=3)] * 12
-    assert [finding.severity for finding in graph001(root(full))] == [Severity.NOTE]
-    assert graph001(root([holding(0, tensors=2, carried=1, oldest=1)] * 12)) == []
-    assert (
-        graph001(
-            root([holding(0, tensors=1, carried=int(step > 0), oldest=step) for step in range(12)])
-        )
-        == []
-    )  # made once, before
-    sawtooth = [
-        holding(0, tensors=1 + step % 6, carried=step % 6, oldest=step % 6) for step in range(12)
-    ]
-    assert [finding.severity for finding in graph001(root(sawtooth))] == [Severity.NOTE]
-    assert (
-        graph001(root([structs.replace(full[0], oldest=2 * (step % 2)) for step in range(12)]))
-        == []
-    )  # not most steps
+@pytest.mark.parametrize(
+    ("holdings", "severities"),
+    [
+        (each(lambda n: holding(0, tensors=1 + min(n, 6)), 11), [None]),  # six of ten steps
+        (each(lambda n: holding(0, tensors=1 + min(n, 5)), 11), []),
+        (each(lambda n: holding(0, nodes=100 + 10 * n)), [WARNING]),  # behind one variable
+        (each(lambda n: holding(0, nodes=100 + 10 * n, held_bytes=n * MIB)), [None]),
+        (each(full), [WARNING]),  # too long to count
+        (each(lambda n: full(n, nodes=100)), []),
+        (each(lambda n: holding(0, nodes=SIZES[n], held_bytes=SIZES[n])), []),  # overwritten
+        ([holding(0, nodes=100)] * 12, []),
+        ([holding(0, nodes=NODE_CAP)] * 12, []),
+        ([bounded(4)] * 12, [NOTE]),
+        ([bounded(2, 1)] * 12, []),
+        (each(lambda n: holding(0, tensors=1, carried=int(n > 0), oldest=n)), []),  # made before
+        (each(lambda n: bounded(1 + n % 6, n % 6)), [NOTE]),  # a sawtooth
+        (each(lambda n: bounded(4, 2 * (n % 2))), []),  # not most steps
+    ],
+)
+def test_what_holds_graphs_from_step_to_step(holdings, severities):
+    assert [finding.severity for finding in graph001(root(holdings))] == severities
+
+
+def test_sum_whose_graph_is_too_long_to_count_is_priced_without_its_first_value():
+    heavy = each(lambda n: full(n, held_bytes=50 * MIB * (n > 0) + n * MIB))
+    (priced,) = graph001(root(heavy))
+    assert (priced.severity, priced.lost_bytes) == (None, MIB)
+
+
+def test_growth_is_not_claimed_from_few_steps_or_a_part_of_them():
+    assert graph001(root(growing(2))) == graph001() == graph001(root(growing(6), of=12)) == []
 
 
 def test_detaching_a_walked_graph_is_not_safe():
@@ -459,34 +446,24 @@ def test_one_line_that_several_names_reach_is_reported_once():
     assert len(graph001(root(growing()), root(growing(), site=replace(LINE, line=9)))) == 2
 
 
-def test_growth_is_not_claimed_from_few_steps_or_a_part_of_them():
-    assert graph001(root(growing(2))) == []
-    assert graph001() == []
-    assert graph001(root(growing(6), of=12)) == []
-
-
 def test_retained_graph():
-    def found(times=3, reused=frozenset(), text="loss.backward(retain_graph=True)", **more):
+    rule, text = RetainedGraphNeverNeeded(), "loss.backward(retain_graph=True)"
+
+    def found(times=3, reused=frozenset(), text=text, **more):
         facts = {"held_bytes": MIB, **more}
         calls = tuple(backward_at(LINE, step, **facts) for step in range(times))
-        table = backwards(*calls, reused=reused)
-        return list(RetainedGraphNeverNeeded().detect(table, source(text), Configs()))
+        return list(rule.detect(backwards(*calls, reused=reused), source(text), Configs()))
 
     (finding,) = found()
     assert (finding.lost_bytes, finding.basis) == (MIB, "estimated")
-    remedy = RetainedGraphNeverNeeded().remedy(finding)
-    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].keyword) == (
-        True,
-        "backward",
-        "retain_graph",
-    )
-    assert found(times=2) == []
+    remedy = rule.remedy(finding)
+    (edit,) = remedy.edits
+    assert (remedy.safe, edit.call, edit.keyword) == (True, "backward", "retain_graph")
+    assert found(times=2) == found(create=True) == found(retain=False) == []
     assert found(reused=frozenset({("trainer.py", 3)})) == []
-    assert found(create=True) == []
-    assert found(retain=False) == []
     (elsewhere,) = found(text="self.manual_backward(loss, **options)")
-    assert RetainedGraphNeverNeeded().remedy(elsewhere).edits == ()
-    assert list(RetainedGraphNeverNeeded().detect(Backward(), source(), Configs())) == []
+    assert rule.remedy(elsewhere).edits == ()
+    assert list(rule.detect(Backward(), source(), Configs())) == []
 
 
 def test_workers_that_would_ask_for_cuda_are_an_error_without_any_cuda():
@@ -646,16 +623,22 @@ def test_line_whose_blocks_pin_most_comes_first():
     )
 
 
-def test_pins_are_shown_only_where_memory_is_short_or_fragmented():
-    assert len(mem005([segment(64)])) == 1
-    assert mem005([segment(63)]) == []
-    assert mem005([segment(64)], allocator(1000, 1024)) == []
-    assert len(mem005([segment(64)], allocator(1000, 1024), at_oom=True)) == 1
-    assert mem005([segment(64, expandable=True)]) == []
-    assert mem005([Segment(99 * MIB, (Block(99 * MIB, live=False),))]) == []  # nothing pins it
+@pytest.mark.parametrize(
+    ("segments", "memory", "at_oom", "found"),
+    [
+        ([segment(64)], (700, 1024), False, 1),
+        ([segment(63)], (700, 1024), False, 0),
+        ([segment(64)], (1000, 1024), False, 0),
+        ([segment(64)], (1000, 1024), True, 1),
+        ([segment(64, expandable=True)], (700, 1024), False, 0),
+        ([Segment(99 * MIB, (Block(99 * MIB, live=False),))], (700, 1024), False, 0),  # nothing pins
+        ([segment(64, site=replace(LINE, line=n)) for n in range(1, 6)], (700, 1024), False, 3),
+    ],
+)  # fmt: skip
+def test_pins_are_shown_only_where_memory_is_short_or_fragmented(segments, memory, at_oom, found):
+    assert len(mem005(segments, allocator(*memory), at_oom=at_oom)) == found
     with pytest.raises(NotLooked, match="before the allocation history"):
         mem005([segment(64, site=None)])
-    assert len(mem005([segment(64, site=replace(LINE, line=line)) for line in range(1, 6)])) == 3
 
 
 # -- modes and optimizers --------------------------------------------------------------------------
@@ -673,16 +656,13 @@ def num009(on, of=12, steps=None, text="with torch.autograd.detect_anomaly():", 
 
 
 def test_anomaly_mode_is_priced_by_the_pass_without_it():
-    ((finding,), (remedy,)) = num009(
-        range(12), steps=Steps(quiet=noisy(5000.0), anomaly_off=noisy(2000.0))
-    )
+    steps = Steps(quiet=noisy(5000.0), anomaly_off=noisy(2000.0))
+    ((finding,), (remedy,)) = num009(range(12), steps=steps)
     assert (finding.lost_us_per_step, finding.basis) == (3000.0, "measured")
     assert "3 ms faster (60%)" in finding.message
-    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].value) == (
-        True,
-        "detect_anomaly",
-        "set_detect_anomaly(False)",
-    )
+    (edit,) = remedy.edits
+    assert (edit.call, edit.value) == ("detect_anomaly", "set_detect_anomaly(False)")
+    assert remedy.safe
 
 
 @pytest.mark.parametrize("off", [(), noisy(2000.0, 4), noisy(5000.0), noisy(5001.0), noisy(9000.0)])
@@ -691,15 +671,14 @@ def test_anomaly_price_is_not_claimed_without_a_difference(off):
     assert (finding.lost_us_per_step, finding.basis) == (None, "none")
 
 
-def test_anomaly_mode_on_half_of_the_steps():
-    assert len(num009(range(6))[0]) == 1
-    assert num009(range(5))[0] == []
-    assert num009([3])[0] == []
-    assert num009([0], of=1)[0] == []
-    assert num009([], of=0)[0] == []
+@pytest.mark.parametrize(
+    ("on", "of", "found"),
+    [(range(6), 12, 1), (range(5), 12, 0), ([3], 12, 0), ([0], 1, 0), ([], 0, 0)],
+)
+def test_anomaly_mode_on_half_of_the_steps(on, of, found):
+    assert len(num009(on, of=of)[0]) == found
     ((unknown,), (remedy,)) = num009(range(12), site=None)
-    assert unknown.site is None
-    assert remedy.edits == ()
+    assert unknown.site is None and remedy.edits == ()
 
 
 @pytest.mark.parametrize(
@@ -759,21 +738,22 @@ def test_gradients_that_are_filled_by_hand():
     "line", ["loss.backward(retain_graph = keep)", "loss.backward(None, keep)"]
 )
 def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
-    rows = f"keep = {{}}\n\n{line}\n"
-    site = Site("t.py", 3, "", line)
-    table = backwards(*(backward_at(site, step) for step in range(5)))
+    table = backwards(*(backward_at(Site("t.py", 3, "", line), step) for step in range(5)))
     rule = RetainedGraphNeverNeeded()
-    (finding,) = rule.detect(table, Source({"t.py": rows.format("True")}), Configs())
-    assert "retain_graph=keep, which was True (set at t.py:1: `keep = True`)" in finding.message
-    remedy = rule.remedy(finding)
-    assert [(edit.site.line, edit.action, edit.value, edit.safe) for edit in remedy.edits] == [
-        (1, "set_constant", "False", False)
-    ]
-    (finding,) = rule.detect(table, Source({"t.py": rows.format("epochs > 3")}), Configs())
-    remedy = rule.remedy(finding)
-    assert remedy.edits == () and remedy.refused.startswith(
-        "`retain_graph` is decided by `keep`, which is set at t.py:1"
-    )
+
+    def found(keep):
+        text = f"keep = {keep}\n\n{line}\n"
+        (finding,) = rule.detect(table, Source({"t.py": text}), Configs())
+        return finding.message, rule.remedy(finding)
+
+    message, remedy = found("True")
+    assert "retain_graph=keep, which was True (set at t.py:1: `keep = True`)" in message
+    (edit,) = remedy.edits
+    assert (edit.site.line, edit.action, edit.value) == (1, "set_constant", "False")
+    assert not edit.safe
+    _, remedy = found("epochs > 3")
+    decided = "`retain_graph` is decided by `keep`, which is set at t.py:1"
+    assert remedy.edits == () and remedy.refused.startswith(decided)
 
 
 def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
@@ -781,59 +761,39 @@ def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
     (finding,) = zero_filled(*(cleared(step) for step in range(20)), text=text)
     assert "set_to_none=args.drop, which was False" in finding.message
     remedy = GradientsFilledWithZeros().remedy(finding)
-    assert (
-        remedy.edits == ()
-        and remedy.refused == "`set_to_none` is decided by `args.drop`: change it there"
-    )
+    assert remedy.edits == ()
+    assert remedy.refused == "`set_to_none` is decided by `args.drop`: change it there"
 
 
 HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda'):\n    pass\n"
 
 
+def half(capability=9, dtype="float16", scaled=10, text=HALF):
+    events = [happened("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
+    events += [happened("scale", Site("a.py", 5), step) for step in range(scaled)]
+    rule, machine = HalfWhereBfloat16IsNative(), Machine("cuda", 8, capability)
+    found = rule.detect(Amp(10, tuple(events)), machine, Source({"a.py": text}))
+    return [rule.remedy(each).edits for each in found]
+
+
 @pytest.mark.parametrize(
     ("capability", "dtype", "scaled", "expected"),
-    [
-        (8, "float16", 5, 1),
-        (7, "float16", 9, 0),
-        (8, "float16", 4, 0),
-        (8, "bfloat16", 9, 0),
-        (0, "float16", 9, None),
-    ],
+    [(8, "float16", 5, 1), (7, "float16", 9, 0), (8, "float16", 4, 0), (8, "bfloat16", 9, 0)],
 )
-def test_float16_on_each_generation(
-    capability: int, dtype: str, scaled: int, expected: int | None
-) -> None:
-    entered = [happened("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
-    amp = Amp(10, (*entered, *(happened("scale", Site("a.py", 5), step) for step in range(scaled))))
-    asked = HalfWhereBfloat16IsNative().detect(
-        amp, Machine("cuda", 8, capability), Source({"a.py": HALF})
-    )
-    if expected is None:
-        with pytest.raises(NotLooked):
-            list(asked)
-    else:
-        found = list(asked)
-        assert len(found) == expected
-        for finding in found:  # the scaler goes with the dtype, or neither does
-            changed = apply_edits(
-                HALF.encode(), HalfWhereBfloat16IsNative().remedy(finding).edits
-            ).decode()
-            assert "GradScaler(enabled=False)" in changed
-            assert "autocast('cuda', dtype=torch.bfloat16)" in changed
+def test_float16_on_each_generation(capability, dtype, scaled, expected):
+    found = half(capability, dtype, scaled)
+    assert len(found) == expected
+    for edits in found:  # the scaler goes with the dtype, or neither does
+        changed = apply_edits(HALF.encode(), edits).decode()
+        assert "GradScaler(enabled=False)" in changed
+        assert "autocast('cuda', dtype=torch.bfloat16)" in changed
+    with pytest.raises(NotLooked):
+        half(0)
 
 
 @pytest.mark.parametrize("made", ["GradScaler(enabled=use)", "make_scaler()"])
-def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
-    source = Source({"a.py": HALF.replace("GradScaler()", made)})
-    events = [
-        happened(what, Site("a.py", 3), step, "float16")
-        for what in ("autocast", "scale")
-        for step in range(10)
-    ]
-    (finding,) = HalfWhereBfloat16IsNative().detect(
-        Amp(10, tuple(events)), Machine("cuda", 8, 9), source
-    )
-    assert HalfWhereBfloat16IsNative().remedy(finding).edits == ()
+def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made):
+    assert half(text=HALF.replace("GradScaler()", made)) == [()]
 
 
 @pytest.mark.parametrize(
@@ -906,13 +866,11 @@ def test_logarithms_outside_their_range_where_no_loss_is_finite(op, low, more, m
     ],
     ids=["at first", "at first, accumulating", "late, accumulating", "late, two in a step"],
 )
-def test_skipped_steps_count_only_where_they_go_on(
-    every: float, skips: tuple[int, ...], found: bool
-) -> None:
-    site = Site("a.py", 5)
-    updates = [
-        rescaled(site, int(n * every), 2.0**16, 2.0**15 if n in skips else 2.0**16)
+def test_skipped_steps_count_only_where_they_go_on(every, skips, found):
+    full, half = 2.0**16, 2.0**15
+    updates = tuple(
+        rescaled(Site("a.py", 5), int(n * every), full, half if n in skips else full)
         for n in range(13)
-    ]
-    said = list(GradScalerMisused().detect(Amp(50, updates=tuple(updates)), Source()))
+    )
+    said = list(GradScalerMisused().detect(Amp(50, updates=updates), Source()))
     assert [finding.message.startswith("GradScaler skipped") for finding in said] == [True] * found

@@ -19,14 +19,8 @@ WARNING, NOTE, ERROR, NOTHING = None, Severity.NOTE, Severity.ERROR, "nothing"
 def steps(count=4, us=100_000.0, source="ProfilerStep", **parts):
     """A table of equal steps; ``parts`` are shares of their time."""
     one = TraceStep(us, **{f"{name}_us": share * us for name, share in parts.items()})
-    return TraceSteps(
-        (one,) * count,
-        source,
-        source != "whole trace",
-        device=True,
-        loader="_SingleProcess",
-        silence=Silence(9e3),
-    )
+    facts = {"device": True, "loader": "_SingleProcess", "silence": Silence(9e3)}
+    return TraceSteps((one,) * count, source, source != "whole trace", **facts)
 
 
 def said(findings):
@@ -54,13 +48,9 @@ def test_waiting_for_input_is_a_note_where_steps_are_few_guessed_or_short(more):
 
 def burst(*waiting, count=9, us=100_000.0):
     """Steps of which those of ``waiting`` (numbers from 0) wait nine tenths of their time."""
-    made = tuple(
-        TraceStep(us, loader_alone_us=0.9 * us if number in waiting else 0.0)
-        for number in range(count)
-    )
-    return TraceSteps(
-        made, "ProfilerStep", True, device=True, loader="_MultiProcessingDataLoaderIter"
-    )
+    waits = (0.9 * us * (number in waiting) for number in range(count))
+    made = tuple(TraceStep(us, loader_alone_us=each) for each in waits)
+    return TraceSteps(made, "ProfilerStep", True, device=True, loader="_MultiProcessing")
 
 
 @pytest.mark.parametrize(
@@ -78,28 +68,23 @@ def test_a_loader_is_judged_by_its_share_of_the_whole(table, expected):
     assert said(StepWaitsForInput().in_trace(table)) == expected
 
 
-def test_waiting_for_input_is_not_judged_without_a_loader_or_without_the_devices_work():
-    with pytest.raises(NotLooked, match="no torch DataLoader"):
-        list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),))))
-    with pytest.raises(NotLooked, match="none of its work"):
-        list(
-            StepWaitsForInput().in_trace(
-                TraceSteps((TraceStep(1.0),), loader="_Iter", device_missing=True)
-            )
-        )
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({}, "no torch DataLoader"),
+        ({"loader": "_Iter", "device_missing": True}, "none of its work"),
+    ],
+)
+def test_waiting_for_input_is_not_judged_without_a_loader_or_the_devices_work(facts, why):
+    with pytest.raises(NotLooked, match=why):
+        list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),), **facts)))
 
 
 @pytest.mark.parametrize(
     ("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)]
 )
-def test_share_of_copies_to_the_device(share, expected):
+def test_share_of_copies(share, expected):
     assert said(StepBoundByCopiesToDevice().detect(steps(to_device_alone=share))) == expected
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)]
-)
-def test_share_of_copies_to_the_host(share, expected):
     assert said(StepBoundByCopiesToHost().detect(steps(to_host_alone=share))) == expected
 
 
@@ -139,11 +124,5 @@ def test_a_trace_that_shows_next_to_nothing_is_not_judged():
     ],
 )
 def test_share_of_the_devices_memory(allocated, reserved, expected):
-    assert (
-        said(
-            DeviceMemoryNearlyFull().detect(
-                TraceMemory((DevicePeak(0, "", allocated, reserved, 1000),))
-            )
-        )
-        == expected
-    )
+    memory = TraceMemory((DevicePeak(0, "", allocated, reserved, 1000),))
+    assert said(DeviceMemoryNearlyFull().detect(memory)) == expected

@@ -9,8 +9,9 @@ import faulthandler
 import gc
 import gzip
 import io
+import itertools
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
@@ -168,12 +169,6 @@ class EventLayout(msgspec.Struct):
     frames: Frames = None
 
 
-class OlderLayout(msgspec.Struct):
-    """What torch before 2.1 wrote of who took a block: ``history`` of it."""
-
-    frames: Frames = None
-
-
 class BlockLayout(msgspec.Struct):
     """One block of a segment, in bytes."""
 
@@ -182,7 +177,6 @@ class BlockLayout(msgspec.Struct):
     address: Natural = 0
     requested_size: Natural = 0
     frames: Frames = None
-    history: list[OlderLayout] | None = None
 
 
 class SegmentLayout(msgspec.Struct):
@@ -231,14 +225,7 @@ def check(form: Any) -> None:
         for block in segment.blocks:
             _bounded("blocks", block.address, block.size, block.requested_size)
             stacks.check(block.frames)
-            for each in block.history or ():
-                stacks.check(each.frames)
-    for trace in read.device_traces:
-        _check_trace(trace, stacks)
-
-
-def _check_trace(trace: Iterable[EventLayout], stacks: _Stacks) -> None:
-    for event in trace:
+    for event in itertools.chain.from_iterable(read.device_traces):
         address = event.addr
         if isinstance(address, msgspec.UnsetType):
             if event.action in CHANGES:

@@ -129,11 +129,9 @@ def _put_back(held: dict[int, int], address: int, size: int) -> None:
 
 
 def _frames_at_end(segments: Sequence[Event]) -> dict[int, Frames]:
-    """Stacks of the live blocks: torch before 2.1 keeps them in the block's ``history``."""
+    """Stacks of the live blocks."""
     return {
-        address: block.get("frames")
-        or next((h.get("frames") for h in block.get("history") or ()), None)
-        or ()
+        address: block.get("frames") or ()
         for address, block in blocks_of(segments)
         if block["state"] != "inactive"
     }

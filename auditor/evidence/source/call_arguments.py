@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import (
     Source,
     Span,
-    lines_of,
     span_of,
     the_only,
     unparsed,
 )
 from auditor.model import Action, Edit, Remedy, Site
-from auditor.syntax.index import Function, name_of, nodes_in, parameters_of, targets_of
+from auditor.syntax.index import name_of, nodes_in, targets_of
 
 POSITIONS = {
     ("cuda", "non_blocking"): 1,
@@ -26,11 +26,6 @@ POSITIONS = {
     ("set_detect_anomaly", "mode"): 0,
 }
 """Keywords of methods that may be given by position, and at which."""
-
-STEPS = 4
-"""Names that are followed from one to the next, at most: ``self.fast`` to ``fast`` to ``args.fast``
-to its option.
-"""
 
 LONGEST = 100
 """Characters of a line that are quoted."""
@@ -160,7 +155,7 @@ def given(
             positional=positional,
             constant=unparsed(written) if written is not None else "",
         )
-    set_at, value = _origin(source, configs, site.file, found, written)
+    set_at, value = _set_at(source, configs, written, call)
     home = home_of_value(source, configs, written, call, ran=ran)
     key = last_key(written)
     return CallArgument(
@@ -207,134 +202,25 @@ def _argument(found: ast.Call | None, call: str, keyword: str) -> tuple[ast.expr
 
 # -- where a name was set --------------------------------------------------------------------------
 
-Origin = tuple[Site | None, ast.expr | None]
 
-
-def _origin(
-    source: Source,
-    configs: Configs,
-    file: str,
-    at: ast.AST,
-    written: ast.expr,
-    *,
-    steps: int = STEPS,
-) -> Origin:
-    """The line and expression that gave the value, followed from name to name."""
-    name = _sole_name(written)
-    if name is None or not steps:
+def _set_at(
+    source: Source, configs: Configs, written: ast.expr, call: str
+) -> tuple[Site | None, ast.expr | None]:
+    """The only line of all that sets the one name that the expression hangs on, and its value."""
+    inner = {node.value for node in nodes_in(written, ast.Attribute)}
+    names = (node for node in nodes_in(written, ast.Name, ast.Attribute) if node not in inner)
+    key = last_key(written) or the_only({name_of(node) for node in names})
+    if not key:
         return None, None
-    places = _settings(source, file, at, name)
-    if len(places) != 1:
-        return _configured(configs, last_key(name)) if not places else None, None
-    ((where, node, value),) = places
-    further = (
-        _origin(source, configs, where, node, value, steps=steps - 1)
-        if value is not None and last_key(value)
+    found: list[tuple[Site | None, ast.expr | None]] = [
+        (source.site_of(file, node), node.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
         else (None, None)
-    )
-    return further if further[0] is not None else (source.site_of(where, node), value)
-
-
-def _sole_name(written: ast.expr) -> ast.expr | None:
-    """The one name, dotted path or item that an expression hangs on; None if there are several."""
-    if last_key(written):
-        return written
-    inside = list(nodes_in(written, ast.Name, ast.Attribute, ast.Subscript))
-    parts = {part for node in inside for part in nodes_in(node, ast.AST) if part is not node}
-    whole = the_only(node for node in inside if node not in parts)
-    return whole if whole is not None and last_key(whole) else None
-
-
-Place = tuple[str, "ast.stmt | ast.expr", "ast.expr | None"]
-
-
-def _settings(source: Source, file: str, at: ast.AST, name: ast.expr) -> list[Place]:
-    """Whatever sets a name that is read at a node: file, node, and the value's expression."""
-    key = last_key(name)
-    if not isinstance(name, ast.Name):
-        options = ((file, call, None) for file, call in options_of(source, key))
-        return [*options, *_attributes(source, key)]
-    line = getattr(at, "lineno", 0)
-    around = [node for node in source.index(file).around(line) if line in lines_of(node)[1:]]
-    for function in sorted(around, key=lambda node: node.lineno, reverse=True):
-        own: list[Place] = [
-            (file, node, value) for node, value in _assigned(nodes_in(function, ast.stmt), key)
-        ]
-        if own:
-            return own
-        if key in parameters_of(function) or key in _named_only(function):
-            return list(_passed(source, file, function, key))
-    here: list[Place] = [
-        (file, node, value) for node, value in _assigned(_outside_functions(source, file), key)
+        for file, node in _setters(source, key, call)
     ]
-    if here:
-        return here
-    others = (other for other in source.texts if other != file)
-    return [
-        (other, node, value)
-        for other in others
-        for node, value in _assigned(_outside_functions(source, other), key)
-    ]
-
-
-def _assigned(nodes: Iterable[ast.AST], key: str) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
-    for node in nodes:
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and any(
-            isinstance(target, ast.Name) and target.id == key for target in targets_of(node)
-        ):
-            yield node, None if isinstance(node, ast.AugAssign) else node.value
-
-
-def _attributes(source: Source, key: str) -> Iterator[Place]:
-    """``self.key = ...`` of any object, and ``key: bool = ...`` of a class."""
-    for file in source.texts:
-        for node in source.nodes(file):
-            if isinstance(node, ast.Assign) and any(
-                isinstance(t, ast.Attribute) and t.attr == key for t in node.targets
-            ):
-                yield file, node, node.value
-            elif isinstance(node, ast.ClassDef):
-                yield from ((file, field, value) for field, value in _assigned(node.body, key))
-
-
-def _configured(configs: Configs, key: str) -> Site | None:
-    return the_only(setting.site for setting in configs.settings if setting.where[-1:] == (key,))
-
-
-def _outside_functions(source: Source, file: str) -> Iterator[ast.AST]:
-    index = source.index(file)
-    inside = {inner for node in index.functions for inner in nodes_in(node, ast.AST)}
-    return (node for node in index.nodes if node not in inside)
-
-
-def _named_only(function: Function) -> list[str]:
-    return [each.arg for each in function.args.kwonlyargs]
-
-
-def _passed(source: Source, file: str, function: Function, key: str) -> Iterator[Place]:
-    """What the calls of a function give one of its parameters, and its default where none does."""
-    names = parameters_of(function)
-    method = names[:1] in (["self"], ["cls"])
-    wanted = _class_of(source, file, function) if function.name == "__init__" else function.name
-    given_by_calls = False
-    for other, call in source.calls_of(wanted):
-        value = next((item.value for item in call.keywords if item.arg == key), None)
-        if value is None and key in names and names.index(key) - method < len(call.args):
-            value = call.args[names.index(key) - method]
-        if value is not None:
-            given_by_calls = True
-            yield other, call, value
-    if not given_by_calls:
-        placed = reversed(parameters_of(function))
-        defaults = dict(zip(placed, reversed(function.args.defaults), strict=False))
-        named = dict(zip(_named_only(function), function.args.kw_defaults, strict=True))
-        default = defaults.get(key) or named.get(key)
-        yield file, default if default is not None else function, default
-
-
-def _class_of(source: Source, file: str, function: Function) -> str:
-    cls = source.index(file).parents[function]
-    return cls.name if isinstance(cls, ast.ClassDef) else ""
+    found += [(source.site_of(file, node), None) for file, node in options_of(source, key)]
+    found += [(each.site, None) for each in configs.settings if each.where[-1:] == (key,)]
+    return found[0] if len(found) == 1 else (None, None)
 
 
 def _why(value: ast.expr | None, ran: object) -> str:
@@ -454,17 +340,21 @@ def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
 
 def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Home]]:
     """``num_workers = 0``, a variable or class field that nothing else in any file sets."""
-    found = [
-        (file, node)
-        for file in source.texts
-        for node in source.nodes(file)
-        if _sets(node, key, call)
-    ]
+    found = _setters(source, key, call)
     if len(found) != 1:
         return
     ((file, node),) = found
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
         yield node.value.value, Home(source.site_of(file, node), "set_constant", keyword=key)
+
+
+def _setters(source: Source, key: str, call: str) -> list[tuple[str, Any]]:
+    return [
+        (file, node)
+        for file in source.texts
+        for node in source.nodes(file)
+        if _sets(node, key, call)
+    ]
 
 
 def _sets(node: ast.AST, key: str, call: str) -> bool:

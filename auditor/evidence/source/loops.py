@@ -78,34 +78,6 @@ def trains(source: Source, file: str, head: int) -> bool:
     return any(_runs_backward(source, body, DEEPEST) for body in bodies)
 
 
-def left_between(source: Source, inside: Site, outside: Site) -> tuple[Site | None, Site | None]:
-    """Where a rank leaves that stands on the line ``outside`` while another one is ``inside``: the
-    head of the innermost loop around that line alone, and the first ``if`` in it that may end the
-    loop. None where there is none.
-    """
-    around = [
-        node
-        for node in _loops_around(source, inside)
-        if inside.file != outside.file or not _covers(node, outside.line)
-    ]
-    if not around:
-        return None, None
-    inside_it = run_in(around[-1].body, *LOOPS)
-    tests = [node for node in inside_it if isinstance(node, ast.If) and _leaves(node)]
-    first = min(tests, key=lambda node: node.lineno, default=None)
-    return tuple(  # type: ignore[return-value]
-        None
-        if node is None
-        else replace(source.site_of(inside.file, node), function=inside.function)
-        for node in (around[-1], first)
-    )
-
-
-def _leaves(test: ast.If) -> bool:
-    inside = run_in([*test.body, *test.orelse], *LOOPS)
-    return any(isinstance(node, (ast.Break, ast.Return)) for node in inside)
-
-
 PASSED_THROUGH = frozenset({"enumerate", "tqdm", "trange", "track"})
 """Calls around what a loop goes over that leave its length as it is."""
 

@@ -81,19 +81,21 @@ def test_what_was_not_watched_is_not_looked_at():
 def test_waits_of_the_loader_that_was_waited_for_most():
     quiet_steps = tuple(Step(n, 100.0, queued_us=20.0) for n in range(3))
     batches = (Batch(1, 0, 30.0), Batch(1, 2, 10.0), Batch(2, 0, 5.0), Batch(2, 9, 900.0))
-    table = Batches(
-        loaders=(Loader(1, workers=4), Loader(2)), quiet_steps=quiet_steps, quiet=batches
-    )
-    found = table.waiting()
-    assert (found.loader.number, found.waits_us, found.steps_us) == (
-        1,
-        (35.0, 0.0, 10.0),
-        (80.0, 80.0, 80.0),
-    )
+    loaders = (Loader(1, workers=4), Loader(2))
+    found = Batches(loaders=loaders, quiet_steps=quiet_steps, quiet=batches).waiting()
+    assert (found.loader.number, found.waits_us) == (1, (35.0, 0.0, 10.0))
+    assert found.steps_us == (80.0, 80.0, 80.0)
     assert (found.mean_us, found.share) == (15.0, 0.1875)
     assert found.facts == (("waiting", "19% of the timing pass"), ("num_workers", "4"))
     assert Batches(quiet_steps=quiet_steps, quiet=batches).waiting() is None
     assert Batches(loaders=(Loader(1),), quiet_steps=quiet_steps).waiting() is None
+
+
+def crowd(queued, waits, workers=2, step_queued_us=20.0):
+    """The waiting of steps of 100 us, of batches that waited so long for a processor in workers."""
+    steps = tuple(Step(n, 100.0, queued_us=step_queued_us) for n in range(len(waits)))
+    quiet = tuple(Batch(1, n, us, queued_us=queued[n]) for n, us in enumerate(waits))
+    return Batches(loaders=(Loader(1, workers=workers),), quiet_steps=steps, quiet=quiet).waiting()
 
 
 @pytest.mark.parametrize(
@@ -108,47 +110,32 @@ def test_waits_of_the_loader_that_was_waited_for_most():
     ],
 )
 def test_what_workers_waited_for_a_processor_is_in_no_wait(queued, waits, steps):
-    table = Batches(
-        loaders=(Loader(1, workers=2),),
-        quiet_steps=tuple(Step(n, 100.0, queued_us=20.0) for n in range(3)),
-        quiet=tuple(Batch(1, n, us, queued_us=queued[n]) for n, us in enumerate((30.0, 0.0, 50.0))),
-    )
-    found = table.waiting()
+    found = crowd(queued, (30.0, 0.0, 50.0))
     assert (found.waits_us, found.steps_us) == (waits, steps)
     assert found.crowded is (queued[0] is None)
 
 
 def test_what_the_workers_of_one_loader_waited_is_not_the_others():
-    quiet = (Batch(1, 0, 30.0, queued_us=90.0), Batch(2, 0, 40.0, queued_us=0.0))
-    table = Batches(
+    found = Batches(
         loaders=(Loader(1, workers=1), Loader(2, workers=1)),
         quiet_steps=(Step(0, 100.0),),
-        quiet=quiet,
-    )
-    assert (table.waiting().loader.number, table.waiting().waits_us) == (2, (40.0,))
-
-
-@pytest.mark.parametrize(("known", "crowded"), [(2, False), (1, True)])
-def test_most_waits_of_workers_are_not_known(known, crowded):
-    table = Batches(
-        loaders=(Loader(1, workers=2),),
-        quiet_steps=tuple(Step(n, 100.0, queued_us=50.0) for n in range(4)),
-        quiet=tuple(Batch(1, n, 30.0, queued_us=0.0 if n < known else None) for n in range(4)),
-    )
-    assert table.waiting().crowded is crowded
+        quiet=(Batch(1, 0, 30.0, queued_us=90.0), Batch(2, 0, 40.0, queued_us=0.0)),
+    ).waiting()
+    assert (found.loader.number, found.waits_us) == (2, (40.0,))
 
 
 @pytest.mark.parametrize(
-    ("workers", "share", "crowded"),
-    [(1, CROWDED, True), (1, CROWDED - 0.01, False), (0, 0.5, False)],
+    ("queued", "workers", "share", "crowded"),
+    [
+        ((0.0, 0.0, None, None), 2, 0.5, False),
+        ((0.0, None, None, None), 2, 0.5, True),  # most waits of workers are not known
+        ((None,), 1, CROWDED, True),
+        ((None,), 1, CROWDED - 0.01, False),
+        ((None,), 0, 0.5, False),
+    ],
 )
-def test_a_busy_machine_on_which_waits_of_workers_are_not_known(workers, share, crowded):
-    table = Batches(
-        loaders=(Loader(1, workers=workers),),
-        quiet_steps=(Step(0, 100.0, queued_us=100.0 * share),),
-        quiet=(Batch(1, 0, 30.0),),
-    )
-    assert table.waiting().crowded is crowded
+def test_a_busy_machine_on_which_waits_of_workers_are_not_known(queued, workers, share, crowded):
+    assert crowd(queued, (30.0,) * len(queued), workers, 100.0 * share).crowded is crowded
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.1, 3), (0.2, 2), (0.21, 1), (0.51, 0)])
@@ -186,34 +173,31 @@ def test_who_put_the_batches_on_the_device(batches, cause):
     assert found.pattern == step_pattern(set(range(len(batches))), 4)
 
 
+DATASET, COLLATE = (
+    ("dataset", "the dataset Numbers"),
+    ("collate function", "the collate function pad"),
+)
+DEFAULT = ("default device", "torch.set_default_device")
+
+
 @pytest.mark.parametrize(
-    ("cause", "known", "line", "blame"),
+    ("cause", "known", "line"),
     [
-        ("dataset", ("dataset_at", "collate_at", "made_at"), "dataset_at", "the dataset Numbers"),
-        ("dataset", ("collate_at", "made_at"), "collate_at", "the dataset Numbers"),
-        (
-            "collate function",
-            ("dataset_at", "made_at", "consumed_at"),
-            "made_at",
-            "the collate function pad",
-        ),
-        ("collate function", ("consumed_at",), "consumed_at", "the collate function pad"),
-        (
-            "default device",
-            ("default_set_at", "collate_at"),
-            "default_set_at",
-            "torch.set_default_device",
-        ),
-        ("default device", ("made_at",), "made_at", "torch.set_default_device"),
+        (DATASET, ("dataset_at", "collate_at", "made_at"), "dataset_at"),
+        (DATASET, ("collate_at", "made_at"), "collate_at"),
+        (COLLATE, ("dataset_at", "made_at", "consumed_at"), "made_at"),
+        (COLLATE, ("consumed_at",), "consumed_at"),
+        (DEFAULT, ("default_set_at", "collate_at"), "default_set_at"),
+        (DEFAULT, ("made_at",), "made_at"),
     ],
 )
-def test_the_nearest_line_that_is_known(cause, known, line, blame):
+def test_the_nearest_line_that_is_known(cause, known, line):
     sites = {name: Site(name, 1) for name in known}
     default = sites.pop("default_set_at", None)
     loader = Loader(0, workers=3, dataset="Numbers", collate="pad", **sites)
-    found = Resident(loader, step_pattern({0}, 1), cause, ("cuda:0", "cuda:1"), default)
-    assert (found.site.file, found.blame) == (line, blame)
-    assert found.facts == (("cause", blame), ("devices", "cuda:0, cuda:1"), ("num_workers", "3"))
+    found = Resident(loader, step_pattern({0}, 1), cause[0], ("cuda:0", "cuda:1"), default)
+    assert (found.site.file, found.blame) == (line, cause[1])
+    assert found.facts == (("cause", cause[1]), ("devices", "cuda:0, cuda:1"), ("num_workers", "3"))
 
 
 @pytest.mark.parametrize(
@@ -233,10 +217,9 @@ def test_shares_of_the_waiting(waits, steps, share, recurring):
     assert waiting.recurring_share == pytest.approx(recurring)
 
 
-def test_batches_of_an_iterator_where_none_began():
-    assert Starts(made=0, batches=7).batches_each == 7.0
-    assert Starts(made=1, batches=7).batches_each == 7.0
-    assert Starts(made=2, batches=7).batches_each == 3.5
+@pytest.mark.parametrize(("made", "each"), [(0, 7.0), (1, 7.0), (2, 3.5)])
+def test_batches_of_an_iterator_where_none_began(made, each):
+    assert Starts(made=made, batches=7).batches_each == each
 
 
 RESIDENT = """\

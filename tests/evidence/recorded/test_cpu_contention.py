@@ -26,8 +26,9 @@ def test_busy_on_both_sides_of_each_border(queued, uneven, busy):
     assert bool(found.caution) is busy
 
 
-def test_the_caution_says_how_long_the_steps_waited():
-    assert "steps waited for a CPU 25% of the" in CpuContention(0.25).caution
+def test_the_caution_says_how_long_the_steps_waited_and_what_to_do():
+    said = CpuContention(0.25).caution
+    assert "steps waited for a CPU 25% of the" in said and "audit again" in said
 
 
 def test_waiting_is_shared_over_all_steps_and_quartiles_need_ten():

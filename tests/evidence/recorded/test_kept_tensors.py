@@ -38,13 +38,6 @@ def test_rows_of_other_passes_or_of_unequal_length_do_not_count(kept):
     assert kept(row(**{"pass": "quiet"}), row(nbytes=(1, 2))).keepers == ()
 
 
-def test_what_some_line_of_its_file_cuts_is_bounded(kept, home):
-    file = str(home / "trainer.py")
-    one, two = kept(row(file=file), row(path=".cut", file=file)).keepers
-    assert [one.name, two.name] == ["self.seen[*]", "self.cut"]
-    assert not one.bounded and two.bounded
-
-
 def test_the_one_that_grew_most_comes_first(kept):
     slow, fast = row(nbytes=(10, 20, 30), root="a"), row(nbytes=(0, 90, 91), root="b")
     assert [each.nbytes[1] for each in kept(slow, fast).keepers] == [90, 20]

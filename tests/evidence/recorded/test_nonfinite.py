@@ -118,23 +118,6 @@ def test_a_bad_tensor_in_words():
 
 
 @pytest.mark.parametrize(
-    ("phase", "fill", "made", "there", "data"),
-    [
-        ("forward", False, True, False, False),
-        ("backward", False, True, False, False),
-        ("optimizer", False, True, False, False),
-        ("input", False, False, False, True),
-        ("input", True, False, False, False),
-        ("parameter", False, False, True, False),
-        ("state", False, False, True, False),
-    ],
-)
-def test_where_it_came_from(phase, fill, made, there, data):
-    found = birth("exp", phase, fill=fill)
-    assert (found.made, found.was_there, found.came_with_data) == (made, there, data)
-
-
-@pytest.mark.parametrize(
     ("op", "phase", "node", "name", "operator", "kind"),
     [
         ("log", "forward", "", "log", "log", "log"),

@@ -22,7 +22,7 @@ from auditor.cli.main import main
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.what_if import OutOfMemory as Shortage
 from auditor.evidence.table import Evidence
-from auditor.judging import engine
+from auditor.judging import catalogue, engine
 from auditor.model import Severity
 from auditor.recordings.standalone import SnapshotRecording, is_pickle
 from auditor.rule import NotLooked
@@ -87,17 +87,12 @@ def test_bytes_are_those_of_the_allocator_at_every_event(bare):
     held.append(allocator.malloc(64 * MIB, frames=at(9)))
     (course,) = bare(allocator.snapshot()).get(Allocations).devices
     stats = allocator.stats()
-    assert (course.reserved[-1], course.allocated[-1], course.active[-1]) == tuple(
-        stats[f"{name}_bytes.all.current"] for name in ("reserved", "allocated", "active")
-    )
-    assert (
-        course.peak_allocated == stats["allocated_bytes.all.peak"]
-        and course.peak_reserved == stats["reserved_bytes.all.peak"]
-    )
+    for name in ("reserved", "allocated", "active"):
+        assert getattr(course, name)[-1] == stats[f"{name}_bytes.all.current"]
+    for name in ("reserved", "allocated"):
+        assert getattr(course, f"peak_{name}") == stats[f"{name}_bytes.all.peak"]
+        assert {stat[f"{name}_bytes.all.current"] for stat in seen} <= set(getattr(course, name))
     assert (course.start_reserved, course.start_allocated, course.untrusted) == (0, 0, "")
-    for stat in seen:
-        assert stat["allocated_bytes.all.current"] in set(course.allocated)
-        assert stat["reserved_bytes.all.current"] in set(course.reserved)
 
 
 def test_a_history_that_begins_late_has_what_was_there_before(bare):
@@ -107,44 +102,34 @@ def test_a_history_that_begins_late_has_what_was_there_before(bare):
     allocator.malloc(10 * MIB, frames=at(2))
     recording = bare(allocator.snapshot())
     (course,) = recording.get(Allocations).devices
-    assert (course.start_allocated, course.peak_allocated, course.start_reserved) == (
-        200 * MIB,
-        200 * MIB,
-        200 * MIB,
-    )
+    assert {course.start_allocated, course.peak_allocated, course.start_reserved} == {200 * MIB}
     (peak,) = recording.get(PeakHolders).devices
-    assert [(h.site.line if h.site else 0, h.blocks, h.older) for h in peak.holders] == [
-        (1, 3, 150 * MIB),
-        (0, 1, 50 * MIB),
-    ]
+    held = [(h.site.line if h.site else 0, h.blocks, h.older // MIB) for h in peak.holders]
+    assert held == [(1, 3, 150), (0, 1, 50)]
 
 
 def test_without_history_the_moment_of_the_snapshot_counts(bare):
-    data = {**holes().snapshot(), "device_traces": []}
-    recording = bare(data["segments"])  # the list form of 2022
+    segments = holes().snapshot()["segments"]  # the list form of 2022
+    recording = bare(segments)
     with pytest.raises(NotLooked, match="no allocation history"):
         recording.get(Allocations)
     (peak,) = recording.get(PeakHolders).devices
     assert (peak.allocated, peak.timed, peak.holders[0].site.line) == (480 * MIB, False, 2)
-    nameless = [
-        {**s, "blocks": [{**b, "frames": []} for b in s["blocks"]]} for s in data["segments"]
-    ]
+    for block in (block for segment in segments for block in segment["blocks"]):
+        block["frames"] = []
     with pytest.raises(NotLooked, match="names no line"):
-        bare(nameless).get(PeakHolders)
+        bare(segments).get(PeakHolders)
 
 
 def test_expandable_segments(bare):
-    allocator = CachingAllocator(
-        1 << 40, settings=AllocatorSettings.parse("expandable_segments:True")
-    )
+    settings = AllocatorSettings.parse("expandable_segments:True")
+    allocator = CachingAllocator(1 << 40, settings=settings)
     kept = [allocator.malloc(size * MIB, frames=at(size)) for size in (30, 50, 90)]
     allocator.free(kept[1])
     (course,) = bare(allocator.snapshot()).get(Allocations).devices
     stats = allocator.stats()
-    assert (course.peak_reserved, course.peak_allocated) == (
-        stats["reserved_bytes.all.peak"],
-        stats["allocated_bytes.all.peak"],
-    )
+    assert course.peak_reserved == stats["reserved_bytes.all.peak"]
+    assert course.peak_allocated == stats["allocated_bytes.all.peak"]
     assert course.allocated[-1] == stats["allocated_bytes.all.current"]
 
 
@@ -171,10 +156,8 @@ def test_what_would_reserve_less_is_a_note_where_nothing_failed(bare):
             allocator.free(kept.pop(0))
     (finding,) = engine.judge(bare(allocator.snapshot()), (AllocatorSettingWouldHelp,)).findings
     assert finding.severity is Severity.NOTE and finding.lost_bytes >= 256 * MIB
-    assert [row[0] for row in finding.facts][:2] == [
-        "with the settings recorded",
-        "with expandable_segments:True",
-    ]
+    facts = [label for label, _ in finding.facts]
+    assert facts[:2] == ["with the settings recorded", "with expandable_segments:True"]
 
 
 def test_an_error_among_holes_is_fragmentation_and_the_replay_says_what_fits(bare):
@@ -182,13 +165,10 @@ def test_an_error_among_holes_is_fragmentation_and_the_replay_says_what_fits(bar
     with pytest.raises(OutOfMemory):
         allocator.malloc(170 * MIB, frames=at(7))
     recording = bare(allocator.snapshot())
-    shortage = recording.get(Shortage)
-    assert (shortage.kind, shortage.requested, shortage.free_inside) == (
-        "fragmentation",
-        170 * MIB,
-        960 * MIB,
-    )
-    assert (shortage.largest_free, shortage.site.line, shortage.live) == (120 * MIB, 7, 480 * MIB)
+    short = recording.get(Shortage)
+    assert (short.kind, short.site.line) == ("fragmentation", 7)
+    sizes = (short.requested, short.free_inside, short.largest_free, short.live)
+    assert [size // MIB for size in sizes] == [170, 960, 120, 480]
     (finding,) = engine.judge(recording, (RanOutOfMemory,)).findings
     assert (finding.severity, finding.site.line, finding.seen_on) == (Severity.ERROR, 7, "snapshot")
     assert finding.remedy.config == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
@@ -243,39 +223,23 @@ def flushed(times, frames):
     return {**data, "device_traces": [trace]}
 
 
-@pytest.mark.parametrize(
-    "frames",
-    [
-        (
-            {
-                "filename": "/opt/site-packages/torch/cuda/memory.py",
-                "line": 1,
-                "name": "empty_cache",
-            },
-            *at(9),
-        ),
-        (),
-    ],
-)
+TORCHS = {"filename": "/opt/site-packages/torch/cuda/memory.py", "line": 1, "name": "empty_cache"}
+
+
+@pytest.mark.parametrize("frames", [(TORCHS, *at(9)), ()])
 def test_a_cache_that_is_emptied_again_and_again(bare, frames):
+    """Without frames nobody knows who emptied it."""
     (finding,) = engine.judge(bare(flushed(20, frames)), (AllocatorCallEveryStep,)).findings
     assert (finding.site.line if finding.site else None) == (9 if frames else None)
     assert "emptied the cache 10 times" in finding.message
-    kept = dict(finding.facts).get(
-        "with the cache kept (predicted)"
-    )  # without frames nobody knows who emptied it
-    assert kept == (
-        "3 cudaMalloc calls instead of 60, 170 MiB reserved at most instead of 170 MiB"
-        if frames
-        else None
-    )
+    kept = "3 cudaMalloc calls instead of 60, 170 MiB reserved at most instead of 170 MiB"
+    said = dict(finding.facts).get("with the cache kept (predicted)")
+    assert said == (kept if frames else None)
 
 
 def test_a_cache_that_is_emptied_now_and_then_is_not_told(bare):
-    assert not engine.judge(
-        bare(flushed(6, at(9, "empty_cache"))), (AllocatorCallEveryStep,)
-    ).findings
-    assert not engine.judge(bare(holes().snapshot()), (AllocatorCallEveryStep,)).findings
+    for data in (flushed(6, at(9, "empty_cache")), holes().snapshot()):
+        assert not engine.judge(bare(data), (AllocatorCallEveryStep,)).findings
 
 
 def test_healthy_snapshots_are_silent(bare):
@@ -292,14 +256,10 @@ def test_healthy_snapshots_are_silent(bare):
 
 
 def test_rules_that_need_a_run_are_skipped_with_a_reason(bare):
-    from auditor.judging import catalogue
-
-    judged = engine.judge(bare(holes().snapshot()), catalogue.rules())
-    assert not [verdict for verdict in judged.verdicts if verdict.status == "failed"]
-    reasons = {
-        verdict.code: verdict.reason for verdict in judged.verdicts if verdict.status == "skipped"
-    }
-    assert reasons["SYNC001"] == "a snapshot does not show it: audit run records it"
+    verdicts = engine.judge(bare(holes().snapshot()), catalogue.rules()).verdicts
+    assert "failed" not in {verdict.status for verdict in verdicts}
+    (sync,) = (verdict for verdict in verdicts if verdict.code == "SYNC001")
+    assert sync.reason == "a snapshot does not show it: audit run records it"
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -312,18 +272,14 @@ def analyze(path, tmp_path, monkeypatch, *more):
 
 @pytest.mark.parametrize("name", ["snapshot.pickle", "snapshot.pickle.gz", "whatever.json"])
 def test_a_snapshot_is_told_by_its_content(bare, tmp_path, monkeypatch, name):
-    content = pickle.dumps(holes().snapshot())
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    bare(holes().snapshot(), name)
     done = analyze(tmp_path / name, tmp_path, monkeypatch, "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert (report["run"]["device"], report["run"]["outcome"], report["run"]["steps"]) == (
-        "snapshot",
-        "completed",
-        0,
-    )
-    assert report["run"]["peak_bytes"]["device"] == 1440 * MIB
-    assert any(finding["seen_on"] == "snapshot" for finding in report["findings"])
+    run = report["run"]
+    assert (run["device"], run["outcome"], run["steps"]) == ("snapshot", "completed", 0)
+    assert run["peak_bytes"]["device"] == 1440 * MIB
+    assert "snapshot" in {finding["seen_on"] for finding in report["findings"]}
 
 
 class Hostile:
@@ -333,40 +289,27 @@ class Hostile:
         return print, ("never",)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pickle.dumps({"segments": [Hostile()]}),
-        gzip.compress(pickle.dumps([Hostile()])),
-        pickle.dumps(holes().snapshot())[:-200],
-        gzip.compress(pickle.dumps(holes().snapshot()))[:-200],
-        b"\x80",
-        pickle.dumps({"segments": 3}),
-        pickle.dumps({"segments": [{"total_size": 1, "blocks": [{}]}]}),
-        pickle.dumps({"segments": [], "device_traces": [[{}]]}),
-        pickle.dumps("text"),
-    ],
-    ids=[
-        "global",
-        "global in gzip",
-        "cut",
-        "cut gzip",
-        "one byte",
-        "no list",
-        "no blocks",
-        "no action",
-        "text",
-    ],
-)
-def test_a_hostile_or_broken_pickle_is_one_sentence(content, tmp_path, monkeypatch):
-    (tmp_path / "snapshot.pickle").write_bytes(content)
+HOLES = pickle.dumps(holes().snapshot())
+REFUSED = {
+    "global": pickle.dumps({"segments": [Hostile()]}),
+    "global in gzip": gzip.compress(pickle.dumps([Hostile()])),
+    "cut": HOLES[:-200],
+    "cut gzip": gzip.compress(HOLES)[:-200],
+    "one byte": b"\x80",
+    "no list": pickle.dumps({"segments": 3}),
+    "no blocks": pickle.dumps({"segments": [{"total_size": 1, "blocks": [{}]}]}),
+    "no action": pickle.dumps({"segments": [], "device_traces": [[{}]]}),
+    "text": pickle.dumps("text"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_hostile_or_broken_pickle_is_one_sentence(why, tmp_path, monkeypatch):
+    (tmp_path / "snapshot.pickle").write_bytes(REFUSED[why])
     done = analyze(tmp_path / "snapshot.pickle", tmp_path, monkeypatch)
     assert isinstance(done.exception, SystemExit) and done.exit_code == 2
-    assert (
-        done.output.startswith("audit: ")
-        and "Traceback" not in done.output
-        and "never" not in done.output
-    )
+    assert done.output.startswith("audit: ")
+    assert "Traceback" not in done.output and "never" not in done.output
 
 
 def test_a_trace_is_no_pickle(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.loops import exhausts, joins, left_between, loop_around, loop_of_epochs
+from auditor.evidence.source.loops import exhausts, joins, loop_around, loop_of_epochs
 from auditor.model import Site
 
 TEXT = """\
@@ -110,43 +110,3 @@ def test_the_loop_whose_turns_are_epochs(lines, head):
     assert (found and (found.line, found.text)) == (
         head and (head, EPOCHS.split("\n")[head - 1].strip())
     )
-
-
-LEFT = """\
-for epoch in e:
-    for x in loader:
-        backward(x)
-        if x:
-            print()
-        else:
-            for y in x:
-                if y:
-                    break
-        if stop:
-            if really: break
-    reduce()
-reduce()
-def f():
-    backward()
-"""
-
-
-@pytest.mark.parametrize(
-    ("inside", "outside", "expected"),
-    [
-        (3, 12, (2, 10)),
-        (3, 13, (2, 10)),
-        (3, 4, (None, None)),
-        (12, 13, (1, None)),
-        (15, 13, (None, None)),
-    ],
-)
-def test_the_loop_that_one_has_left(inside, outside, expected):
-    at, outside_at = (Site("t.py", line) for line in (inside, outside))
-    found = left_between(Source({"t.py": LEFT}), at, outside_at)
-    assert tuple(each and each.line for each in found) == expected
-
-
-def test_of_another_file_the_innermost_loop_is_left():
-    found = left_between(Source({"t.py": LEFT}), Site("t.py", 3), Site("u.py", 3))
-    assert [each.line for each in found] == [2, 10]
