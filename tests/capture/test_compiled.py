@@ -52,9 +52,7 @@ def watched(step: Step, seen: list[Seen]) -> Callable[[], None]:
 
 @pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_audit_leaves_a_compiled_program_as_it_is(
-    name: str, backend: str, tmp_path: Path
-) -> None:
+def test_an_audit_leaves_a_compiled_program_as_it_is(name, backend, tmp_path):
     alone: list[Seen] = []
     audited: list[Seen] = []
     fresh()

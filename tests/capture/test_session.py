@@ -85,9 +85,7 @@ class Failing(Watching):
         ("end", ["start", "begin", "end", "stop"]),
     ],
 )
-def test_a_probe_that_fails_is_stopped_and_the_others_go_on(
-    tmp_path: Path, when: str, asked: list[str]
-) -> None:
+def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path, when, asked):
     writer, warnings = RecordingWriter(tmp_path), []
     plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), Passes(trace=0))
     context = Context(writer, Frames(writer), device=CPU, plan=plan, warn=warnings.append)
@@ -138,9 +136,7 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("hook", ["around", "optimizer"])
-def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(
-    tmp_path: Path, hook: str
-) -> None:
+def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(tmp_path, hook):
     """The step goes on, so does the probe; what it did not see is not taken for nothing found."""
 
     class Halfway(OptimizerProbe):

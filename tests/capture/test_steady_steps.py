@@ -82,9 +82,7 @@ def every(distance: int, first: int = 0) -> Write:
         (lambda context, step: called(context, 1 + step), DIAGNOSED_STEPS),
     ],
 )
-def test_it_ends_when_so_many_steps_in_a_row_were_alike(
-    tmp_path: Path, write: Write, steps: int
-) -> None:
+def test_it_ends_when_so_many_steps_in_a_row_were_alike(tmp_path, write, steps):
     assert diagnosed(tmp_path, write) == steps
 
 

@@ -133,9 +133,7 @@ def _rehearsed(program: str) -> Side:
     return side
 
 
-def _side(
-    version: str, events: list[tuple[str, int]], marks: list[int], stats: Any, workspaces: int = 0
-) -> Side:
+def _side(version, events, marks, stats, workspaces=0):
     return Side(
         str(version),
         events,

@@ -128,9 +128,7 @@ def judged(recording: Recording) -> NullRun:
     return run
 
 
-def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(
-    beside: Beside, rehearsed: Path
-) -> None:
+def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(beside, rehearsed):
     recording = beside("")
     run = judged(recording)
     assert not recording.manifest["warnings"]
@@ -167,9 +165,7 @@ def alone(folder: Path) -> list[list[int]]:
     return found
 
 
-def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(place, monkeypatch):
     monkeypatch.setenv("MODE", "parts")
     made = Made(plan(place), child_process.record_once(plan(place), None, silent, silent))
     runs.beside(Course(asked(place), None, silent, silent, [made]))
@@ -182,9 +178,7 @@ def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(
 
 
 @pytest.mark.parametrize("mode", ["dies", "hangs"])
-def test_it_costs_only_itself(
-    beside: Beside, rehearsed: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
+def test_it_costs_only_itself(beside, rehearsed, monkeypatch, mode):
     monkeypatch.setattr(runs, "PATIENCE_S", 12.0)
     monkeypatch.setattr(runs, "PATIENCE", 0.0)
     began = time.monotonic()
@@ -223,9 +217,7 @@ def test_audit_run_says_what_each_device_saw(place: Path) -> None:
     assert (report["run"]["device"], report["run"]["step_us"]["n"]) == ("cpu", 3)
 
 
-def test_a_run_that_a_user_starts_on_the_null_device_is_known_as_one(
-    place: Path, inside: None
-) -> None:
+def test_a_run_that_a_user_starts_on_the_null_device_is_known_as_one(place, inside):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "auditor", "run", "program:step", "--steps", "3"),

@@ -125,9 +125,7 @@ def test_one_that_cannot_be_taken_back_keeps_no_other_from_it() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_torch_script_takes_the_operator_in_whose_place_a_function_is(
-    known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_script_takes_the_operator_in_whose_place_a_function_is(known, monkeypatch):
     """Whether its table of operators was made before, or is made meanwhile."""
     original, patches = torch.arange, Patches()
 

@@ -187,9 +187,7 @@ def nested(noise):
     return noise
 
 
-def test_an_instruction_without_a_line_has_that_before_it_and_a_jump_back_that_of_its_loop() -> (
-    None
-):
+def test_an_instruction_without_a_line_has_that_before_it_and_a_jump_back_that_of_its_loop():
     code, first = nested.__code__, nested.__code__.co_firstlineno
     lines = {start: line for start, _, line in code.co_lines()}
     known, heads = first, []
@@ -229,9 +227,7 @@ def test_time_in_a_loop_of_pixels_goes_to_its_lines() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_nothing_is_collected_while_frames_are_listed(
-    monkeypatch: pytest.MonkeyPatch, enabled: bool
-) -> None:
+def test_nothing_is_collected_while_frames_are_listed(monkeypatch, enabled):
     states: set[bool] = set()
     frames = sys._current_frames
 

@@ -39,18 +39,14 @@ def says(text: str = TEXT) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def test_each_is_heard_and_the_default_filter_shows_one(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_each_is_heard_and_the_default_filter_shows_one(heard, shown):
     for _ in range(3):
         says()
     assert heard == ["empty clipping"] * 3
     assert [text for _, _, text in shown] == [TEXT]
 
 
-def test_a_program_that_asks_for_all_sees_all(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_a_program_that_asks_for_all_sees_all(heard, shown):
     warnings.simplefilter("always")
     for _ in range(2):
         says()
@@ -78,18 +74,14 @@ def test_an_error_of_the_programs_filter_is_raised(shown: list[tuple[str, int, s
         says()
 
 
-def test_other_warnings_pass_as_they_are(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_other_warnings_pass_as_they_are(heard, shown):
     for _ in range(2):
         says("something else")
     assert not heard
     assert [text for _, _, text in shown] == ["something else"]
 
 
-def test_a_wrapper_of_ours_is_not_named(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_a_wrapper_of_ours_is_not_named(heard, shown):
     class Owner:
         def says(self, text: str) -> None:
             warnings.warn(text, stacklevel=2)
@@ -102,17 +94,13 @@ def test_a_wrapper_of_ours_is_not_named(
     assert [file for file, _, _ in shown] == [__file__, __file__]
 
 
-def test_a_look_of_ours_is_neither_heard_nor_shown(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_a_look_of_ours_is_neither_heard_nor_shown(heard, shown):
     with LOOKING:
         says()
     assert not heard and not shown
 
 
-def test_a_function_that_the_program_puts_around_it_is_called_once(
-    shown: list[tuple[str, int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_that_the_program_puts_around_it_is_called_once(shown, monkeypatch):
     names: list[str] = []
     logged: list[str] = []
     hook = WarningHook(lambda name, _: names.append(name))

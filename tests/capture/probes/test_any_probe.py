@@ -9,7 +9,6 @@ import threading
 import types
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from torch.optim import optimizer as optimizers
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _python_dispatch
 
-from auditor.capture.probes.base import Probe
 from auditor.capture.probes.registry import PROBES
 from tests.capture.drive import Drive, load
 
@@ -148,9 +146,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
-def test_nothing_is_changed_and_nothing_is_left(
-    tmp_path: Path, probe: type[Probe], alone: list[float]
-) -> None:
+def test_nothing_is_changed_and_nothing_is_left(tmp_path, probe, alone):
     before = as_it_is()
     with Drive(tmp_path, probe) as drive:
         for each in sorted(probe.passes | probe.also):

@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,9 +28,7 @@ PROBE = (
 
 
 @pytest.fixture
-def found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[dict[str, str]], list[str]]]:
+def found(tmp_path, monkeypatch):
     """Names of the probes in a package with these files."""
     monkeypatch.syspath_prepend(str(tmp_path))
     name = f"family{next(_NUMBER)}"
@@ -52,9 +50,7 @@ def probe(name: str, cls: str = "Sample", after: tuple[str, ...] = ()) -> str:
     return PROBE.format(name=name, cls=cls, after=after)
 
 
-def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_name(
-    found: Callable[..., list[str]],
-) -> None:
+def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_name(found):
     files = {
         "a/one.py": probe("one", after=("three",)),
         "a/helper.py": "HELPS = True\n",
@@ -85,9 +81,7 @@ def _selected(folder: Path, device: DeviceInfo, *parts: str) -> list[Probe]:
     return select(parts, Context(writer, Frames(writer), device))
 
 
-def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
-    tmp_path: Path,
-) -> None:
+def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(tmp_path):
     names = [
         probe.name for probe in _selected(tmp_path, SHADOW, "reads", "leaner", "graphs", "fed")
     ]
@@ -104,9 +98,7 @@ def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Pa
 
 
 @pytest.mark.parametrize("own", PROBES, ids=lambda own: own.name)
-def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(
-    own: type[Probe], tmp_path: Path
-) -> None:
+def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(own, tmp_path):
     """In a script a step ends inside such a hook, while torch walks their list: RuntimeError in
     the user's program if it changed.
     """

@@ -80,9 +80,7 @@ def test_the_outermost_calls_count_by_line(tmp_path: Path, user: Any, probe: typ
     assert all(row["us"] >= 0.0 for row in rows)
 
 
-def test_other_threads_and_the_time_between_steps_do_not(
-    tmp_path: Path, user: Any, probe: type[Tally]
-) -> None:
+def test_other_threads_and_the_time_between_steps_do_not(tmp_path, user, probe):
     with Drive(tmp_path, probe) as drive:
         with drive.running("quiet"):
             user.free()
@@ -92,9 +90,7 @@ def test_other_threads_and_the_time_between_steps_do_not(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_everything_is_put_back(
-    tmp_path: Path, user: Any, probe: type[Tally], *, fails: bool
-) -> None:
+def test_everything_is_put_back(tmp_path, user, probe, *, fails):
     before = user.free.__code__, user.Device.wait, threading.active_count()
     with Drive(tmp_path, probe) as drive:
         if fails:

@@ -251,9 +251,7 @@ def loader_for(dataset):
     ],
     ids=["in one line", "in two", "made by the framework alone", "from one of two"],
 )
-def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(
-    tmp_path: Path, made: str, library: bool
-) -> None:
+def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(tmp_path, made, library):
     framework(tmp_path, FRAMEWORK)
     head = "import framework\ndata = TensorDataset(torch.ones(64, 2))\n"
     with Drive(tmp_path, DataLoaderProbe) as drive:
@@ -271,9 +269,7 @@ def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(
     reason="this kernel does not count waits for the processor",
 )
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(
-    tmp_path: Path, workers: int
-) -> None:
+def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(tmp_path, workers):
     source = f"""
     loader = DataLoader(torch.ones(64, 3), batch_size=2, num_workers={workers})
     batches = iter(loader)

@@ -40,9 +40,7 @@ def reuse(rows) -> set[tuple[int, int]]:
     return {(row["at_line"], row["by_line"]) for row in rows}
 
 
-def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_step(
-    tmp_path: Path,
-) -> None:
+def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_step(tmp_path):
     source = """
     h = model(x)
     def step():
@@ -139,9 +137,7 @@ def test_a_backward_inside_a_backward_is_part_of_it(tmp_path: Path) -> None:
     ] * 3
 
 
-def test_where_a_walk_is_cut_off_it_counts_as_reused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_a_walk_is_cut_off_it_counts_as_reused(tmp_path, monkeypatch):
     monkeypatch.setattr(autograd_graph, "NODE_CAP", 3)
     source = """
     kept = []
@@ -206,9 +202,7 @@ def test_a_watcher_that_fails_leaves_the_step_alone() -> None:
     assert isinstance(bad.lost, KeyError) and graph._engine_run_backward.__code__ is code
 
 
-def test_without_torchs_funnel_the_public_entries_are_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_torchs_funnel_the_public_entries_are_watched(tmp_path, monkeypatch):
     monkeypatch.delattr(graph, "_engine_run_backward")
     source = """
     def step():

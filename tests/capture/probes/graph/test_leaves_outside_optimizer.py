@@ -4,7 +4,6 @@ alive.
 
 from pathlib import Path
 
-import pytest
 from auditor.rules.graph.probes import leaves_outside_optimizer
 from auditor.rules.graph.probes.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
 
@@ -32,9 +31,7 @@ def step():
 """
 
 
-def test_values_are_kept_of_so_many_elements_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_are_kept_of_so_many_elements_and_no_more(tmp_path, monkeypatch):
     monkeypatch.setattr(leaves_outside_optimizer, "KEPT", 1)
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:

@@ -248,9 +248,7 @@ def test_held_bytes_are_those_of_forwards_never_walked_and_rise_with_them(tmp_pa
     assert [row["carried"] for row in rows] == list(range(STEPS))
 
 
-def test_held_bytes_of_a_custom_function_are_what_it_saved_and_what_it_keeps_aside(
-    tmp_path: Path,
-) -> None:
+def test_held_bytes_of_a_custom_function_are_what_it_saved_and_what_it_keeps_aside(tmp_path):
     source = """
     class Masked(torch.autograd.Function):
         @staticmethod
@@ -374,9 +372,7 @@ def test_reading_locals_leaves_the_users_own_snapshot_alone(tmp_path: Path) -> N
         ("sys._getframe()", False),
     ],
 )
-def test_a_function_is_looked_into_unless_it_may_read_its_own_snapshot(
-    tmp_path: Path, statement: str, seen: bool
-) -> None:
+def test_a_function_is_looked_into_unless_it_may_read_its_own_snapshot(tmp_path, statement, seen):
     source = f"""
     import inspect as frames, sys
     def holds(read):
@@ -496,9 +492,7 @@ step = steps()
     [("loss)  # BAD", "1)"), ("1)", "loss)  # BAD")],
     ids=["module", "callback"],
 )
-def test_what_only_a_framework_holds_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, callback: str
-) -> None:
+def test_what_only_a_framework_holds_is_found(tmp_path, monkeypatch, module, callback):
     monkeypatch.setattr(
         object_search, "VISITS", 10 * object_search.VISITS
     )  # all test modules of the session are the user's here
@@ -511,9 +505,7 @@ def test_what_only_a_framework_holds_may_be_without_a_graph(tmp_path: Path) -> N
     assert record(tmp_path, PARTS.format(module="loss.detach())", callback="loss.item())"))[1] == {}
 
 
-def test_objects_of_the_users_classes_are_not_kept_and_data_is_no_part_of_the_program(
-    tmp_path: Path,
-) -> None:
+def test_objects_of_the_users_classes_are_not_kept_and_data_is_no_part_of_the_program(tmp_path):
     source = """
     class Part: pass
     class Sample: pass

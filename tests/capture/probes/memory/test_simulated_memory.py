@@ -4,8 +4,6 @@ frees wait their turn.
 
 from pathlib import Path
 
-import pytest
-
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.rehearsal import RehearsedMemory
 from auditor.recordings.folder import RecordingWriter
@@ -15,9 +13,7 @@ def held(folder: Path) -> RehearsedMemory:
     return RehearsedMemory(1 << 30, Frames(RecordingWriter(folder)), folder)
 
 
-def test_allocator_settings_are_read_and_bad_ones_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_allocator_settings_are_read_and_bad_ones_passed_over(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     assert held(tmp_path / "a").allocator.settings.expandable_segments

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 from auditor.rules.kern.probes import indexing_loops
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe, ParametersNow
@@ -53,9 +52,7 @@ def test_parameters_are_those_of_now_each_time() -> None:
     assert now.given_whole([torch.ones(2)]) is None
 
 
-def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(monkeypatch):
     monkeypatch.setattr(indexing_loops, "live_optimizers", list)  # those of other tests
     now = ParametersNow()
     now.look()

@@ -4,8 +4,6 @@ everything put back.
 
 from pathlib import Path
 
-import pytest
-
 from auditor import shadow_cuda
 from auditor.capture.probes.numerics import op_ranges
 from auditor.capture.probes.numerics.op_ranges import OpRangesProbe
@@ -75,9 +73,7 @@ def test_a_pole_that_a_gradient_met(tmp_path: Path) -> None:
     assert user.model.weight.grad.isnan().equal(alone.model.weight.grad.isnan())
 
 
-def test_a_graph_that_is_kept_keeps_no_hook(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_that_is_kept_keeps_no_hook(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(
         op_ranges,
@@ -93,9 +89,7 @@ def test_a_graph_that_is_kept_keeps_no_hook(
     assert len(calls) == 2
 
 
-def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(tmp_path, monkeypatch):
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 

@@ -34,9 +34,7 @@ PLAIN = {
 }
 
 
-def rows_of(
-    folder: Path, pass_name: str = "loud", steps: int = 4, **changed: object
-) -> tuple[object, list[dict]]:
+def rows_of(folder, pass_name="loud", steps=4, **changed):
     user = load(folder, SOURCE.format(**{**PLAIN, **changed}))
     with Drive(folder, GradNormsProbe) as drive:
         drive.run(pass_name, user.step, steps)

@@ -25,9 +25,7 @@ def step():
 """
 
 
-def test_while_a_graph_is_recorded_nobody_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_a_graph_is_recorded_nobody_is_told(tmp_path, monkeypatch):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, GradNormsProbe) as drive:
         monkeypatch.setattr(optimizer_hooks, "capturing", lambda: True)
@@ -72,9 +70,7 @@ def step():
 
 @pytest.mark.parametrize("given", ["closure", "closure=closure"])
 @pytest.mark.parametrize("optimizer", ["SGD", "LBFGS"])
-def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(
-    tmp_path: Path, given: str, optimizer: str
-) -> None:
+def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(tmp_path, given, optimizer):
     told: list[tuple[int, bool]] = []
 
     class Before(OptimizerProbe):
@@ -94,9 +90,7 @@ def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(
     assert user.count == plain.count
 
 
-def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(
-    tmp_path: Path,
-) -> None:
+def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(tmp_path):
     source = CLOSURE.format(optimizer="SGD", given="closure").replace(
         "return loss", "torch.nn.utils.clip_grad_norm_([weight], 1e-3); return loss"
     )

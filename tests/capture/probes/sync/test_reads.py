@@ -222,9 +222,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         assert torch_as_it_is() == before
 
 
-def test_our_own_error_costs_one_warning_and_not_the_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_own_error_costs_one_warning_and_not_the_step(tmp_path, monkeypatch):
     def broken(*args: object) -> None:
         raise KeyError("ours")
 
@@ -276,9 +274,7 @@ def step():
 
 
 @pytest.mark.parametrize("breakage", ["absent", "broken"])
-def test_without_kernel_overrides_methods_are_patched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str
-) -> None:
+def test_without_kernel_overrides_methods_are_patched(tmp_path, monkeypatch, breakage):
     if breakage == "absent":
         monkeypatch.delattr(torch.library, "get_kernel", raising=False)
     else:
