@@ -35,7 +35,7 @@ class UserFrames(Frames):
         return not os.path.abspath(file).startswith(_HERE) and super().is_user(file)
 
 
-def load(folder: Path, source: str) -> Any:
+def load(folder, source):
     """Write a program into a file and import it, as the user's module; lines are numbered from 1.
     The one before is gone.
     """

@@ -105,7 +105,7 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path, when, aske
     assert len(warnings) == 1
 
 
-def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) -> None:
+def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path):
     class Inside(Failing):
         when = "never"
 
@@ -226,8 +226,8 @@ def passes_of(
 
 @pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (1000, 2), (3000, 1)])
 def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
-) -> None:
+    tmp_path, monkeypatch, per_step, traced
+):
     nodes = iter(range(0, 100 * per_step, per_step))
     monkeypatch.setattr(session, "next_number", lambda: next(nodes))
     monkeypatch.setattr(base, "_peak", lambda: 0)
@@ -249,8 +249,8 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     ],
 )
 def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
-    tmp_path: Path, operators: int, trained: bool, passes: dict[str, int]
-) -> None:
+    tmp_path, operators, trained, passes
+):
     shadow = SimpleNamespace(operators=operators, memory=SimpleNamespace(counters=dict))
     known = {"shadow": shadow, "trained": trained}
     assert passes_of(tmp_path, 4, warmup=2, device=SHADOW, known=known) == passes

@@ -73,14 +73,14 @@ def silent(*_: object) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rehearsed(tmp_path_factory):
     """A rehearsal of the program, to which runs on the null device are added."""
     folder = tmp_path_factory.mktemp("rehearsed")
     (folder / "program.py").write_text(PROGRAM)
@@ -107,7 +107,7 @@ Beside = Callable[[str], Recording]
 
 
 @pytest.fixture
-def beside(rehearsed: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+def beside(rehearsed, monkeypatch):
     """Runs the rehearsed program on the null device in a mode of it."""
 
     def run(mode: str) -> Recording:
@@ -190,7 +190,7 @@ def test_it_costs_only_itself(beside, rehearsed, monkeypatch, mode):
     assert recording.inside("null") is None and null_run(Evidence(recording)) is None
 
 
-def test_audit_run_says_what_each_device_saw(place: Path) -> None:
+def test_audit_run_says_what_each_device_saw(place):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "auditor", "run", "program:step", "--device", "null"),

@@ -816,7 +816,7 @@ def nothing_of_torch():
     raise AssertionError
 
 
-def test_every_name_that_is_looked_up_has_its_promise() -> None:
+def test_every_name_that_is_looked_up_has_its_promise():
     for name in EXACT_FOREACH:
         accessors().foreach_default(name)
     assert set(FOUND) | {path for path in PROMISES if path.startswith("torch.optim.")} == set(
@@ -824,21 +824,21 @@ def test_every_name_that_is_looked_up_has_its_promise() -> None:
     )
 
 
-def test_the_installed_torch_has_all_of_them() -> None:
+def test_the_installed_torch_has_all_of_them():
     lacking = {path for path, found in FOUND.items() if not found}
     later = LATER if torch.__version__ < "2.9" else set()
     assert lacking <= later | (ONLY_WITH_CUDA if torch.version.cuda is None else set())
 
 
 @pytest.mark.parametrize("path", sorted(PROMISES))
-def test_an_accessor_gives_what_it_promises(path: str) -> None:
+def test_an_accessor_gives_what_it_promises(path):
     if not FOUND.get(path, True):
         pytest.skip(f"torch {torch.__version__} does not have it")
     PROMISES[path].check(accessors())
 
 
 @pytest.mark.parametrize("path", sorted(set(PROMISES) - look_up.REHEARSAL_NEEDS))
-def test_without_the_name_it_does_what_its_docstring_says(path: str) -> None:
+def test_without_the_name_it_does_what_its_docstring_says(path):
     PROMISES[path].without(accessors(path))
 
 
@@ -889,7 +889,7 @@ def check_failures(said: Any, allowed: set[str]) -> None:
     assert {probe for failed in said.values() for probe in failed} <= allowed
 
 
-def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path: Path) -> None:
+def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path):
     said = failed_without(tmp_path, "all", *sorted(PROMISES))["all"]
     check_failures(said, set().union(*MAY_FAIL.values()))
     assert "rehearsal" in said["rehearse"] and "loader" in said["cpu"]
@@ -897,7 +897,7 @@ def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-def test_each_name_in_turn_costs_only_the_probes_that_need_it(tmp_path: Path, part: int) -> None:
+def test_each_name_in_turn_costs_only_the_probes_that_need_it(tmp_path, part):
     names = sorted(set(PROMISES) - ASKED_BY_TORCH)[part::8]
     for name, said in failed_without(tmp_path, *names).items():
         check_failures(said, MAY_FAIL.get(name, set()))

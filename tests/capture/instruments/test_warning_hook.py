@@ -1,7 +1,6 @@
 """The hook on warnings: what it hears, and that the program sees and raises what it did without it."""
 
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ TEXT = "`parameters` is an empty generator, no gradient clipping will occur."
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, str]]]:
+def shown(monkeypatch):
     """What the program's user sees: file, line, text."""
     seen: list[tuple[str, int, str]] = []
     with warnings.catch_warnings():
@@ -26,7 +25,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, str]
 
 
 @pytest.fixture
-def heard(shown: list[tuple[str, int, str]]) -> Iterator[list[str]]:
+def heard(shown):
     names: list[str] = []
     hook = WarningHook(lambda name, _: names.append(name))
     hook.place()
@@ -53,7 +52,7 @@ def test_a_program_that_asks_for_all_sees_all(heard, shown):
     assert len(shown) == 2
 
 
-def test_what_the_program_hides_stays_hidden(shown: list[tuple[str, int, str]]) -> None:
+def test_what_the_program_hides_stays_hidden(shown):
     names: list[str] = []
     warnings.filterwarnings("ignore", message=".*empty generator")
     hook = WarningHook(lambda name, _: names.append(name))
@@ -63,7 +62,7 @@ def test_what_the_program_hides_stays_hidden(shown: list[tuple[str, int, str]]) 
     assert names and not shown
 
 
-def test_an_error_of_the_programs_filter_is_raised(shown: list[tuple[str, int, str]]) -> None:
+def test_an_error_of_the_programs_filter_is_raised(shown):
     warnings.simplefilter("error")
     hook = WarningHook(lambda *_: None)
     hook.place()

@@ -136,7 +136,7 @@ def different(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+def alone(tmp_path_factory):
     """The losses without any probe; also what the program imports is imported then."""
     user = load(tmp_path_factory.mktemp("alone"), PROGRAM)
     with pytest.raises(ValueError, match="own"):

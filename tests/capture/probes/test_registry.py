@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import itertools
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,7 @@ def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_nam
     assert found(files) == ["two", "three", "one", "four"]
 
 
-def test_two_probes_of_one_name_are_an_error(found: Callable[..., list[str]]) -> None:
+def test_two_probes_of_one_name_are_an_error(found):
     with pytest.raises(TypeError, match=r"two probes are named 'same': \w+\.a\.x and \w+\.b\.y"):
         found({"a/x.py": probe("same"), "b/y.py": probe("same")})
 
@@ -71,7 +70,7 @@ def test_two_probes_of_one_name_are_an_error(found: Callable[..., list[str]]) ->
     ("earlier", "later"),
     [("numerics", "doubles"), ("numerics", "piecewise"), ("birth", "finite")],
 )
-def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier: str, later: str) -> None:
+def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier, later):
     names = [probe.name for probe in PROBES]
     assert names.index(earlier) < names.index(later)
 
@@ -90,7 +89,7 @@ def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
     assert not {"reads", "fed"} & set(names)
 
 
-def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Path) -> None:
+def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path):
     names = {probe.name for probe in _selected(tmp_path, CPU, "reads", "leaner")}
     assert names == {
         *("modes", "training", "owners", "reads", "eager_held", "loop_times", "torch_warnings")
@@ -119,11 +118,11 @@ def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(own,
             probe.uninstall()
 
 
-def test_values_are_watched_in_all_timed_passes() -> None:
+def test_values_are_watched_in_all_timed_passes():
     """A pass that nobody watches would give its step to the next one."""
     assert TIMED.keys() <= NonfiniteProbe.passes
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_each_pass_has_a_name_for_people(name: str) -> None:
+def test_each_pass_has_a_name_for_people(name):
     assert "_" not in amounts.pass_named(name)

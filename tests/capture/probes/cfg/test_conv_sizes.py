@@ -1,7 +1,5 @@
 """The probe of sizes that convolutions have not met before."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from auditor.rules.cfg.probes.float64_ops import ConvSizesProbe
@@ -26,7 +24,7 @@ def step():
 
 
 @pytest.mark.parametrize(("benchmark", "enabled"), [(True, True), (True, False), (False, True)])
-def test_benchmark_mode_is_told(tmp_path: Path, monkeypatch, benchmark, enabled) -> None:
+def test_benchmark_mode_is_told(tmp_path, monkeypatch, benchmark, enabled):
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", benchmark)
     monkeypatch.setattr(torch.backends.cudnn, "enabled", enabled)
     with shadow_cuda():
@@ -37,7 +35,7 @@ def test_benchmark_mode_is_told(tmp_path: Path, monkeypatch, benchmark, enabled)
     assert row["benchmark"] is (benchmark and enabled)
 
 
-def test_a_stride_of_its_own_is_another_size(tmp_path: Path) -> None:
+def test_a_stride_of_its_own_is_another_size(tmp_path):
     source = SOURCE.replace("sizes = iter([8, 8, 9, 9, 10])", "sizes = iter([8, 8, 8])")
     with shadow_cuda():
         user = load(tmp_path, source)

@@ -34,7 +34,7 @@ def make() -> Any:
     return step
 
 
-def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: Path) -> None:
+def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path):
     results = Results.read(record(tmp_path / "r", make, ("results",), roots=[HERE], steps=STEPS))
     step = make()
     bare = [step() for _ in range(WARMUP + STEPS)]
@@ -52,7 +52,7 @@ def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: 
     ]
 
 
-def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path: Path) -> None:
+def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path):
     def compiled() -> Any:
         torch.manual_seed(3)
         model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5))
@@ -74,7 +74,7 @@ def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path: Path) 
     assert not any("results" in each for each in recording.manifest["warnings"])
 
 
-def test_one_flipped_bit_shows(tmp_path: Path) -> None:
+def test_one_flipped_bit_shows(tmp_path):
     def nudged() -> Any:
         step = make()
         weight = next(iter(step()[1].parameters()))
@@ -95,7 +95,7 @@ def test_one_flipped_bit_shows(tmp_path: Path) -> None:
     assert one != other
 
 
-def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path: Path) -> None:
+def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path):
     def penalised() -> Any:
         weight = torch.ones(3, requires_grad=True)
 
@@ -127,16 +127,16 @@ def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path: Path) -> N
         ("", ""),
     ],
 )
-def test_imports_from_the_project_come_from_the_copy(entry: str, after: str) -> None:
+def test_imports_from_the_project_come_from_the_copy(entry, after):
     assert moved(entry, Copied("/tmp/copy", "/home/me/project", "/tmp", "/tmp/kept")) == after
 
 
-def test_the_running_environment_stays_where_it_is() -> None:
+def test_the_running_environment_stays_where_it_is():
     inside = f"{sys.prefix}/lib/something"
     assert moved(inside, Copied("/tmp/copy", sys.prefix, "/tmp", "/tmp/kept")) == inside
 
 
-def test_a_trial_crosses_the_process_seam() -> None:
+def test_a_trial_crosses_the_process_seam():
     plan = Plan(
         "t:step",
         ("a",),

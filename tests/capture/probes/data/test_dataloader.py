@@ -20,13 +20,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 """
 
 
-def program(tmp_path: Path, source: str):
+def program(tmp_path, source):
     import textwrap
 
     return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
 
 
-def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
+def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path):
     class Lines(list[float]):
         file: Any = None
 
@@ -42,7 +42,7 @@ def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
     assert told == [False, True, True, False, True]
 
 
-def test_default_device_is_told(tmp_path: Path) -> None:
+def test_default_device_is_told(tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(
             tmp_path, "batches = iter(DataLoader([1.0, 2.0]))\ndef step(): next(batches)\n"
@@ -60,7 +60,7 @@ def test_default_device_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> None:
+def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
     source = """
     class Slow(Dataset):
         def __len__(self): return 2
@@ -92,7 +92,7 @@ def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> No
     assert rows[0]["wait_us"] < 10_000 < rows[1]["wait_us"]
 
 
-def test_the_start_of_workers_is_waited_for_once(tmp_path: Path) -> None:
+def test_the_start_of_workers_is_waited_for_once(tmp_path):
     source = """
     class Data(Dataset):
         def __len__(self): return 8
@@ -114,7 +114,7 @@ def test_the_start_of_workers_is_waited_for_once(tmp_path: Path) -> None:
     assert (loader["workers"], loader["persistent"]) == (1, False)
 
 
-def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path: Path) -> None:
+def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path):
     source = """
     class Outer(Dataset):
         def __len__(self): return 4
@@ -132,7 +132,7 @@ def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path: Path) -> 
     assert row["n"] == 1 and row["sample_devices"] == ["cpu"] and row["wait_us"] < 30_000
 
 
-def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path: Path) -> None:
+def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(tmp_path, "loader = DataLoader([1.0] * 9)\ndef use(): next(iter(loader))\n")
 
@@ -148,7 +148,7 @@ def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path: Path) -
         assert drive.rows("batches") == [] and drive.rows("loaders") == []
 
 
-def test_a_loader_made_in_every_step_is_one_loader(tmp_path: Path) -> None:
+def test_a_loader_made_in_every_step_is_one_loader(tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(
             tmp_path, "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n"
@@ -159,7 +159,7 @@ def test_a_loader_made_in_every_step_is_one_loader(tmp_path: Path) -> None:
     assert loader["at_line"] == loader["made_at_line"] == line_of(user, "here")
 
 
-def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path: Path) -> None:
+def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path):
     source = """
     class Trainer:
         def __init__(self):
@@ -178,7 +178,7 @@ def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path:
         assert gone() is None
 
 
-def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
+def test_everything_is_put_back_even_after_an_error(tmp_path):
     def state() -> list[object]:
         return [
             DataLoader.__init__,
@@ -203,7 +203,7 @@ def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
     assert state() == before
 
 
-def test_a_loader_from_before_the_recorder(tmp_path: Path) -> None:
+def test_a_loader_from_before_the_recorder(tmp_path):
     user = program(
         tmp_path,
         "loader = DataLoader([1.0] * 9, batch_size=3)\nbatches = iter(loader)\ndef step(): "

@@ -5,7 +5,6 @@ import os
 import tempfile
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 from torch.utils.data import DataLoader
@@ -51,11 +50,11 @@ quick = TensorDataset(torch.ones(4000, 3))
 """
 
 
-def program(folder: Path, source: str):
+def program(folder, source):
     return load(folder, HEAD.lstrip("\n") + textwrap.dedent(source))
 
 
-def rows_of(drive: Drive):
+def rows_of(drive):
     drive.writer.flush()
     rows = drive.rows("loading")
     recording = Recording(drive.folder)
@@ -65,7 +64,7 @@ def rows_of(drive: Drive):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers: int, tmp_path: Path) -> None:
+def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers, tmp_path):
     source = f"""
     rows = [numpy.ones(4000) for _ in range(30)]
     class Arrays(Dataset):
@@ -85,7 +84,7 @@ def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("workers", "rows"), [(0, 0), (1, 1)])
-def test_what_workers_take_for_a_batch(workers: int, rows: int, tmp_path: Path) -> None:
+def test_what_workers_take_for_a_batch(workers, rows, tmp_path):
     source = f"""
     class Busy(Dataset):
         def __len__(self): return 400
@@ -110,7 +109,7 @@ def test_what_workers_take_for_a_batch(workers: int, rows: int, tmp_path: Path) 
         assert row["us"] >= 0.9 * 3000 * row["samples"] > 0.9 * row["cpu_us"]
 
 
-def test_a_spawned_worker_tells_as_well(tmp_path: Path) -> None:
+def test_a_spawned_worker_tells_as_well(tmp_path):
     source = """
     loader = DataLoader(range(1_000_000), batch_size=100_000, collate_fn=sorted, num_workers=1,
                         multiprocessing_context="spawn")
@@ -143,7 +142,7 @@ def run(workers, **more):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_the_loader_yields_is_the_same_to_the_bit(workers: int, tmp_path: Path) -> None:
+def test_what_the_loader_yields_is_the_same_to_the_bit(workers, tmp_path):
     more = "worker_init_fn=begin, persistent_workers=True" if workers else ""
     user = program(tmp_path, f"{NOISE}\ndef make(): return run({workers}, {more})\n")
     step = user.make()
@@ -160,7 +159,7 @@ def test_what_the_loader_yields_is_the_same_to_the_bit(workers: int, tmp_path: P
     assert all(one.equal(other) for one, other in zip(plain, user.seen, strict=True))
 
 
-def test_everything_is_put_back(tmp_path: Path) -> None:
+def test_everything_is_put_back(tmp_path):
     def state():
         return worker._worker_loop, fetch._MapDatasetFetcher.fetch
 
@@ -187,7 +186,7 @@ def epoch():
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (1, True)])
-def test_how_iterators_begin(workers: int, persistent: bool, tmp_path: Path) -> None:
+def test_how_iterators_begin(workers, persistent, tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(tmp_path, STARTS.format(w=workers, p=persistent))
         drive.run("quiet", user.dropped, steps=3)
@@ -202,7 +201,7 @@ def test_how_iterators_begin(workers: int, persistent: bool, tmp_path: Path) -> 
     assert once["start_us"] == pytest.approx(once["wait_us"]), "there was nothing but the beginning"
 
 
-def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path: Path) -> None:
+def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path):
     source = "batches = iter(DataLoader([1.0] * 9))\ndef step(): next(batches)\n"
     with Drive(tmp_path, DataLoaderProbe) as drive:
         drive.run("quiet", program(tmp_path, source).step, steps=2)

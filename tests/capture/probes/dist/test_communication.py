@@ -1,7 +1,5 @@
 """Every collective of a step is seen, whoever issues it; nothing of the step is changed."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -76,7 +74,7 @@ def user(tmp_path, monkeypatch):
     world.uninstall()
 
 
-def rows_of(tmp_path: Path, step, steps: int = 1, pass_name: str = "numbers"):
+def rows_of(tmp_path, step, steps=1, pass_name="numbers"):
     with Drive(tmp_path, CommunicationProbe) as drive:
         drive.run(pass_name, step, steps=steps)
         assert drive.warnings == []

@@ -1,5 +1,4 @@
 import textwrap
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,11 +20,11 @@ x = torch.randn(4, 8)
 """
 
 
-def program(tmp_path: Path, source: str):
+def program(tmp_path, source):
     return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
 
 
-def record(tmp_path: Path, source: str, steps: int = 3):
+def record(tmp_path, source, steps=3):
     """Flags by line of every step's backward, and how often which line's kept graph was walked by
     which.
     """
@@ -58,7 +57,7 @@ def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_checkpointing(tmp_path: Path, reentrant: bool) -> None:
+def test_checkpointing(tmp_path, reentrant):
     source = f"""
     from torch.utils.checkpoint import checkpoint
     runs = 0
@@ -79,7 +78,7 @@ def test_checkpointing(tmp_path: Path, reentrant: bool) -> None:
     )
 
 
-def test_what_torch_asks_for_is_not_the_users_wish(tmp_path: Path) -> None:
+def test_what_torch_asks_for_is_not_the_users_wish(tmp_path):
     source = """
     def step():
         torch.autograd.functional.jacobian(lambda v: model(v).sum(0), x)
@@ -98,7 +97,7 @@ def backward_twice(loss, scale=1.0):
 """
 
 
-def test_a_framework_hands_on_what_the_line_asks_for(tmp_path: Path) -> None:
+def test_a_framework_hands_on_what_the_line_asks_for(tmp_path):
     framework(tmp_path, FRAMEWORK)
     source = """
     import framework
@@ -116,7 +115,7 @@ def test_a_framework_hands_on_what_the_line_asks_for(tmp_path: Path) -> None:
     }
 
 
-def test_a_backward_inside_a_backward_is_part_of_it(tmp_path: Path) -> None:
+def test_a_backward_inside_a_backward_is_part_of_it(tmp_path):
     source = """
     class Solve(torch.autograd.Function):
         @staticmethod
@@ -151,7 +150,7 @@ def test_where_a_walk_is_cut_off_it_counts_as_reused(tmp_path, monkeypatch):
     assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
 
 
-def test_a_backward_that_raises_raises_the_same_and_counts(tmp_path: Path) -> None:
+def test_a_backward_that_raises_raises_the_same_and_counts(tmp_path):
     source = """
     loss = model(x).mean()
     loss.backward()
@@ -168,7 +167,7 @@ def test_a_backward_that_raises_raises_the_same_and_counts(tmp_path: Path) -> No
         assert drive.rows("reused") == []
 
 
-def test_saved_bytes_unpacks_nothing_and_counts_each_storage_once() -> None:
+def test_saved_bytes_unpacks_nothing_and_counts_each_storage_once():
     weight = torch.nn.Parameter(torch.ones(10, 10))
     data = torch.ones(1000, 10)
     hidden = (data[:5] @ weight).exp()
@@ -182,7 +181,7 @@ def test_saved_bytes_unpacks_nothing_and_counts_each_storage_once() -> None:
     assert saved_bytes(walk([out.grad_fn])) == 0
 
 
-def test_a_watcher_that_fails_leaves_the_step_alone() -> None:
+def test_a_watcher_that_fails_leaves_the_step_alone():
     class Bad:
         lost = None
 
@@ -222,7 +221,7 @@ def test_without_torchs_funnel_the_public_entries_are_watched(tmp_path, monkeypa
     assert reuse(reused) == {(kept, grad), (grad, last)}
 
 
-def test_a_rest_of_the_graph_is_enough(tmp_path: Path) -> None:
+def test_a_rest_of_the_graph_is_enough(tmp_path):
     source = """
     def step():
         h = model(x)
@@ -233,7 +232,7 @@ def test_a_rest_of_the_graph_is_enough(tmp_path: Path) -> None:
     assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
 
 
-def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path: Path) -> None:
+def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path):
     source = """
     kept = []
     def step():
@@ -245,7 +244,7 @@ def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path: Path) -> Non
     assert record(tmp_path, source)[2] == []
 
 
-def test_create_graph_implies_no_retain(tmp_path: Path) -> None:
+def test_create_graph_implies_no_retain(tmp_path):
     source = """
     def step():
         data = x.clone().requires_grad_()

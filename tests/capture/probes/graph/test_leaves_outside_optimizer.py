@@ -2,8 +2,6 @@
 alive.
 """
 
-from pathlib import Path
-
 from auditor.rules.graph.probes import leaves_outside_optimizer
 from auditor.rules.graph.probes.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
 
@@ -40,7 +38,7 @@ def test_values_are_kept_of_so_many_elements_and_no_more(tmp_path, monkeypatch):
     assert changed.count(None) == 1, changed  # the first one is within the limit
 
 
-def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
+def test_a_tensor_that_became_another_kind_has_changed(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive, drive.running("loud", user.step):
         for _ in range(3):
@@ -51,7 +49,7 @@ def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
     assert changed["self.tables[*]"] is False
 
 
-def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path: Path) -> None:
+def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path):
     user = load(
         tmp_path,
         """

@@ -1,7 +1,5 @@
 """The probe of what optimizers are fed: rows at the end of the pass, torch's hooks put back."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch.optim import optimizer as torch_optimizer
@@ -20,7 +18,7 @@ def step():
 """
 
 
-def test_hooks_are_taken_away_and_a_broken_group_does_no_harm(tmp_path: Path) -> None:
+def test_hooks_are_taken_away_and_a_broken_group_does_no_harm(tmp_path):
     before = [
         len(hooks)
         for hooks in (
@@ -70,7 +68,7 @@ def test_hooks_are_taken_away_and_a_broken_group_does_no_harm(tmp_path: Path) ->
         ),
     ],
 )
-def test_what_cuts_parameters_off_is_named(tmp_path: Path, line: str, cut: str) -> None:
+def test_what_cuts_parameters_off_is_named(tmp_path, line, cut):
     user = load(
         tmp_path,
         SOURCE.replace(

@@ -30,11 +30,11 @@ def train():
 STEPS = 5
 
 
-def program(tmp_path: Path, source: str):
+def program(tmp_path, source):
     return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
 
 
-def record(tmp_path: Path, source: str, target: str = "step"):
+def record(tmp_path, source, target="step"):
     """The rows of five steps by root."""
     user = program(tmp_path, source)
     with Drive(tmp_path, BackwardProbe, RetainedGraphsProbe) as drive:
@@ -166,7 +166,7 @@ LEAKS = {
 
 
 @pytest.mark.parametrize("case", LEAKS)
-def test_a_growing_holder_and_the_line_that_fills_it(tmp_path: Path, case: str) -> None:
+def test_a_growing_holder_and_the_line_that_fills_it(tmp_path, case):
     source, expected = LEAKS[case]
     user, roots = record(tmp_path, source)
     if expected is None:  # the list has no name of its own: no line may be made up
@@ -176,7 +176,7 @@ def test_a_growing_holder_and_the_line_that_fills_it(tmp_path: Path, case: str) 
         assert the_leak(user, roots) == expected
 
 
-def test_a_script_that_is_still_running(tmp_path: Path) -> None:
+def test_a_script_that_is_still_running(tmp_path):
     source = """
     def main(n, tick):
         total_loss, losses = 0., []
@@ -198,7 +198,7 @@ def test_a_script_that_is_still_running(tmp_path: Path) -> None:
     }
 
 
-def test_in_a_running_script_the_loss_of_the_step_does_not_grow(tmp_path: Path) -> None:
+def test_in_a_running_script_the_loss_of_the_step_does_not_grow(tmp_path):
     source = """
     def main(n, tick):
         for i in range(n):
@@ -215,7 +215,7 @@ def test_in_a_running_script_the_loss_of_the_step_does_not_grow(tmp_path: Path) 
     }
 
 
-def test_a_recurrent_state_is_walked_and_its_loss_is_not_to_blame(tmp_path: Path) -> None:
+def test_a_recurrent_state_is_walked_and_its_loss_is_not_to_blame(tmp_path):
     source = """
     cell = nn.GRUCell(8, 8)
     h = torch.zeros(4, 8)
@@ -234,7 +234,7 @@ def test_a_recurrent_state_is_walked_and_its_loss_is_not_to_blame(tmp_path: Path
     assert len({row["nodes"] for row in loss}) == 1 and not any(row["carried"] for row in loss)
 
 
-def test_held_bytes_are_those_of_forwards_never_walked_and_rise_with_them(tmp_path: Path) -> None:
+def test_held_bytes_are_those_of_forwards_never_walked_and_rise_with_them(tmp_path):
     source = """
     outputs = []
     def step():
@@ -268,13 +268,13 @@ def test_held_bytes_of_a_custom_function_are_what_it_saved_and_what_it_keeps_asi
     assert [row["held_bytes"] for row in rows] == [n * (4 * 8 * 4 + 4 * 8) for n in range(STEPS)]
 
 
-def test_after_a_backward_nothing_is_held_but_nodes(tmp_path: Path) -> None:
+def test_after_a_backward_nothing_is_held_but_nodes(tmp_path):
     _, roots = record(tmp_path, "losses = []\ndef step(): losses.append(train())\n")
     ((_, rows),) = roots.items()
     assert [row["held_bytes"] for row in rows] == [0] * STEPS and rows[-1]["nodes"] > 0
 
 
-def test_losses_summed_over_steps_and_then_walked(tmp_path: Path) -> None:
+def test_losses_summed_over_steps_and_then_walked(tmp_path):
     source = """
     total, i = 0, 0
     def step():
@@ -295,7 +295,7 @@ def test_losses_summed_over_steps_and_then_walked(tmp_path: Path) -> None:
     ]
 
 
-def test_a_bounded_queue_carries_but_does_not_grow(tmp_path: Path) -> None:
+def test_a_bounded_queue_carries_but_does_not_grow(tmp_path):
     _, roots = record(
         tmp_path, "recent = collections.deque(maxlen=2)\ndef step(): recent.append(train())\n"
     )
@@ -316,11 +316,11 @@ INNOCENT = {
 
 
 @pytest.mark.parametrize("case", INNOCENT)
-def test_nothing_is_held(tmp_path: Path, case: str) -> None:
+def test_nothing_is_held(tmp_path, case):
     assert record(tmp_path, INNOCENT[case])[1] == {}
 
 
-def test_the_last_loss_is_held_but_not_carried(tmp_path: Path) -> None:
+def test_the_last_loss_is_held_but_not_carried(tmp_path):
     _, roots = record(
         tmp_path, "class Trainer:\n    def step(self): self.loss = train()\nstep = Trainer().step\n"
     )
@@ -328,7 +328,7 @@ def test_the_last_loss_is_held_but_not_carried(tmp_path: Path) -> None:
     assert [(row["tensors"], row["carried"], row["oldest"]) for row in rows] == [(1, 0, 0)] * STEPS
 
 
-def test_initialisations_are_not_the_line(tmp_path: Path) -> None:
+def test_initialisations_are_not_the_line(tmp_path):
     source = """
     def main(n, tick):
         h = torch.zeros(4, 8)
@@ -346,7 +346,7 @@ def test_initialisations_are_not_the_line(tmp_path: Path) -> None:
     assert {row["line"] for row in rows} == {line_of(user, "BAD")}
 
 
-def test_reading_locals_leaves_the_users_own_snapshot_alone(tmp_path: Path) -> None:
+def test_reading_locals_leaves_the_users_own_snapshot_alone(tmp_path):
     source = """
     def main(tick, lr=0.1):
         settings = locals()
@@ -384,14 +384,14 @@ def test_a_function_is_looked_into_unless_it_may_read_its_own_snapshot(tmp_path,
     assert ("thing" in found) == seen
 
 
-def test_the_variables_of_a_module_stay_as_they_are(tmp_path: Path) -> None:
+def test_the_variables_of_a_module_stay_as_they_are(tmp_path):
     seen: list[dict[str, object]] = []
     module = {"read": lambda: seen.append(frame_locals(sys._getframe(1))), "thing": 1}
     exec("read()\nleft = thing", module)
     assert seen[0]["thing"] == 1 and module["left"] == 1
 
 
-def test_locals_are_read_and_nothing_is_left(tmp_path: Path) -> None:
+def test_locals_are_read_and_nothing_is_left(tmp_path):
     source = """
     from sys import getrefcount
     def holds(read):
@@ -403,7 +403,7 @@ def test_locals_are_read_and_nothing_is_left(tmp_path: Path) -> None:
     assert seen == {"read", "thing", "alone"} and more == 0
 
 
-def test_no_code_of_the_users_runs_in_a_census(tmp_path: Path) -> None:
+def test_no_code_of_the_users_runs_in_a_census(tmp_path):
     source = """
     class Trap(dict):
         def __getattr__(self, name): raise AssertionError(name)
@@ -425,7 +425,7 @@ def test_no_code_of_the_users_runs_in_a_census(tmp_path: Path) -> None:
     assert [rows[-1]["tensors"] for rows in roots.values()] == [1]
 
 
-def test_large_dull_containers_are_not_read_every_time_but_again(tmp_path: Path) -> None:
+def test_large_dull_containers_are_not_read_every_time_but_again(tmp_path):
     source = """
     table = [[i] for i in range(5000)]
     i = 0
@@ -500,7 +500,7 @@ def test_what_only_a_framework_holds_is_found(tmp_path, monkeypatch, module, cal
     the_leak(*record(tmp_path, PARTS.format(module=module, callback=callback)))
 
 
-def test_what_only_a_framework_holds_may_be_without_a_graph(tmp_path: Path) -> None:
+def test_what_only_a_framework_holds_may_be_without_a_graph(tmp_path):
     framework(tmp_path, LOOP)
     assert record(tmp_path, PARTS.format(module="loss.detach())", callback="loss.item())"))[1] == {}
 

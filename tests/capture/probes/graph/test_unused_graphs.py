@@ -3,7 +3,6 @@ back.
 """
 
 import json
-from pathlib import Path
 
 import torch
 from auditor.rules.graph.probes.summed_losses import CreateGraphCyclesProbe
@@ -12,7 +11,7 @@ from auditor.rules.graph.probes.unused_graphs import UnusedGraphsProbe
 from tests.capture.drive import Drive, line_of, load
 
 
-def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path: Path) -> None:
+def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path):
     user = load(
         tmp_path,
         """
@@ -49,7 +48,7 @@ def _hooks_of(model: torch.nn.Module) -> int:
     return len(model._forward_hooks)
 
 
-def test_what_our_hook_raises_does_not_reach_the_user(tmp_path: Path) -> None:
+def test_what_our_hook_raises_does_not_reach_the_user(tmp_path):
     user = load(
         tmp_path,
         """
@@ -72,7 +71,7 @@ def test_what_our_hook_raises_does_not_reach_the_user(tmp_path: Path) -> None:
         assert drive.rows("evals") == []
 
 
-def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> None:
+def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path):
     user = load(
         tmp_path,
         """
@@ -93,7 +92,7 @@ def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> No
     assert held[0] > 0 and held[1] == 2 * held[0] and held[2] == 3 * held[0]
 
 
-def test_the_line_below_which_no_graph_is_needed(tmp_path: Path) -> None:
+def test_the_line_below_which_no_graph_is_needed(tmp_path):
     user = load(
         tmp_path,
         """

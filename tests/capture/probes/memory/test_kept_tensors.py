@@ -1,7 +1,6 @@
 """The probe of variables that hold more and more tensors."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,14 +41,14 @@ def kept(drive: Drive, user: Any) -> list[dict[str, Any]]:
     return [row for row in drive.rows("kept") if row["file"] == user.__file__]
 
 
-def test_one_step_shows_no_growth(tmp_path: Path) -> None:
+def test_one_step_shows_no_growth(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, KeptTensorsProbe) as drive:
         drive.run("loud", user.step, steps=1)
         assert kept(drive, user) == []
 
 
-def test_views_of_one_memory_keep_it_once(tmp_path: Path) -> None:
+def test_views_of_one_memory_keep_it_once(tmp_path):
     user = load(
         tmp_path,
         "import torch\ndata = torch.ones(8, 4)\nseen, parts = [], []\nat = 0\n"
@@ -63,7 +62,7 @@ def test_views_of_one_memory_keep_it_once(tmp_path: Path) -> None:
     assert rows["parts"]["nbytes"] == [128, 256, 384]
 
 
-def test_the_keys_of_a_dictionary_are_told(tmp_path: Path) -> None:
+def test_the_keys_of_a_dictionary_are_told(tmp_path):
     user = load(
         tmp_path,
         "import torch\ncache = {}\ndef step():\n    x = torch.ones(2)\n    cache[x] = x * 2\n",
@@ -96,10 +95,10 @@ def epochs(times: int, samples: int = 40, batch: int = 5) -> list[tuple[int, ...
         [torch.ones(1), *range(40)],
     ],
 )
-def test_other_keys_may_come_again(keys: list[object]) -> None:
+def test_other_keys_may_come_again(keys):
     assert never_again(keys) == ""
 
 
-def test_tensors_never_come_again() -> None:
+def test_tensors_never_come_again():
     assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS)]) == "tensors"
     assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS - 1)]) == ""

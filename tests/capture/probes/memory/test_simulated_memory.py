@@ -21,7 +21,7 @@ def test_allocator_settings_are_read_and_bad_ones_passed_over(tmp_path, monkeypa
     assert not held(tmp_path / "b").allocator.settings.expandable_segments
 
 
-def test_a_free_is_done_before_the_next_question(tmp_path: Path) -> None:
+def test_a_free_is_done_before_the_next_question(tmp_path):
     memory = held(tmp_path)
     memory.allocated(7, 4 << 20)
     assert memory.counters()["allocated"] == 4 << 20
@@ -29,7 +29,7 @@ def test_a_free_is_done_before_the_next_question(tmp_path: Path) -> None:
     assert (memory.counters()["allocated"], memory.counters()["peak_allocated"]) == (0, 4 << 20)
 
 
-def test_workspaces_are_kept_and_those_of_one_call_are_not(tmp_path: Path) -> None:
+def test_workspaces_are_kept_and_those_of_one_call_are_not(tmp_path):
     memory = held(tmp_path)
     memory.workspace(32 << 20, kept=True)
     memory.workspace(1 << 20, kept=False)

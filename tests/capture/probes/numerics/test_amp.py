@@ -1,7 +1,5 @@
 """The probe of mixed precision: what it sees, and that it leaves no trace in torch."""
 
-from pathlib import Path
-
 from auditor.capture.probes.numerics.amp import AmpProbe
 from tests.capture.drive import Drive, line_of, load
 
@@ -21,7 +19,7 @@ def step():
 """
 
 
-def test_what_ran_is_told_with_its_line(tmp_path: Path) -> None:
+def test_what_ran_is_told_with_its_line(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, AmpProbe) as drive:
         drive.run("loud", user.step, steps=2)
@@ -40,7 +38,7 @@ def test_what_ran_is_told_with_its_line(tmp_path: Path) -> None:
     assert (seen["update"]["before"], seen["update"]["after"]) == (4.0, 2.0)
 
 
-def test_a_disabled_scaler_runs_as_without_us(tmp_path: Path) -> None:
+def test_a_disabled_scaler_runs_as_without_us(tmp_path):
     user = load(
         tmp_path, SOURCE.replace("init_scale=8.0", "enabled=False").replace(' * float("inf")', "")
     )
@@ -49,7 +47,7 @@ def test_a_disabled_scaler_runs_as_without_us(tmp_path: Path) -> None:
         assert {row["what"] for row in drive.rows("amp")} == {"autocast", "backward"}
 
 
-def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path: Path) -> None:
+def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path):
     user = load(
         tmp_path,
         """

@@ -1,7 +1,5 @@
 """The probe of float64: what it counts, what it leaves out, and that nothing of it stays."""
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.cfg.probes.float64_ops import Float64OpsProbe
 
@@ -26,7 +24,7 @@ def broken():
 """
 
 
-def test_what_follows_from_one_promotion(tmp_path: Path) -> None:
+def test_what_follows_from_one_promotion(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, Float64OpsProbe) as drive:
         drive.run("numbers", user.step, 2)
@@ -71,14 +69,14 @@ def one_number():
 
 
 @pytest.mark.parametrize("name", ["used_as_well", "cast_and_used", "computed_here", "one_number"])
-def test_what_is_used_in_float64_is_not_only_narrowed(tmp_path: Path, name: str) -> None:
+def test_what_is_used_in_float64_is_not_only_narrowed(tmp_path, name):
     user = load(tmp_path, NARROWED)
     with Drive(tmp_path, Float64OpsProbe) as drive:
         drive.run("numbers", getattr(user, name), 2)
         assert "narrowed" not in {row.get("how") for row in drive.rows("doubles")}
 
 
-def test_what_is_only_cast_is_narrowed_also_behind_a_copy(tmp_path: Path) -> None:
+def test_what_is_only_cast_is_narrowed_also_behind_a_copy(tmp_path):
     user = load(tmp_path, NARROWED)
     with Drive(tmp_path, Float64OpsProbe) as drive:
         drive.run("numbers", user.only_cast, 2)

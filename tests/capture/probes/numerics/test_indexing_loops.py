@@ -1,7 +1,5 @@
 """The probe of loops over pieces: what it counts, and that nothing of it stays."""
 
-from pathlib import Path
-
 import torch
 from auditor.rules.kern.probes import indexing_loops
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe, ParametersNow
@@ -26,7 +24,7 @@ def broken():
 """
 
 
-def test_turns_and_operators_of_a_loop(tmp_path: Path) -> None:
+def test_turns_and_operators_of_a_loop(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, IndexingLoopsProbe) as drive:
         drive.run("numbers", user.step, 2)
@@ -38,7 +36,7 @@ def test_turns_and_operators_of_a_loop(tmp_path: Path) -> None:
     assert rows[0]["at_line"] == line_of(user, "piece")
 
 
-def test_parameters_are_those_of_now_each_time() -> None:
+def test_parameters_are_those_of_now_each_time():
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     now = ParametersNow()

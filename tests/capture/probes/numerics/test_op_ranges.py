@@ -2,8 +2,6 @@
 everything put back.
 """
 
-from pathlib import Path
-
 from auditor import shadow_cuda
 from auditor.capture.probes.numerics import op_ranges
 from auditor.capture.probes.numerics.op_ranges import OpRangesProbe
@@ -27,7 +25,7 @@ def step():
 """
 
 
-def rows_of(folder: Path, source: str, steps: int = 3) -> tuple[object, dict[str, dict]]:
+def rows_of(folder, source, steps=3):
     user = load(folder, source)
     with Drive(folder, OpRangesProbe) as drive:
         drive.run("numbers", user.step, steps)
@@ -36,7 +34,7 @@ def rows_of(folder: Path, source: str, steps: int = 3) -> tuple[object, dict[str
     return user, {f"{row['what']} {row['op']}": row for row in rows}
 
 
-def test_infinities_are_written_as_text(tmp_path: Path) -> None:
+def test_infinities_are_written_as_text(tmp_path):
     source = """import torch
 x = torch.zeros(3, requires_grad=True)
 def step():
@@ -60,7 +58,7 @@ def step():
 """
 
 
-def test_a_pole_that_a_gradient_met(tmp_path: Path) -> None:
+def test_a_pole_that_a_gradient_met(tmp_path):
     alone = load(tmp_path, POLE)
     alone.step()
     user, rows = rows_of(tmp_path, POLE)
@@ -99,7 +97,7 @@ def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(tmp_path, mo
     assert "gradient reciprocal" not in rows
 
 
-def test_the_shadow_device_is_no_library_below_the_line(tmp_path: Path) -> None:
+def test_the_shadow_device_is_no_library_below_the_line(tmp_path):
     on_gpu = SOURCE.replace("Linear(4, 1)", 'Linear(4, 1, device="cuda")').replace(
         "ones(2, 4)", 'ones(2, 4, device="cuda")'
     )

@@ -2,8 +2,6 @@
 back.
 """
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import EvalModeStepsProbe
@@ -31,7 +29,7 @@ def step():
 """
 
 
-def rows_of(tmp_path: Path, modes: dict[int, bool], steps: int = 8):
+def rows_of(tmp_path, modes, steps=8):
     user = load(tmp_path, SOURCE)
     user.MODES = modes
     with Drive(tmp_path, EvalModeStepsProbe) as drive:

@@ -2,8 +2,6 @@
 afterwards.
 """
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe
 
@@ -41,7 +39,7 @@ def rows_of(folder, pass_name="loud", steps=4, **changed):
         return user, drive.rows("norms")
 
 
-def test_every_fifth_step_where_times_are_taken(tmp_path: Path) -> None:
+def test_every_fifth_step_where_times_are_taken(tmp_path):
     _, rows = rows_of(tmp_path, "quiet", 11)
     assert [row["step"] for row in rows] == [0, 5, 10]
 
@@ -59,13 +57,13 @@ def test_every_fifth_step_where_times_are_taken(tmp_path: Path) -> None:
     ],
     ids=["scaled", "scaled and fused", "clipped", "unscaled, then clipped"],
 )
-def test_the_norm_is_that_of_true_gradients_before_clipping(tmp_path: Path, changed: dict) -> None:
+def test_the_norm_is_that_of_true_gradients_before_clipping(tmp_path, changed):
     _, rows = rows_of(tmp_path, **changed)
     assert [row["norm"] for row in rows] == pytest.approx([6.0] * 4)
     assert all(row["clipped"] == ("clip" in changed) for row in rows)
 
 
-def test_a_norm_in_half_does_not_overflow(tmp_path: Path) -> None:
+def test_a_norm_in_half_does_not_overflow(tmp_path):
     _, rows = rows_of(tmp_path, dtype="float16", gradient="6e4")
     assert [row["norm"] for row in rows] == pytest.approx([1.2e5] * 4, rel=1e-3)
 
@@ -81,7 +79,7 @@ def test_a_norm_in_half_does_not_overflow(tmp_path: Path) -> None:
         ("optimizer.param_groups[0]['lr'] = torch.tensor(1.0)", [(0.0, 0.0)] * 3),
     ],
 )
-def test_the_rate_and_what_a_scheduler_found(tmp_path: Path, clip: str, rates: list) -> None:
+def test_the_rate_and_what_a_scheduler_found(tmp_path, clip, rates):
     _, rows = rows_of(tmp_path, steps=3, clip=clip)
     assert [(row["rate"], row["base"]) for row in rows] == rates
 
@@ -89,7 +87,7 @@ def test_the_rate_and_what_a_scheduler_found(tmp_path: Path, clip: str, rates: l
 @pytest.mark.parametrize(
     "optimizer", [{}, {"optimizer": "Adam", "more": ", fused=True"}], ids=["plain", "fused"]
 )
-def test_steps_that_the_scaler_skips_have_no_row(tmp_path: Path, optimizer: dict) -> None:
+def test_steps_that_the_scaler_skips_have_no_row(tmp_path, optimizer):
     _, rows = rows_of(
         tmp_path, scaled=True, gradient="(float('inf') if count[0] == 2 else 3.0)", **optimizer
     )

@@ -2,8 +2,6 @@
 while a graph is recorded.
 """
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe
 from torch.optim import optimizer as torch_optimizer
@@ -36,7 +34,7 @@ def test_while_a_graph_is_recorded_nobody_is_told(tmp_path, monkeypatch):
         assert len(drive.rows("norms")) == 1
 
 
-def test_only_what_a_probe_looks_at_is_hooked(tmp_path: Path) -> None:
+def test_only_what_a_probe_looks_at_is_hooked(tmp_path):
     class After(OptimizerProbe):
         def after_optimizer(self, optimizer: object) -> None:
             pass

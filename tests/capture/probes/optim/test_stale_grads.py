@@ -2,8 +2,6 @@
 alive.
 """
 
-from pathlib import Path
-
 from auditor.rules.opt.probes.gradients import StaleGradsProbe
 
 from tests.capture.drive import Drive, load
@@ -22,7 +20,7 @@ def step():
 """
 
 
-def test_of_two_optimizers_at_one_address_each_has_its_own_row(tmp_path: Path) -> None:
+def test_of_two_optimizers_at_one_address_each_has_its_own_row(tmp_path):
     user = load(
         tmp_path,
         SOURCE.replace("    optimizer.step()", "    torch.optim.SGD([weight], lr=0.1).step()"),

@@ -2,8 +2,6 @@
 put back.
 """
 
-from pathlib import Path
-
 from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe
 
@@ -61,7 +59,7 @@ def step():
 """
 
 
-def rows_of(tmp_path: Path, evaluate: str, steps: int = 9, **more):
+def rows_of(tmp_path, evaluate, steps=9, **more):
     user = load(tmp_path, SOURCE)
     user.evaluate = getattr(user, evaluate)
     for name, value in more.items():

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(autouse=True)
-def host_in_the_place_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def host_in_the_place_of_a_gpu(monkeypatch):
     """Kernels and tensors of the host are watched as those of a GPU are, of which there is none."""
     monkeypatch.setattr(reads, "KEY", "CPU")
     monkeypatch.setattr(reads_log.ReadLog, "concerns", lambda log, tensor: tensor.is_cpu)
@@ -69,7 +69,7 @@ def run_zoo(drive: Drive, module: ModuleType, pass_name: str) -> list[dict]:
     return rows
 
 
-def program(tmp_path: Path, source: str) -> ModuleType:
+def program(tmp_path, source):
     return load(tmp_path, "import numpy as np\nimport torch\nimport torch.nn as nn\n" + source)
 
 
@@ -96,7 +96,7 @@ def torch_as_it_is() -> dict[str, object]:
 # ---- what a row says
 
 
-def test_read_inside_the_loader(tmp_path: Path) -> None:
+def test_read_inside_the_loader(tmp_path):
     module, rows = reads_of(
         tmp_path,
         """
@@ -118,7 +118,7 @@ def step():
     }
 
 
-def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path: Path) -> None:
+def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path):
     with Drive(tmp_path, ReadsProbe) as drive:
         module = program(
             tmp_path, "x = torch.ones(())\ndef step():\n    x.item(); x.cpu(); x.tolist()\n"
@@ -136,7 +136,7 @@ def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path: Path) -> None:
     assert drive.rows("reads") == []
 
 
-def test_a_step_that_raises_keeps_what_it_read(tmp_path: Path) -> None:
+def test_a_step_that_raises_keeps_what_it_read(tmp_path):
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
         module = program(
@@ -151,7 +151,7 @@ def test_a_step_that_raises_keeps_what_it_read(tmp_path: Path) -> None:
 # ---- torch's own affairs
 
 
-def test_workers_of_the_loader_are_left_alone(tmp_path: Path) -> None:
+def test_workers_of_the_loader_are_left_alone(tmp_path):
     _, rows = reads_of(
         tmp_path,
         """
@@ -166,7 +166,7 @@ def step():
     assert [row["n"] for row in rows if row["lib"]] == [1], "the seed, and no item of a worker's"
 
 
-def test_compiled_code_runs_and_its_graph_breaks_are_seen(tmp_path: Path) -> None:
+def test_compiled_code_runs_and_its_graph_breaks_are_seen(tmp_path):
     before = torch._dynamo.config.suppress_errors
     module, rows = reads_of(
         tmp_path,
@@ -191,7 +191,7 @@ def step():
 # ---- nothing left behind
 
 
-def test_everything_is_put_back(tmp_path: Path) -> None:
+def test_everything_is_put_back(tmp_path):
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
         with drive.running("loud"):
@@ -208,7 +208,7 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
     assert "cpu" not in vars(torch.Tensor) and "to" not in vars(torch.Tensor)
 
 
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
         monkeypatch.setattr(
@@ -237,7 +237,7 @@ def test_our_own_error_costs_one_warning_and_not_the_step(tmp_path, monkeypatch)
     assert len(drive.warnings) == 1 and "KeyError" in drive.warnings[0]
 
 
-def test_tables_by_the_original_method_find_the_patched_one(tmp_path: Path) -> None:
+def test_tables_by_the_original_method_find_the_patched_one(tmp_path):
     table = {torch.Tensor.to: "to", torch.Tensor.cpu: "cpu"}
     original = torch.Tensor.to
     with Drive(tmp_path, ReadsProbe) as drive, drive.running("loud"):
@@ -252,7 +252,7 @@ def test_tables_by_the_original_method_find_the_patched_one(tmp_path: Path) -> N
         )
 
 
-def test_subclasses_keep_their_own_methods(tmp_path: Path) -> None:
+def test_subclasses_keep_their_own_methods(tmp_path):
     _, rows = reads_of(
         tmp_path,
         """
@@ -294,7 +294,7 @@ def test_without_kernel_overrides_methods_are_patched(tmp_path, monkeypatch, bre
     )
 
 
-def test_values_are_those_of_a_plain_run(tmp_path: Path) -> None:
+def test_values_are_those_of_a_plain_run(tmp_path):
     source = """
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
@@ -331,17 +331,17 @@ def step():
         "x.cpu().tolist()",
     ],
 )
-def test_one_read_for_one_call(tmp_path: Path, line: str) -> None:
+def test_one_read_for_one_call(tmp_path, line):
     _, rows = reads_of(tmp_path, f"x = torch.randn(20, 20)\ndef step():\n    {line}\n")
     assert [row["n"] for row in rows] == [1]
 
 
-def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path: Path) -> None:
+def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path):
     _, rows = reads_of(tmp_path, "x = [torch.ones(3), torch.ones(())]\ndef step():\n    str(x)\n")
     assert [(row["kind"], row["n"]) for row in rows] == [("print", 2)]
 
 
-def test_statement_is_the_innermost_one(tmp_path: Path) -> None:
+def test_statement_is_the_innermost_one(tmp_path):
     module = load(
         tmp_path,
         "def f(x):\n    if (x and\n            x):\n        y = (1,\n             2)\n        "
