@@ -170,3 +170,11 @@ class Drive:
                     None if row[key] is None else msgspec.to_builtins(recording.site_row(row[key]))
                 )
         return rows
+
+
+def watched(folder, source, *classes, run="loud", step="step", steps=4):
+    """A program of which so many steps were watched, and the drive, whose rows can be read."""
+    user = load(folder, source)
+    with Drive(folder, *classes) as drive:
+        drive.run(run, getattr(user, step), steps)
+    return user, drive

@@ -5,7 +5,7 @@ import torch
 from auditor.rules.cfg.probes.float64_ops import ConvSizesProbe
 
 from auditor.capture.shadow import shadow_cuda
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU is no shadow")
 
@@ -28,10 +28,8 @@ def test_benchmark_mode_is_told(tmp_path, monkeypatch, benchmark, enabled):
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", benchmark)
     monkeypatch.setattr(torch.backends.cudnn, "enabled", enabled)
     with shadow_cuda():
-        user = load(tmp_path, SOURCE)
-        with Drive(tmp_path, ConvSizesProbe) as drive:
-            drive.run("loud", user.step, steps=1)
-            (row,) = drive.rows("conv_sizes")
+        user, drive = watched(tmp_path, SOURCE, ConvSizesProbe, steps=1)
+        (row,) = drive.rows("conv_sizes")
     assert row["benchmark"] is (benchmark and enabled)
 
 

@@ -11,7 +11,7 @@ from auditor.capture.probes.memory.kept_tensors import (
     KeptTensorsProbe,
     never_again,
 )
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, watched
 
 SOURCE = """import collections
 import torch
@@ -42,34 +42,32 @@ def kept(drive: Drive, user: Any) -> list[dict[str, Any]]:
 
 
 def test_one_step_shows_no_growth(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, KeptTensorsProbe) as drive:
-        drive.run("loud", user.step, steps=1)
-        assert kept(drive, user) == []
+    user, drive = watched(tmp_path, SOURCE, KeptTensorsProbe, steps=1)
+    assert kept(drive, user) == []
 
 
 def test_views_of_one_memory_keep_it_once(tmp_path):
-    user = load(
+    user, drive = watched(
         tmp_path,
         "import torch\ndata = torch.ones(8, 4)\nseen, parts = [], []\nat = 0\n"
         "def step():\n    global at\n    seen.append(data[at : at + 2])\n"
         "    parts.append(torch.ones(8, 4)[:1])\n    at += 2\n",
+        KeptTensorsProbe,
+        steps=3,
     )
-    with Drive(tmp_path, KeptTensorsProbe) as drive:
-        drive.run("loud", user.step, steps=3)
-        rows = {row["name"]: row for row in kept(drive, user)}
+    rows = {row["name"]: row for row in kept(drive, user)}
     assert (rows["seen"]["tensors"], rows["seen"]["nbytes"]) == ([1, 2, 3], [128] * 3)
     assert rows["parts"]["nbytes"] == [128, 256, 384]
 
 
 def test_the_keys_of_a_dictionary_are_told(tmp_path):
-    user = load(
+    user, drive = watched(
         tmp_path,
         "import torch\ncache = {}\ndef step():\n    x = torch.ones(2)\n    cache[x] = x * 2\n",
+        KeptTensorsProbe,
+        steps=FEWEST_KEYS,
     )
-    with Drive(tmp_path, KeptTensorsProbe) as drive:
-        drive.run("loud", user.step, steps=FEWEST_KEYS)
-        (row,) = kept(drive, user)
+    (row,) = kept(drive, user)
     assert row["keys"] == "tensors"
 
 

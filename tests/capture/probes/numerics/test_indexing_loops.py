@@ -4,7 +4,7 @@ import torch
 from auditor.rules.kern.probes import indexing_loops
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe, ParametersNow
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, watched
 
 SOURCE = """
 import torch
@@ -25,10 +25,8 @@ def broken():
 
 
 def test_turns_and_operators_of_a_loop(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, IndexingLoopsProbe) as drive:
-        drive.run("numbers", user.step, 2)
-        rows = drive.rows("piecewise")
+    user, drive = watched(tmp_path, SOURCE, IndexingLoopsProbe, run="numbers", steps=2)
+    rows = drive.rows("piecewise")
     # 12 times exp and a product; relu before, stack, sum and the first gradient after it
     assert [
         (row["op"], row["n"], row["operators"], row["all"], row["elements"]) for row in rows

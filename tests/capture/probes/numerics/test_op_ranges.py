@@ -5,7 +5,7 @@ everything put back.
 from auditor import shadow_cuda
 from auditor.capture.probes.numerics import op_ranges
 from auditor.capture.probes.numerics.op_ranges import OpRangesProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, load, watched
 
 SOURCE = """import torch
 torch.manual_seed(0)
@@ -26,10 +26,8 @@ def step():
 
 
 def rows_of(folder, source, steps=3):
-    user = load(folder, source)
-    with Drive(folder, OpRangesProbe) as drive:
-        drive.run("numbers", user.step, steps)
-        rows = drive.rows("numerics")
+    user, drive = watched(folder, source, OpRangesProbe, run="numbers", steps=steps)
+    rows = drive.rows("numerics")
     assert not drive.warnings
     return user, {f"{row['what']} {row['op']}": row for row in rows}
 

@@ -5,7 +5,7 @@ afterwards.
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import watched
 
 SOURCE = """import torch
 weight = torch.nn.Parameter(torch.zeros(4, dtype=torch.{dtype}))
@@ -33,10 +33,10 @@ PLAIN = {
 
 
 def rows_of(folder, pass_name="loud", steps=4, **changed):
-    user = load(folder, SOURCE.format(**{**PLAIN, **changed}))
-    with Drive(folder, GradNormsProbe) as drive:
-        drive.run(pass_name, user.step, steps)
-        return user, drive.rows("norms")
+    user, drive = watched(
+        folder, SOURCE.format(**{**PLAIN, **changed}), GradNormsProbe, run=pass_name, steps=steps
+    )
+    return user, drive.rows("norms")
 
 
 def test_every_fifth_step_where_times_are_taken(tmp_path):

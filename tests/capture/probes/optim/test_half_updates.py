@@ -5,7 +5,7 @@ import torch
 from auditor.rules.num.probes.averages import STEPS, HalfUpdatesProbe
 from torch.optim import optimizer as torch_optimizer
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, load, watched
 
 SOURCE = """
 import torch
@@ -19,10 +19,8 @@ def step():
 
 
 def rows_of(folder, source, steps=1):
-    user = load(folder, source)
-    with Drive(folder, HalfUpdatesProbe) as drive:
-        drive.run("loud", user.step, steps)
-        return user, drive.rows("updates")
+    user, drive = watched(folder, source, HalfUpdatesProbe, steps=steps)
+    return user, drive.rows("updates")
 
 
 def test_what_was_asked_for_and_what_was_lost(tmp_path):

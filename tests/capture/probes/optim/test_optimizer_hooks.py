@@ -9,7 +9,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.probes.optim import optimizer_hooks
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 SOURCE = """import torch, weakref
 made = []
@@ -92,9 +92,7 @@ def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(t
     source = CLOSURE.format(optimizer="SGD", given="closure").replace(
         "return loss", "torch.nn.utils.clip_grad_norm_([weight], 1e-3); return loss"
     )
-    user = load(tmp_path, source)
-    with Drive(tmp_path, GradNormsProbe) as drive:
-        drive.run("loud", user.step, steps=3)
-        rows = drive.rows("norms")
+    user, drive = watched(tmp_path, source, GradNormsProbe, steps=3)
+    rows = drive.rows("norms")
     assert [row["clipped"] for row in rows] == [True] * 3
     assert [round(row["norm"]) for row in rows] == [4, 8, 12]

@@ -4,7 +4,7 @@ alive.
 
 from auditor.rules.opt.probes.gradients import StaleGradsProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import watched
 
 SOURCE = """
 import torch
@@ -21,10 +21,10 @@ def step():
 
 
 def test_of_two_optimizers_at_one_address_each_has_its_own_row(tmp_path):
-    user = load(
+    user, drive = watched(
         tmp_path,
         SOURCE.replace("    optimizer.step()", "    torch.optim.SGD([weight], lr=0.1).step()"),
+        StaleGradsProbe,
+        steps=4,
     )
-    with Drive(tmp_path, StaleGradsProbe) as drive:
-        drive.run("loud", user.step, 4)
-        assert all(row["piled"] == 0 for row in drive.rows("uncleared"))
+    assert all(row["piled"] == 0 for row in drive.rows("uncleared"))

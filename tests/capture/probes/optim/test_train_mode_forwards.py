@@ -6,7 +6,7 @@ from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 SOURCE = """
 import contextlib
@@ -71,10 +71,8 @@ def rows_of(tmp_path, evaluate, steps=9, **more):
 
 
 def test_nothing_is_trained_before_the_first_step(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
-        drive.run("loud", user.decorated, 2)
-        assert drive.rows("train_mode_forwards") == []
+    user, drive = watched(tmp_path, SOURCE, TrainModeForwardsProbe, step="decorated", steps=2)
+    assert drive.rows("train_mode_forwards") == []
 
 
 def test_steps_before_the_pass_count_as_well(tmp_path):

@@ -1,5 +1,5 @@
 from auditor.capture.probes.optim.zero_grad import ZeroGradProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, watched
 
 HEAD = """
 import torch
@@ -9,10 +9,8 @@ optimizer = torch.optim.AdamW(model.parameters())
 
 
 def rows_of(tmp_path, source, steps=1):
-    user = load(tmp_path, HEAD.lstrip("\n") + source)
-    with Drive(tmp_path, ZeroGradProbe) as drive:
-        drive.run("loud", user.step, steps=steps)
-        return user, drive.rows("optimizer")
+    user, drive = watched(tmp_path, HEAD.lstrip("\n") + source, ZeroGradProbe, steps=steps)
+    return user, drive.rows("optimizer")
 
 
 def test_gradients_are_cleared_as_asked(tmp_path):

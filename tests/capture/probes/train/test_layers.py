@@ -12,7 +12,7 @@ from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 from auditor.rules.train.rows import LayerRow
 
 from auditor.model import Site
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 from tests.capture.probes.train.test_loss_repairs import ACCUMULATED, state_of
 from tests.rules.asking import ask, rows
 from tests.rules.test_rules import factories
@@ -119,12 +119,10 @@ def test_gradients_of_ours_are_not_the_programs(tmp_path):
         "torch.manual_seed(0)",
     )
     source = source.replace("torch.nn.Dropout(0.1), ", "")
-    user = load(tmp_path, source)
-    with Drive(tmp_path, LossRepairsProbe, LayersProbe) as drive:
-        drive.run("gradients", user.step, 2)
-        assert [row["tokens"] for row in drive.rows("token_weights")] == [[24, 2, 10]] * 2
-        assert [row["ratio"] for row in drive.rows("layers")][0] > 10
-        assert drive.rows("lapses") == []
+    user, drive = watched(tmp_path, source, LossRepairsProbe, LayersProbe, run="gradients", steps=2)
+    assert [row["tokens"] for row in drive.rows("token_weights")] == [[24, 2, 10]] * 2
+    assert [row["ratio"] for row in drive.rows("layers")][0] > 10
+    assert drive.rows("lapses") == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from auditor.rules.train.probes import padding_reads, second_gradient, token_wei
 from auditor.rules.train.probes.function_tape import MOST, FunctionTape, Wanted
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 BROADCAST = """
 import torch
@@ -30,10 +30,8 @@ def step():
 
 
 def run(folder, source, steps=2):
-    user = load(folder, source)
-    with Drive(folder, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, steps)
-        return user, drive.rows("repairs"), drive.rows("token_weights"), drive.rows("lapses")
+    user, drive = watched(folder, source, LossRepairsProbe, run="gradients", steps=steps)
+    return user, drive.rows("repairs"), drive.rows("token_weights"), drive.rows("lapses")
 
 
 def state_of(user):
@@ -325,10 +323,8 @@ def step():
 @pytest.mark.parametrize(("most", "n"), [(2 * 12 * 12, 2), (2 * 12 * 12 - 1, 0)])
 def test_attention_of_too_many_weights_is_not_computed_again(tmp_path, monkeypatch, most, n):
     monkeypatch.setattr(padding_reads, "WEIGHTS", most)
-    user = load(tmp_path, ATTENTION)
-    with Drive(tmp_path, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, 1)
-        rows = drive.rows("padding_reads")
+    user, drive = watched(tmp_path, ATTENTION, LossRepairsProbe, run="gradients", steps=1)
+    rows = drive.rows("padding_reads")
     assert len(rows) == n
     for row in rows:
         assert row["padded"] == 7 and row["tokens"] == 48 and 0.2 < row["share"] < 0.9
@@ -338,8 +334,12 @@ def test_attention_of_too_many_weights_is_not_computed_again(tmp_path, monkeypat
 def test_share_of_attention_is_that_of_its_weights(tmp_path, kept):
     """With queries that are zero all keys weigh the same."""
     source = ATTENTION.replace("(heads, heads, heads)", "(heads * 0, heads, heads)")
-    user = load(tmp_path, source.replace("tokens[1, 5:]", f"tokens[1, {kept}:]"))
-    with Drive(tmp_path, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, 1)
-        found = [row for row in drive.rows("padding_reads") if row["function"].startswith("scaled")]
+    user, drive = watched(
+        tmp_path,
+        source.replace("tokens[1, 5:]", f"tokens[1, {kept}:]"),
+        LossRepairsProbe,
+        run="gradients",
+        steps=1,
+    )
+    found = [row for row in drive.rows("padding_reads") if row["function"].startswith("scaled")]
     assert [row["share"] for row in found] == [pytest.approx((12 - kept) / 12)] * (kept < 12)
