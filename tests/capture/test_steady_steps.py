@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 from auditor.rules.num.rows import NormRow
 
-from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
 from auditor.judging.build_report import method_of
-from auditor.model.devices import CPU
-from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.sync import CallRow
-from auditor.runs.plan import Passes, Plan
 from auditor.runs.schedule import ALIKE, DIAGNOSED_STEPS, STEADY_STEPS
+from tests.capture.test_session import run
+from tests.capture.test_session import session_of as of_probes
 
 Write = Callable[[Context, int], object]
 
@@ -42,15 +40,9 @@ class Writing(Probe):
 
 def session_of(tmp_path: Path, write: Write) -> Session:
     """A session whose passes are all done."""
-    writer = RecordingWriter(tmp_path)
-    plan = Plan("test:step", (), 40, 0, "cpu", str(tmp_path), (), Passes(trace=0))
-    context = Context(writer, Frames(writer), device=CPU, plan=plan)
-    probe = Writing(context)
+    session, (probe,) = of_probes(tmp_path, Writing, steps=40)
     probe.write = write
-    session = Session(context, [probe], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        session.end()
+    run(session)
     return session
 
 

@@ -284,7 +284,4 @@ TRAININGS: dict[str, Program] = {
     each.__name__: each
     for each in (gpt, accumulation, lengths, convolutions, resnet, streams, full, sizes, few, small)
 }
-PROGRAMS = {
-    **TRAININGS,
-    **{name: functools.partial(_example, name) for name in EXAMPLE_NAMES},
-}
+PROGRAMS = {**TRAININGS, **{name: functools.partial(_example, name) for name in EXAMPLE_NAMES}}

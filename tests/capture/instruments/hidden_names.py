@@ -9,15 +9,7 @@ from typing import Any
 from auditor.capture.instruments import torch_private
 from auditor.capture.instruments.torch_private import look_up
 
-SUBJECTS = (
-    "autograd",
-    "compiler",
-    "cuda",
-    "data",
-    "dispatch",
-    "tensors",
-    "training",
-)
+SUBJECTS = ("autograd", "compiler", "cuda", "data", "dispatch", "tensors", "training")
 
 
 @contextlib.contextmanager

@@ -67,8 +67,7 @@ def test_two_probes_of_one_name_are_an_error(found):
 
 
 @pytest.mark.parametrize(
-    ("earlier", "later"),
-    [("numerics", "doubles"), ("numerics", "piecewise"), ("birth", "finite")],
+    ("earlier", "later"), [("numerics", "doubles"), ("numerics", "piecewise"), ("birth", "finite")]
 )
 def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier, later):
     names = [probe.name for probe in PROBES]

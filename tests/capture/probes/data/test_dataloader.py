@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
-from torch.utils.data._utils import fetch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
 from auditor.capture.probes.data.dataloader_facts import describe_loader
@@ -176,31 +174,6 @@ def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path)
         del trainer
         gc.collect()
         assert gone() is None
-
-
-def test_everything_is_put_back_even_after_an_error(tmp_path):
-    def state() -> list[object]:
-        return [
-            DataLoader.__init__,
-            DataLoader.__iter__,
-            _BaseDataLoaderIter.__init__,
-            _BaseDataLoaderIter.__next__,
-            fetch._MapDatasetFetcher.fetch,
-            fetch._IterableDatasetFetcher.fetch,
-        ]
-
-    source = """
-    def bad(samples): raise KeyError("mine")
-    batches = iter(DataLoader([1, 2], collate_fn=bad))
-    def step(): next(batches)
-    """
-    before = state()
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        with pytest.raises(KeyError, match="mine"):
-            drive.run("loud", user.step)
-        assert user.batches._dataset_fetcher.collate_fn is user.bad
-    assert state() == before
 
 
 def test_a_loader_from_before_the_recorder(tmp_path):

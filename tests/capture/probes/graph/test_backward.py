@@ -78,15 +78,6 @@ def test_checkpointing(tmp_path, reentrant):
     )
 
 
-def test_what_torch_asks_for_is_not_the_users_wish(tmp_path):
-    source = """
-    def step():
-        torch.autograd.functional.jacobian(lambda v: model(v).sum(0), x)
-    """
-    _, rows, reused = record(tmp_path, source)
-    assert rows and not any(row["retain"] for row in rows) and reused == []
-
-
 FRAMEWORK = """
 def backward(loss, *args, **kwargs):
     loss.backward(*args, **kwargs)
@@ -219,44 +210,3 @@ def test_without_torchs_funnel_the_public_entries_are_watched(tmp_path, monkeypa
         last: (1, False),
     }
     assert reuse(reused) == {(kept, grad), (grad, last)}
-
-
-def test_a_rest_of_the_graph_is_enough(tmp_path):
-    source = """
-    def step():
-        h = model(x)
-        (h * 2).mean().backward(retain_graph=True)  # kept
-        h[:2].mean().backward()  # by
-    """
-    user, _, reused = record(tmp_path, source, steps=1)
-    assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
-
-
-def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path):
-    source = """
-    kept = []
-    def step():
-        loss = model(x).mean()
-        loss.backward(retain_graph=True)
-        kept.append(loss)
-        model(x).mean().backward()
-    """
-    assert record(tmp_path, source)[2] == []
-
-
-def test_create_graph_implies_no_retain(tmp_path):
-    source = """
-    def step():
-        data = x.clone().requires_grad_()
-        out = model(data).mean()
-        grad, = torch.autograd.grad(out, data, create_graph=True, retain_graph=True)  # penalty
-        (out + grad.norm()).backward()  # whole
-    """
-    user, rows, reused = record(tmp_path, source, steps=1)
-    flags = {row["at_line"]: (row["retain"], row["create"]) for row in rows}
-    assert flags == {
-        line_of(user, "penalty"): (False, True),
-        line_of(user, "whole"): (False, False),
-    }
-    assert [row for row in reused if not row.get("gradients")] == []  # no retained graph
-    assert reuse(reused) == {(line_of(user, "penalty"), line_of(user, "whole"))}  # of the gradient

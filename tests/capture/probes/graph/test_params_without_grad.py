@@ -83,8 +83,4 @@ def test_what_cuts_parameters_off_is_named(tmp_path, line, cut):
         assert drive.rows("lapses") == []
     assert (row["n"], row["cut"]) == (2, cut)
     assert row["cut_at_line" if cut else "cut_at"] == (line_of(user, "here") if cut else None)
-    assert entered == (
-        torch.no_grad.__enter__,
-        torch.inference_mode.__enter__,
-        torch.Tensor.detach,
-    )
+    assert entered == (torch.no_grad.__enter__, torch.inference_mode.__enter__, torch.Tensor.detach)

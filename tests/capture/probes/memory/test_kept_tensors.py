@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from auditor.capture.probes.memory.kept_tensors import (
-    FEWEST_KEYS,
-    KeptTensorsProbe,
-    never_again,
-)
+from auditor.capture.probes.memory.kept_tensors import FEWEST_KEYS, KeptTensorsProbe, never_again
 from tests.capture.drive import Drive, watched
 
 SOURCE = """import collections

@@ -49,16 +49,7 @@ def rows_of(tmp_path, name, rows=8, size=8):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "maximum",
-        "cubes",
-        "plain",
-        "everything",
-        "in_place",
-        "kept",
-        "squares_kept",
-        "number",
-    ],
+    ["maximum", "cubes", "plain", "everything", "in_place", "kept", "squares_kept", "number"],
 )
 def test_what_is_needed_or_no_distance(tmp_path, name):
     assert rows_of(tmp_path, name)[1] == []

@@ -72,9 +72,7 @@ def test_a_pole_that_a_gradient_met(tmp_path):
 def test_a_graph_that_is_kept_keeps_no_hook(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(
-        op_ranges,
-        "_made",
-        lambda *given, made=op_ranges._made: calls.append(given) or made(*given),
+        op_ranges, "_made", lambda *given, made=op_ranges._made: calls.append(given) or made(*given)
     )
     source = POLE.replace(".backward()", ".backward(retain_graph=True)").replace(
         "    kept", "    global kept\n    kept", 1

@@ -145,11 +145,7 @@ def test_a_hook_of_the_program_runs_no_more_often(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrapped",
-    [
-        "checkpoint.checkpoint(model, x, use_reentrant=False)",
-        "Own.apply(model(x))",
-    ],
+    "wrapped", ["checkpoint.checkpoint(model, x, use_reentrant=False)", "Own.apply(model(x))"]
 )
 def test_code_of_the_program_in_the_graph_runs_no_more_often(tmp_path, wrapped):
     source = BROADCAST.replace("F.mse_loss(model(x)", f"F.mse_loss({wrapped}").replace(
