@@ -1,6 +1,4 @@
-"""The recording child: runs the user's target through the passes and writes the recording. Its
-parent does the rest.
-"""
+"""The recording child: takes the target through the passes and writes the recording."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class SpawnedProcesses:
 
 
 def no_step(path: str, spawned: int) -> TargetProblem:
-    """What to say of a script that ended without a step; ``spawned`` processes may have made
-    some.
-    """
+    """What to say of a script that ended without a step, but maybe in ``spawned`` processes."""
     if spawned:
         return TargetProblem(
             f"{path} itself made no optimizer.step(): it started {spawned} "
@@ -91,9 +87,7 @@ STOPPED_AT = 3
 
 
 def without_own(told: TracebackException) -> TracebackException:
-    """The same without frames of ours, in the errors that it came from too. Changed in place; an
-    error of our own stays whole.
-    """
+    """The same without frames of ours, changed in place; an error of our own stays whole."""
     todo, seen = [told], set()
     while todo:
         each = todo.pop()
@@ -107,9 +101,7 @@ def without_own(told: TracebackException) -> TracebackException:
 
 
 def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> dict[str, Any]:
-    """Where an error came up, by its innermost frame of the user's own, and when. Runs no code of
-    the program's.
-    """
+    """Where, in the user's own code, and when an error came up. Runs no code of the program's."""
     # which of several processes failed first
     found: dict[str, Any] = {"time_us": time.time_ns() // 1000}
     theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
@@ -126,9 +118,7 @@ def raised_by(error: BaseException, is_user: Callable[[str], bool]) -> bool:
 
 
 def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str]:
-    """Message and traceback of an error; of a target that was stopped, the user's own lines, for
-    nothing went wrong in the others.
-    """
+    """Message and traceback of an error; of a target that was stopped, the user's own lines."""
     if not isinstance(error, KeyboardInterrupt):
         message = words_of(error)
         how_known = any(each in message for each in ("by signal", "exit code"))
@@ -143,9 +133,7 @@ def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str
 
 
 ENDS_S = 1.0
-"""How long a worker may take from closing its connections, by which it is missed, to its end, by
-which it is known.
-"""
+"""How long a worker may take from closing its connections, when it is missed, to its end."""
 
 
 def lost_workers(error: BaseException) -> Iterator[str]:
@@ -507,9 +495,7 @@ class Recorder:
         return file.startswith(self.cwd + os.sep)
 
     def own_fault(self, error: Exception) -> TargetProblem:
-        """What to say of an error of our own code, unless it comes from a function of the program's
-        that our code got in place of Python's.
-        """
+        """What to say of an error of our own code, unless a function of the program's raised it."""
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         code = frame.f_code
         if self._is_user(code.co_filename):
@@ -569,9 +555,7 @@ class Recorder:
 
 
 def main() -> None:
-    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it
-    went.
-    """
+    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells how it went."""
     global RECORDS  # noqa: PLW0603  # it is the process that is recorded
     RECORDS = True
     plan = Plan.from_json(sys.argv[2])

@@ -1,6 +1,4 @@
-"""The autograd graph seen from outside: the one door that every backward passes, a bounded walk,
-and what saved tensors weigh.
-"""
+"""The autograd graph from outside: the door of every backward, a bounded walk, saved bytes."""
 
 from __future__ import annotations
 

@@ -65,9 +65,7 @@ def device_of(asked: str) -> DeviceInfo:
 
 
 def default_device() -> torch.device:
-    """Where factories put tensors. Up to torch 2.9 ``get_default_device`` raises after
-    ``set_default_device(None)``.
-    """
+    """Where factories put tensors; up to torch 2.9 ``get_default_device`` may raise."""
     try:
         return torch.get_default_device()
     except AttributeError:

@@ -174,9 +174,7 @@ class FileReads:
         self._seen: dict[tuple[Hashable, str], FilesRead] = {}
 
     def watch(self, replace: Callable[[Any, str, Any], None]) -> None:
-        """Put functions of ours in place of theirs, by ``replace(module, name, function)``. Modules
-        that are not imported are left alone.
-        """
+        """Put ours in their place, by ``replace(module, name, function)``, in imported modules."""
         for module, names in READERS.items():
             for name in names:
                 original = getattr(sys.modules.get(module), name, None)

@@ -35,9 +35,7 @@ VISITS = 20_000
 """Objects visited in one census: about 5 ms."""
 
 LARGE = 64
-"""A container of this many items that held no graph and has not changed its length is looked at
-again only now and then.
-"""
+"""A container of so many items, without a graph and as long as before, is read now and then."""
 
 WEIGHED = frozenset({int, float, complex, str, bytes})
 """Values of which many are weighed."""
@@ -363,9 +361,7 @@ _NEWEST: dict[type, Callable[[Any], list[Any]]] = {
     deque: lambda value: list(itertools.islice(deque.__reversed__(value), LAST_ITEMS)),
     set: lambda value: list(itertools.islice(set.__iter__(value), LAST_ITEMS)),
 }
-"""The newest items of a built-in container, read by the built-in's own methods: a subclass may do
-anything in its.
-"""
+"""The newest items of a built-in container, by the built-in's own methods."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -414,10 +414,7 @@ class ShadowDevice:
     """A CUDA device played on the CPU; ``start`` and ``stop``, or ``with``."""
 
     def __init__(
-        self,
-        listener: Listener | None = None,
-        *,
-        gpu: str | GpuModel = MODELS[0],
+        self, listener: Listener | None = None, *, gpu: str | GpuModel = MODELS[0]
     ) -> None:
         self._current = Current(
             listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu)
@@ -435,9 +432,7 @@ class ShadowDevice:
         return self._current.operators
 
     def start(self) -> Self:
-        """Play; RuntimeError where a real GPU is, another shadow plays, or torch lacks what a
-        shadow is made of.
-        """
+        """Play; RuntimeError where a GPU is, another shadow plays, or torch lacks its parts."""
         if PLAYING[0] is not None:
             raise RuntimeError("a shadow CUDA device is already being played in this process")
         if torch.cuda.is_available():
@@ -487,9 +482,7 @@ shadow_cuda = ShadowDevice
 
 
 def model_named(name: str) -> GpuModel:
-    """The card called ``name``, whose name has it as a word, or with that key of the null device's;
-    ValueError lists them.
-    """
+    """The card with ``name`` as a word of its name or as its key; ValueError lists them."""
     for model in MODELS:
         if name == model.name or name.lower() in model.name.lower().split():
             return model

@@ -16,13 +16,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import cuda, training
 from auditor.capture.instruments.torch_private.training import ProfilerState
 from auditor.capture.shadow import streams
-from auditor.capture.shadow.current import (
-    CUDA,
-    Current,
-    GpuModel,
-    must_be_the_process,
-    tell,
-)
+from auditor.capture.shadow.current import CUDA, Current, GpuModel, must_be_the_process, tell
 from auditor.capture.shadow.functions import legacy_new
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor, as_type, device_of, type_name
 
@@ -170,15 +164,11 @@ _TensorBase: Any = torch.Tensor.__base__
 
 
 EXACT_FOREACH = ("adam", "sgd", "adagrad", "rmsprop", "adadelta", "adamax")
-"""Optimizers whose foreach path, their default on CUDA, gives the CPU's default path's bits; the
-others keep the latter.
-"""
+"""Optimizers whose foreach path gives the bits of the CPU's default; others keep the latter."""
 
 
 CUDA_VERSION = "12.8"
-"""What torch says that it is built for where it is built for no CUDA: as most of its builds since
-2.7.
-"""
+"""What torch says where it is built for no CUDA: as most of its builds since 2.7."""
 
 
 def _properties(gpu: GpuModel) -> types.SimpleNamespace:
@@ -209,9 +199,7 @@ def install(patches: Patches, playing: Current) -> None:
         {**_device(playing.gpu), **_random(), **_streams(), **cuda_functions(playing)},
     )
     _put(
-        patches,
-        torch.accelerator,
-        {**_accelerator(playing.gpu), **accelerator_functions(playing)},
+        patches, torch.accelerator, {**_accelerator(playing.gpu), **accelerator_functions(playing)}
     )
     for name in ("Stream", "Event", "StreamContext"):
         patches.attribute(torch.cuda, name, getattr(streams, name))

@@ -337,9 +337,7 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Check devices, call, and bring to the device what torch allocated with the C++ device of a
-    shadow.
-    """
+    """Check devices, call, and bring what torch allocated by the C++ device to the device."""
     if func not in MIXES:
         _check_devices(func, args)
     before, HERE.function = HERE.function, func

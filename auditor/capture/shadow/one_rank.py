@@ -110,9 +110,7 @@ def install(patches: Patches) -> None:
 
 
 def innermost(function: Any) -> Any:
-    """The function below torch's decorators, whose code every reference shares; None where there is
-    none to swap.
-    """
+    """The function below torch's decorators; None where there is no code to swap."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return (
@@ -272,9 +270,7 @@ COLLECTIVES: Final[dict[str, Callable[[_Arguments], Any]]] = {
 # -- DistributedDataParallel
 
 _BUCKETS: weakref.WeakKeyDictionary[Any, list[Tensor]] = weakref.WeakKeyDictionary()
-"""What the reducer of each holds on the device: a second copy of all gradients, unless they are
-views of it.
-"""
+"""What each reducer holds on the device: a copy of all gradients, unless they are views."""
 
 
 def _install_parallel(patches: Patches) -> None:

@@ -477,16 +477,7 @@ HOST_RESULTS: Final = {"_pack_padded_sequence": 1}
 class _Plan:
     """What is known of one overload, worked out once."""
 
-    __slots__ = (
-        "aliases",
-        "bare",
-        "blas",
-        "host_result",
-        "look",
-        "played",
-        "product",
-        "resync",
-    )
+    __slots__ = ("aliases", "bare", "blas", "host_result", "look", "played", "product", "resync")
 
     def __init__(self, func: Any) -> None:
         name = schema_of(func).name.removeprefix("aten::")

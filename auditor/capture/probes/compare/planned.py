@@ -231,9 +231,7 @@ def _optimizer_row(optimizer: Optimizer, at: int | None) -> PlannedOptimizerRow:
 
 
 SHARE = 0.5
-"""Of the parameters that repeated blocks hold at most, a class must hold so many to be the one that
-is checkpointed.
-"""
+"""Share of the repeated blocks' parameters that the checkpointed class must hold."""
 
 SETTINGS = ("foreach", "fused")
 """Arguments of torch's optimizers that choose how the same step is computed."""
@@ -241,9 +239,7 @@ SETTINGS = ("foreach", "fused")
 
 @dataclass(frozen=True)
 class Blocks:
-    """Modules of one class that follow each other. ``size`` are bytes of the parameters of the
-    largest, ``total`` of all.
-    """
+    """Modules of one class in a row; bytes of the largest's parameters (``size``), of all."""
 
     kind: type[nn.Module]
     n: int

@@ -297,9 +297,7 @@ def phase_of(frames: Iterable[Frame]) -> str:
 # processor.
 
 MOST = 8
-"""Worker processes of one loader that are asked: reading one takes some 30 us after each step, and
-those of one loader wait alike.
-"""
+"""Workers of one loader that are asked, some 30 us each and step: they wait alike."""
 
 
 class WorkerQueues:
@@ -361,9 +359,7 @@ TENSORS_SEEN = 1000
 """Tensors of a batch that are looked at."""
 
 SAMPLES_SEEN, SAMPLE_TENSORS_SEEN = 16, 64
-"""Samples of a batch, and tensors of theirs, that are looked at: where samples lie differs by
-dataset, hardly by sample.
-"""
+"""Samples and tensors of a batch that are looked at: samples of a dataset lie alike."""
 
 
 @dataclass

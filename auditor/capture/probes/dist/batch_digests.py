@@ -82,9 +82,7 @@ def _keep(found: PerOptimizer[list[int]], optimizer: Optimizer, nbytes: int) -> 
 
 
 def on_device(given: Iterable[Any]) -> int:
-    """Bytes of these tensors on a device, of shards this rank's own. Views that begin at one place
-    of a storage count once.
-    """
+    """Bytes of these tensors on a device, of shards this rank's. Views of one place count once."""
     found: dict[int, dict[int, int]] = {}
     most: dict[int, int] = {}
     for each in given:

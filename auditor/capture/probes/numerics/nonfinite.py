@@ -83,9 +83,7 @@ class NormBuffersProbe(Probe):
 
 
 SMALL = 8192
-"""Elements up to which copying a tensor into one buffer with the others is cheaper than a reduction
-of its own.
-"""
+"""Elements up to which a copy into one buffer is cheaper than a reduction of its own."""
 
 HANDS_ON = frozenset(
     {
@@ -104,14 +102,10 @@ inf`` is NaN): it is enough to look at the parameters. Of any other (by signs, a
 the gradients are looked at too."""
 
 QUIET_EVERY = 5
-"""Steps from look to look in passes that give times: a look costs 5 % of a launch-bound step. A
-replay finds the step in between.
-"""
+"""Steps between looks in timed passes: a look costs 5 % of a launch-bound step."""
 
 EACH_STEP = frozenset({"loud", "values", "replay"})
-"""Passes in which each step is looked at; on CUDA, where a look is a read on the host, the others
-are not looked at.
-"""
+"""Passes with a look at each step; on CUDA, where a look is a read, at no other."""
 
 _PUT_OFF = torch.ones(())
 """In the place of GradScaler's flag: leave the gradients out."""

@@ -85,9 +85,7 @@ class _Life:
         self.values = _first(tensors[0]).clone() if self.again and tensors else None
 
     def untouched(self) -> bool:
-        """Nothing has written to its parameters since its last step, which was in its first pass
-        over its loader.
-        """
+        """Nothing wrote to its parameters since its last step, in its loader's first pass."""
         tensors = self.tensors()
         same = self.values is None or torch.equal(self.values, _first(tensors[0]))
         return bool(tensors) and self.left == [*map(version_hint, tensors), self.passes] and same
@@ -102,9 +100,7 @@ class _Life:
 
 @dataclass
 class _Tie:
-    """Two places that had one parameter. ``parted_at``: the line that put another one into one of
-    them last.
-    """
+    """Two places that had one parameter. ``parted_at``: the line that parted them last."""
 
     one: Place
     two: Place
@@ -125,9 +121,7 @@ class _Norm:
 
 
 class CensusProbe(OptimizerProbe):
-    """Writes ``census``. Optimizers and ties are followed from the start of the program, batch norms
-    in the diagnostic pass.
-    """
+    """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing."""
 
     name = "census"
     parts = ("census",)

@@ -18,9 +18,7 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
 from auditor.recordings.schema.run import TrainingRow
 
 FIRST = 1
-"""Warm-up steps that pass before operators are watched: nearly every target has shown by then that
-it trains.
-"""
+"""Warm-up steps before operators are watched: most targets have shown that they train."""
 
 WATCHED = 3
 """Warm-up steps whose operators are watched at most, once one has run."""

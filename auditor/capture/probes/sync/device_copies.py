@@ -1,6 +1,4 @@
-"""Copies from the host to the device as torch's own code makes them: where, how much, from which
-memory, and whether the host waits.
-"""
+"""Copies from host to device, as torch's code makes them: where, how much, and who waits."""
 
 from __future__ import annotations
 

@@ -33,9 +33,7 @@ _PLUMBING: Final = tuple(
     _dynamo/eval_frame.py _dynamo/external_utils.py
     """.split()
 )
-"""Frames that overrides, modes and the entry into compiled code put there: never the place of a
-read.
-"""
+"""Frames of overrides, modes and compiled code's entry: never the place of a read."""
 _SURFACE: Final = (
     "_tensor.py",
     "_tensor_str.py",
@@ -43,17 +41,13 @@ _SURFACE: Final = (
     "_jit_internal.py",
     "nn/parameter.py",
 )
-"""The tensor's own methods written in Python: the user's line reads, not a library on its
-behalf.
-"""
+"""The tensor's own methods in Python: there the user's line reads, not a library."""
 
 _USER, _SKIP, _LIBRARY, _LOADER, _COMPILER = range(5)
 
 
 class Place(NamedTuple):
-    """Where a read happened: the user's frame, the innermost library frame below it, and whether
-    the loader called.
-    """
+    """Where a read happened: the user's frame, the innermost library frame, the loader."""
 
     frame: FrameType
     via: FrameType | None

@@ -573,9 +573,7 @@ class ThrownWorkProbe(OperatorProbe):
         self._stepping.pop(step - REMEMBERED, None)
 
     def wants_more(self) -> bool:
-        """Steps alternate, and not all kinds of them were seen twice and once more: what the last
-        one made may still be needed.
-        """
+        """Steps alternate, and not every kind came three times: the last may still be needed."""
         watch, last = self._watch, self.context.global_step
         if watch is None or watch.blind or not self._steps:
             return False
