@@ -284,9 +284,7 @@ class Recorder:
             self._wind_up()
 
     def _prepare(self) -> None:
-        """Torch was just imported: build the session and let the probes see what is made from now
-        on.
-        """
+        """Torch was just imported: build the session, and let the probes see what is made."""
         # a target may import torch in its first step, or never: then the watch calls us from here
         if self.session is None:
             importlib.import_module("torch")

@@ -68,9 +68,7 @@ class Here(Recorder):
         self._finder.install()
 
     def watch_told(self, *said: str) -> None:
-        """As :meth:`watch`, for a caller that knows by itself when a step has ended, and calls
-        :meth:`on_step` then. ``said`` are sentences for the report.
-        """
+        """As :meth:`watch`, for a caller of :meth:`on_step`; ``said``: sentences for the report."""
         self.kind = "script"
         self._prepare()
         for each in said:

@@ -1,6 +1,4 @@
-"""The session: which probes run when, step after step, and everything put back at the end, whatever
-happens. How long passes are is :mod:`auditor.runs.schedule`'s.
-"""
+"""The session: which probes run when (:mod:`auditor.runs.schedule`), and all put back."""
 
 from __future__ import annotations
 

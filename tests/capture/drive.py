@@ -27,18 +27,14 @@ _COUNT = itertools.count()
 
 
 class UserFrames(Frames):
-    """Frames for which these test files are not the user's: only the programs that they write
-    are.
-    """
+    """Frames for which only the programs that tests write are the user's, and not these files."""
 
     def is_user(self, file: str) -> bool:
         return not os.path.abspath(file).startswith(_HERE) and super().is_user(file)
 
 
 def load(folder, source):
-    """Write a program into a file and import it, as the user's module; lines are numbered from 1.
-    The one before is gone.
-    """
+    """Write a program into a file and import it as the user's module; the one before is gone."""
     for earlier in [module for module in sys.modules if module.startswith("program")]:
         del sys.modules[earlier]
     name = f"program{next(_COUNT)}"
@@ -46,9 +42,7 @@ def load(folder, source):
 
 
 def framework(folder: Path, source: str) -> Any:
-    """The same for a library that the program may ``import framework``: it lies among the installed
-    packages of some environment.
-    """
+    """The same for a library that the program may ``import framework``, which is installed."""
     installed = folder / "lib" / "site-packages"
     installed.mkdir(parents=True, exist_ok=True)
     return _imported("framework", installed, source)
@@ -79,9 +73,7 @@ NO_KERNELS = "cannot override kernels"
 
 
 class Drive:
-    """Probes installed over one recording. Import the user's program inside the block, then run
-    passes.
-    """
+    """Probes over one recording. Import the user's program inside the block, then run passes."""
 
     def __init__(self, folder: Path, *classes: type[Probe]) -> None:
         self.folder = folder / f"recording{next(_COUNT)}"

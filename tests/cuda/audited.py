@@ -1,6 +1,4 @@
-"""Small programs for audits on torch's own CUDA code, each with a planted fault and a twin without
-it, and what their reports say.
-"""
+"""Small programs with a planted fault, twins without it, and what their reports say."""
 
 import json
 from dataclasses import dataclass, field

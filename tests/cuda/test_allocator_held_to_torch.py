@@ -1,6 +1,4 @@
-"""Our simulated caching allocator beside torch's own: every event, every statistic, every
-segment.
-"""
+"""Our simulated allocator beside torch's own: every event, statistic and segment."""
 
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""``audit run`` rehearses on the null device too: recorded and judged beside the shadow, told its
-values, and costing only itself where it parts, dies or hangs.
-"""
+"""``audit run`` on the null device too: beside the shadow, at the cost of itself alone."""
 
 import json
 import os
@@ -146,9 +144,7 @@ def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(beside, rehearsed
 
 
 def alone(folder: Path) -> list[list[int]]:
-    """Bytes allocated and the peak after each of the first steps of the plain program on the null
-    device, which goes the way that values would lead it.
-    """
+    """Bytes allocated and the peak after each of the plain program's first steps."""
     place = folder / "plain"
     place.mkdir()
     (place / "program.py").write_text(PROGRAM.replace("loss.item() > 1e-9", "True"))

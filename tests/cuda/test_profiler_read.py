@@ -115,9 +115,7 @@ def test_a_trace_is_judged(report):
 
 
 def test_no_time_is_made_of_it(report):
-    """Neither a price, nor the use of the device, nor a step's time; and what the trace is stands
-    above all.
-    """
+    """Neither a price, nor the use of the device, nor a step's time."""
     found, printed = report
     assert [finding["lost_us_per_step"] for finding in found["findings"]] == [None] * len(
         found["findings"]

@@ -23,9 +23,7 @@ from tests.shadow.listening import Heard
 
 
 def surface():
-    """Everything in torch that could have been patched: attributes of modules and classes, and the
-    code of functions.
-    """
+    """Everything in torch that could have been patched, and the code of functions."""
     found = {}
     owners = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "torch"]
     owners += [torch.Tensor, nn.DataParallel, nn.parallel.DistributedDataParallel]

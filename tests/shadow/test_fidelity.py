@@ -142,9 +142,7 @@ def test_autocast_follows_cudas_lists(dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("fast", [True, False])
 def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
-    """Where the CPU has no fast kernel for them; its float16 gradients of convolutions are slow on
-    every CPU.
-    """
+    """Where the CPU has no fast kernel for them."""
     monkeypatch.setattr(operators, "_fast", lambda dtype: fast)
     torch.manual_seed(0)
     image, kernel, bias = (

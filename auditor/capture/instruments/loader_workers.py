@@ -246,9 +246,7 @@ Frame = tuple[str, int, str]
 
 @dataclass
 class WatchedLoop:
-    """Takes the place of torch's worker loop. What workers see goes to files of ``folder``,
-    under the number of the loader that is starting them.
-    """
+    """In the place of torch's worker loop: what workers see goes to files of ``folder``."""
 
     folder: str
     loader: int = 0
@@ -414,9 +412,7 @@ ITEMS = 32
 """Items of a container that are looked at."""
 
 Told = dict[str, Any]
-"""Of one generator: ``worker``, its ``name`` and ``kind``, the class of its ``owner`` and the
-``module`` of that, its state ``before`` and ``after`` the first batch.
-"""
+"""Of a generator: ``worker``, ``name``, ``kind``, its owner's class, states around a batch."""
 
 
 class FirstBatch:
@@ -452,9 +448,7 @@ class FirstBatch:
 
 
 def generators_of(dataset: Any, collate: Any) -> Iterator[tuple[str, Any, type]]:
-    """Generators that dataset and collate function hold, by what leads to them, and the class of
-    the object that has them; each once.
-    """
+    """Generators of dataset and collate function, by what leads to them, with their holder."""
     kinds = _kinds()
     waiting = deque([("dataset", dataset, object), ("collate_fn", collate, object)])
     seen: set[int] = set()

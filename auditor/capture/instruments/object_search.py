@@ -69,8 +69,7 @@ _OPAQUE = (
 )
 _MODULE_KEYS = frozenset(vars(torch.nn.Module()))
 _SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"})
-"""Functions that read the dictionary of a frame's variables, where a name in the code is theirs and
-not an attribute's (``model.eval()``, ``torch.stack(...)``)."""
+"""Functions that read a frame's variables, where their name is no attribute's."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
 """The same as attributes of a module or object."""
 _ITERATORS: frozenset[type] = frozenset(

@@ -167,9 +167,7 @@ class StackSampler:
         queue.close()
 
     def _meet(self) -> Met | None:
-        """Where the thread is. None where the call has ended, or went on meanwhile: the thread that
-        looks may lose the interpreter between two frames.
-        """
+        """Where the thread is. None where the call has ended, or went on meanwhile."""
         watched = self._watched
         if watched is None:
             return None

@@ -182,11 +182,9 @@ class Probe:
     also: ClassVar[frozenset[str]] = frozenset()
     """Passes that it watches where they are taken for another probe."""
     after: ClassVar[tuple[str, ...]] = ()
-    """Names of probes that are started, and asked at each step, before this one; they are stopped
-    after it. Others come in the order of their modules' names."""
+    """Probes that start and are asked before this one; others go by their modules' names."""
     watches_operators: bool = False
-    """True if a mode of it lies between the program and torch's operators: where that makes the
-    program fail, it is no fault of the program's."""
+    """True if a mode of it lies between the program and torch's operators."""
     always: ClassVar[bool] = False
     """True if it watches whatever the rules need."""
     in_runs: ClassVar[bool] = True

@@ -231,9 +231,7 @@ class Subscriber:
     """
 
     inside: ClassVar[bool] = False
-    """True if it wants the operators that a tensor made of others (DTensor) runs, and not the one on
-    that tensor. All others are then shown the same.
-    """
+    """True if it wants the operators inside a tensor made of others (DTensor), as all then do."""
     in_backward: ClassVar[bool] = True
     """False if it wants no operator that runs for a node of a backward."""
 

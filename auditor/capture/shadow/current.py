@@ -95,9 +95,7 @@ class Listener:
         """The program asks for something that is done another way here, with the same result."""
 
     def limit(self, operator: str, reason: str) -> None:
-        """The program asks for what the shadow cannot do; :class:`ShadowLimit` follows unless you
-        raise something else.
-        """
+        """The program asks too much: :class:`ShadowLimit` follows unless you raise another."""
 
 
 class ShadowLimit(AuditProblem):
@@ -149,9 +147,7 @@ _FREED_SINCE: Final = (2, 15)
 
 
 def cublas_bytes(capability: tuple[int, int], version: tuple[int, ...]) -> int:
-    """A workspace of cuBLAS on a device of that capability under that torch:
-    ``CUBLAS_WORKSPACE_CONFIG`` or torch's default (``parseChosenWorkspaceSize``).
-    """
+    """A workspace of cuBLAS: ``CUBLAS_WORKSPACE_CONFIG`` or ``parseChosenWorkspaceSize``."""
     said = re.findall(r":([0-9]+):([0-9]+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
     if said:
         return sum(int(size) * KIB * int(count) for size, count in said)

@@ -513,9 +513,7 @@ def install_packing(patches: Patches) -> None:
 
 
 def _entered(original: Callable[..., Any], hooks: Any) -> Any:
-    """Inside an operator no tensor subclass is asked, so that ``tensor.cpu()`` in a hook would
-    cross unseen: each hook runs as if it stood outside.
-    """
+    """Inside an operator a hook's crossings would not be seen: each runs as if outside."""
     pack, unpack = hooks.pack_hook, hooks.unpack_hook
     if str(getattr(pack, "__module__", "")).startswith("auditor."):
         return original(hooks)

@@ -181,9 +181,7 @@ LEARN_REPEATS_WAITING = 12
 """The same while an optimizer has not stepped yet (a GAN's generator, once in ten)."""
 
 LOST_AFTER = 60
-"""Steps of other optimizers without one of the chosen one, after which another is chosen (a
-pre-training phase ended): at once where the chosen one is gone.
-"""
+"""Steps of others without one of the chosen one, after which another is chosen."""
 
 MOST_NAMED = 5
 """Optimizers inside a step that are named."""
@@ -251,9 +249,7 @@ class StepFinder:
 
     @property
     def ends(self) -> str:
-        """Which of several optimizers ends a step, and how often the others step within it; empty
-        of one optimizer. ``place`` gave the line of each.
-        """
+        """Which of several optimizers ends a step, and how often the others step within it."""
         steps = self._whole[self._boundary] if self._boundary is not None else 0
         others: Counter[str] = Counter()
         for optimizer, count in self._whole.items():

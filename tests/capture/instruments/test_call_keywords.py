@@ -1,6 +1,4 @@
-"""The names of keywords in the call that a frame waits for, whatever the interpreter's instructions
-for calls are.
-"""
+"""The names of keywords in the call that a frame waits for, whatever the interpreter."""
 
 import sys
 from typing import Any

@@ -1,6 +1,4 @@
-"""Hooks of ours on every module: which module runs is told, compiled modules do not see them, and
-all are taken away.
-"""
+"""Hooks of ours on every module: which one runs is told, and compiled ones do not see them."""
 
 import warnings
 

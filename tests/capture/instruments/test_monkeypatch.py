@@ -1,6 +1,4 @@
-"""Functions of others in whose place we put ours: what the caller gets, and that all is put
-back.
-"""
+"""Functions in whose place we put ours: what the caller gets, and that all is put back."""
 
 import inspect
 import types

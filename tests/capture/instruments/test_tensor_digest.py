@@ -1,6 +1,4 @@
-"""What a training is told apart by: tensors of every kind have a digest, and none raises into the
-program that is drilled.
-"""
+"""Tensors of every kind have a digest, and none raises into the program that is drilled."""
 
 import pytest
 import torch

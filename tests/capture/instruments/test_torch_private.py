@@ -42,9 +42,7 @@ ADD = torch.ops.aten.add.Tensor
 
 
 def promise(*paths: str, without: Check | None = None) -> Callable[[Check], Check]:
-    """Registers what accessors give; without ``without`` they give the same where torch lacks the
-    names.
-    """
+    """Registers what accessors give, and without ``without`` give where torch lacks the names."""
 
     def register(check: Check) -> Check:
         PROMISES.update({path: Promise(check, without or check) for path in paths})
@@ -864,9 +862,7 @@ MAY_FAIL: dict[str, set[str]] = {
     "torch.Tensor._version": {"strays", "uncleared", "loss_repairs", "layers"},
     ITERATOR: {"loader", "batch_digests"},
 }
-"""Name -> the probes that cannot do without it, as its docstring says; no probe needs any other
-name.
-"""
+"""Name -> the probes that cannot do without it; no probe needs any other name."""
 
 ASKED_BY_TORCH = {"torch._has_compatible_shallow_copy_type"}
 """What torch goes on calling when only we do not find it."""

@@ -1,6 +1,4 @@
-"""Whose file is it? What is installed is nobody's trainer, in whatever environment; the target's
-own package is the user's.
-"""
+"""Whose file is it? What is installed is a library's; the target's own package is the user's."""
 
 import functools
 import json

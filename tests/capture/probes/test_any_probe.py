@@ -1,6 +1,4 @@
-"""Any probe, whatever it watches: training is the same to the bit, nothing of the program's lives
-longer, and everything is put back, also where a step raises.
-"""
+"""Any probe: training is the same to the bit, nothing lives longer, everything is put back."""
 
 import gc
 import signal

@@ -97,9 +97,7 @@ def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path):
 
 @pytest.mark.parametrize("own", PROBES, ids=lambda own: own.name)
 def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(own, tmp_path):
-    """In a script a step ends inside such a hook, while torch walks their list: RuntimeError in
-    the user's program if it changed.
-    """
+    """In a script a step ends inside such a hook, while torch walks their list."""
     from torch.optim import optimizer
 
     with contextlib.closing(RecordingWriter(tmp_path)) as writer:

@@ -1,6 +1,4 @@
-"""Processes that a script starts itself: counted, so that a script that only lets them train is
-told so.
-"""
+"""Processes that a script starts itself are counted."""
 
 import multiprocessing
 from multiprocessing.process import BaseProcess

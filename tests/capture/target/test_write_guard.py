@@ -1,6 +1,4 @@
-"""A program in a copy of its project tries to damage the original: in place, through links, by
-absolute paths, from C++.
-"""
+"""A program in a copy of its project tries to damage the original in every way."""
 
 import json
 import os
@@ -60,9 +58,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def run(project: Path, code: str, *, also: str = "") -> Path:
-    """Run code in a copy; the original must be as it was afterwards. ``also`` is run in the copy
-    then, sheltered too.
-    """
+    """Run code in a copy, then ``also``; the original must be as it was afterwards."""
     before = contents(project.parent)
     with ProjectCopy(project) as place:
         copied = place.plan(Plan("t:s", (), 1, 0, "cpu", "", ())).copied

@@ -141,9 +141,7 @@ _STAND_INS: Final = "torch._subclasses."
 
 
 def is_traced(value: object) -> bool:
-    """Whether a tensor is one that the compiler hands through a function to see what it does.
-    Without ``torch._subclasses``: no tensor is one.
-    """
+    """Whether the compiler only hands it through. Without ``torch._subclasses``: no tensor."""
     return type(value).__module__.startswith(_STAND_INS)
 
 

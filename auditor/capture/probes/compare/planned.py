@@ -58,9 +58,7 @@ Call = Callable[..., Any]
 
 
 class PlannedChangeProbe(Probe):
-    """Writes ``planned``. Changes what :class:`auditor.runs.plan.Change` names, from the import of
-    torch on: as if the program's own lines said so.
-    """
+    """Writes ``planned``. Changes what :class:`auditor.runs.plan.Change` names, from the start."""
 
     name = "planned"
     parts = (PART,)

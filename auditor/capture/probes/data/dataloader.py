@@ -251,9 +251,7 @@ class LoadingStacks:
                 yield self._starting[loader], row
 
     def _users(self, frames: list[Frame]) -> tuple[tuple[int, ...], str]:
-        """Sites of the user's frames, outermost first, and the library's function that the
-        innermost of them calls. Wrappers of ours stand for what they call.
-        """
+        """Sites of the user's frames, outermost first, and the library's function below them."""
         frames = [each for each in frames if not self._context.frames.is_own(each[0])]
         mine = [at for at, frame in enumerate(frames) if self._context.frames.is_user(frame[0])]
         if not mine:

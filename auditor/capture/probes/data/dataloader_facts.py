@@ -167,9 +167,7 @@ def _chance_as_it_was(sampler: Any) -> Iterator[None]:
 
 
 class LoaderOrigins:
-    """Remembers it from :meth:`install` on, and keeps no loader alive. A loader
-    that a framework builds from the user's, with its settings, is of the user's line.
-    """
+    """Remembers it from :meth:`install` on; a framework's loader is the user's it came from."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -378,9 +376,7 @@ def is_in_order(batch: Any) -> bool:
 
 
 def lengths_in(batch: Any) -> list[int] | None:
-    """Width and lengths of the rows of a batch's first padded matrix, which must be half as large as
-    its largest tensor; None where none is padded.
-    """
+    """Width and lengths of the rows of a batch's first large padded matrix, else None."""
     held = list(tensors_in(batch, VECTORS))
     largest = max((each.numel() for each in held), default=0)
     for each in held:

@@ -200,9 +200,7 @@ def _is_checkpointed() -> bool:
 
 
 def _outermost(unfed: set[int]) -> Iterator[torch.nn.Module]:
-    """The modules all of whose trainable parameters are among these, and that lie in no such
-    module; of containers that nobody calls, their parts.
-    """
+    """The outermost called modules all of whose trainable parameters are among these."""
     whole = []
     for module in live_modules():
         if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):

@@ -1,6 +1,4 @@
-"""At which step did a parameter, a gradient or a batch norm's statistics stop being finite? One cheap
-look after each step, one row at the first bad one.
-"""
+"""At which step did values stop being finite? One cheap look after each, one row at most."""
 
 from __future__ import annotations
 

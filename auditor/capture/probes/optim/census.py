@@ -1,6 +1,4 @@
-"""A census of optimizers, tied weights and batch norms: state that is thrown away, ties that part,
-statistics that move although the layer is frozen.
-"""
+"""Optimizers whose state is thrown away, ties that part, statistics of frozen batch norms."""
 
 from __future__ import annotations
 

@@ -217,9 +217,7 @@ COLLECTOR = Collector()
 
 
 class Mark(NamedTuple):
-    """A moment on a thread: by ``perf_counter_ns``, what the collector had taken until then, and
-    what :meth:`RunQueue.ns` said just after it.
-    """
+    """A moment on a thread: ``perf_counter_ns``, the collector's time, :meth:`RunQueue.ns`."""
 
     at_ns: int = 0
     queued_ns: int = 0

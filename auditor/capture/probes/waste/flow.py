@@ -375,9 +375,7 @@ def _upload() -> CodeType:
 
 
 def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
-    """Which of these calls made the same: with a graph to the same leaves, or where one of the two
-    has no graph. The gradient of an input needs a graph of its own.
-    """
+    """Which of these calls made the same: with a graph to the same leaves, or one without."""
     if node.records in known or not known:
         return known.get(node.records)
     return known.get(0) if node.records else next(iter(known.values()))

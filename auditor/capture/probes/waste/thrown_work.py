@@ -147,9 +147,7 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Of parameters whose gradients of this backward nobody ever read. One that the pass ends
-        with tells nothing, nor do those that were added to it.
-        """
+        """Of parameters whose gradients of this backward nobody ever read, but the pass's last."""
         spared = {each.parameter for each in group if each.value in self._used}
         dead = [
             each

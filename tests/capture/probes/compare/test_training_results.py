@@ -1,6 +1,4 @@
-"""What a step computes is written down exactly, without a change to it; a trial's imports come from
-the copy.
-"""
+"""What a step computes is written down exactly; a trial's imports come from the copy."""
 
 import sys
 from pathlib import Path

@@ -39,9 +39,7 @@ def recorded(tmp_path, values, text=PROGRAM):
 
 
 def guard_line(program):
-    """Torch 2.6 tells no line of a guard and the function has its own; up to 2.9 what goes on after
-    a break has the line of that.
-    """
+    """Torch up to 2.6 and 2.9 has the function's line, and that of the break before."""
     torch_of = tuple(map(int, torch.__version__.split(".")[:2]))
     return line_of(
         program, "made" if torch_of < (2, 7) else "printed" if torch_of < (2, 10) else "guarded"

@@ -25,9 +25,7 @@ def program(tmp_path, source):
 
 
 def record(tmp_path, source, steps=3):
-    """Flags by line of every step's backward, and how often which line's kept graph was walked by
-    which.
-    """
+    """Flags by line of every step's backward, and which line's kept graph which one walked."""
     user = program(tmp_path, source)
     with Drive(tmp_path, BackwardProbe) as drive:
         drive.run("loud", user.step, steps=steps)

@@ -1,6 +1,4 @@
-"""The probe of tensors outside optimizers and modules: what it says of them, and that it keeps none
-alive.
-"""
+"""The probe of tensors outside optimizers and modules; it keeps none alive."""
 
 from auditor.rules.graph.probes import leaves_outside_optimizer
 from auditor.rules.graph.probes.leaves_outside_optimizer import LeavesOutsideOptimizerProbe

@@ -48,9 +48,7 @@ def record(tmp_path, source, target="step"):
 
 
 def the_leak(user, roots) -> dict:
-    """The only root that carries graphs; it grew on every step, and its line is the one marked
-    BAD.
-    """
+    """The only root that carries graphs; it grew on every step, and BAD marks its line."""
     leaking = {root: rows for root, rows in roots.items() if any(row["carried"] for row in rows)}
     assert len(leaking) == 1, leaking.keys()
     ((root, rows),) = leaking.items()

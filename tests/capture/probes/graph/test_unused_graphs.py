@@ -1,6 +1,4 @@
-"""The probes of graphs in eval mode and of gradients with a graph: rows, and everything put
-back.
-"""
+"""The probes of graphs in eval mode and of gradients with a graph."""
 
 import json
 

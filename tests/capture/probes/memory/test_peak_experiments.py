@@ -1,6 +1,4 @@
-"""The probe of leaner steps: what it changes, only where nothing else changes by it, and that it
-puts all back.
-"""
+"""The probe of leaner steps: what it changes, only where nothing else changes by it."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,6 +1,4 @@
-"""The simulated card of a rehearsal: settings that torch would refuse do not cost the rehearsal,
-frees wait their turn.
-"""
+"""The simulated card of a rehearsal: settings that torch would refuse, frees in their turn."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""The look after each step and the watch over operators: what they see, what they leave alone, what
-they cost.
-"""
+"""The look after each step and the watch over operators: what they see and leave alone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +31,7 @@ PARTS = engine.parts_of((RULE, catalogue.rule("NUM013")))
 
 
 def trainer(*, bad_at=None, losses=None, scale=1.0):
-    """A step of a two-layer model, and its model; at one call the input of an exp is far too
-    large.
-    """
+    """A step of a two-layer model; at one call the input of an exp is far too large."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Linear(6, 6), torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Linear(6, 3))
@@ -116,9 +112,7 @@ def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_n
 
 
 def normed(spoiled_at, poisoned_at=None):
-    """A step behind a guard, whose batch norm is given an infinity at one call, and whose weight is
-    made NaN at another.
-    """
+    """A step behind a guard, whose batch norm is given an infinity, and whose weight a NaN."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     count = [0]

@@ -1,6 +1,4 @@
-"""The probe of delicate operators: dtypes that ran, what came before, the loss's part, and
-everything put back.
-"""
+"""The probe of delicate operators: dtypes that ran, what came before, the loss's part."""
 
 from auditor import shadow_cuda
 from auditor.capture.probes.numerics import op_ranges

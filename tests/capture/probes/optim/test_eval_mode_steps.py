@@ -1,6 +1,4 @@
-"""Steps of an optimizer on modules that stayed in eval mode: what is counted, and what is put
-back.
-"""
+"""Steps of an optimizer on modules that stayed in eval mode."""
 
 import pytest
 from auditor.rules.cfg.probes import train_mode_forwards

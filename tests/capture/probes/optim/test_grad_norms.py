@@ -1,6 +1,4 @@
-"""The probe of gradient norms: what is divided out, what is left out, and torch as it was
-afterwards.
-"""
+"""The probe of gradient norms: what is divided out, and what is left out."""
 
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe

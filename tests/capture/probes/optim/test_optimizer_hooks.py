@@ -1,6 +1,4 @@
-"""What probes of optimizers have in common: nothing of the user's is kept, and nothing is done
-while a graph is recorded.
-"""
+"""What probes of optimizers have in common."""
 
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe

@@ -1,6 +1,4 @@
-"""The probe of gradients that nothing clears: what it counts, and that it keeps no gradient
-alive.
-"""
+"""The probe of gradients that nothing clears."""
 
 from auditor.rules.opt.probes.gradients import StaleGradsProbe
 

@@ -1,6 +1,4 @@
-"""Trained modules that are called in train mode with gradients off: what is counted, and what is
-put back.
-"""
+"""Trained modules that are called in train mode with gradients off."""
 
 from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe

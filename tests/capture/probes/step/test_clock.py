@@ -1,6 +1,4 @@
-"""Step times with CUDA, on events that are made up: which are compared, what a broken device or
-allocator does.
-"""
+"""Step times on made-up CUDA events: what a broken device or allocator does."""
 
 import gc
 import os
@@ -201,9 +199,7 @@ def test_a_kernel_without_the_count_says_zero(monkeypatch):
 
 
 class Queue(RunQueue):
-    """Waits for a processor at every reading: after the ``n``-th the thread was held up for as many
-    ms as ``held`` says.
-    """
+    """Waits for a processor at every reading: ``held`` ms after each."""
 
     def __init__(self, monkeypatch, held):
         super().__init__()

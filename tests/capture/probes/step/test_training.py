@@ -1,6 +1,4 @@
-"""Whether the target trains: every honest way of training is known for one, and what trains nothing
-never looks clean.
-"""
+"""Every honest way of training is known for one, and what trains nothing is never clean."""
 
 import itertools
 import threading

@@ -1,6 +1,4 @@
-"""The probe of layers: what is computed again, over which batches units are looked at, and that
-nothing of it stays.
-"""
+"""The probe of layers: what is computed again, over which batches units are looked at."""
 
 from pathlib import Path
 
@@ -105,9 +103,7 @@ def test_units_that_answered_in_the_diagnostic_pass_are_alive(tmp_path):
 
 
 def test_gradients_of_ours_are_not_the_programs(tmp_path):
-    """Both probes compute gradients when a backward begins: neither takes those of the other for
-    the program's.
-    """
+    """Both compute gradients when a backward begins: neither's are the program's."""
     source = ACCUMULATED.replace("torch.nn.Embedding(9, 8)", "Scaled()").replace(
         "torch.manual_seed(0)",
         "class Scaled(torch.nn.Module):\n"

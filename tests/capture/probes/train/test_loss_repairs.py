@@ -176,9 +176,7 @@ def test_code_of_the_program_in_the_graph_runs_no_more_often(tmp_path, wrapped):
 
 
 def test_variables_of_a_module_stay(tmp_path):
-    """A frame of a module has its globals as locals: emptied, the program had no names left
-    (before Python 3.13).
-    """
+    """A frame of a module has its globals as locals (before Python 3.13)."""
     folder = tmp_path / "script"
     folder.mkdir()
     source = """
