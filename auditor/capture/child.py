@@ -111,12 +111,6 @@ def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> d
     return found
 
 
-def raised_by(error: BaseException, is_user: Callable[[str], bool]) -> bool:
-    """Whether the user's own line raised ``error``, and nothing that it called."""
-    frames = extract_tb(error.__traceback__)
-    return bool(frames) and is_user(frames[-1].filename)
-
-
 def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str]:
     """Message and traceback of an error; of a target that was stopped, the user's own lines."""
     if not isinstance(error, KeyboardInterrupt):
@@ -153,11 +147,9 @@ def lost_workers(error: BaseException) -> Iterator[str]:
             for each in workers:
                 each.join(ENDS_S if connections.wait([each.sentinel], 0) else 0)
                 if each.exitcode:
-                    how = (
-                        signal_told(-each.exitcode)
-                        if each.exitcode < 0
-                        else f"itself, with exit code {each.exitcode}"
-                    )
+                    how = f"itself, with exit code {each.exitcode}"
+                    if each.exitcode < 0:
+                        how = signal_told(-each.exitcode)
                     yield f"a worker of the loader (process {each.pid}) was ended by {how}"
             return
 
@@ -337,27 +329,24 @@ class Recorder:
         its environment). Raises :class:`TargetProblem`.
         """
         try:
-            return self._begun(target)
+            self._prepare()
+            assert self.session is not None and self.context is not None
+            from auditor.capture.instruments.environment import describe, device_of
+
+            self.context.device = device_of(self.plan.device)
+            self.context.target = target
+            if self.context.device.native:
+                from auditor.capture.probes.memory.snapshot import limit_memory, watch_oom
+
+                self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
+                limit_memory(self.plan.memory_limit)
+            self.environment = describe(self.context.device)
+            self.session.plan_passes()
+            self.save()
         except TargetProblem:
             raise
         except Exception as error:  # must not look like an error of the program's step
             raise self.own_fault(error) from None
-
-    def _begun(self, target: Any) -> Session:
-        self._prepare()
-        assert self.session is not None and self.context is not None
-        from auditor.capture.instruments.environment import describe, device_of
-
-        self.context.device = device_of(self.plan.device)
-        self.context.target = target
-        if self.context.device.native:
-            from auditor.capture.probes.memory.snapshot import limit_memory, watch_oom
-
-            self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
-            limit_memory(self.plan.memory_limit)
-        self.environment = describe(self.context.device)
-        self.session.plan_passes()
-        self.save()
         return self.session
 
     def _warn(self, text: str) -> None:
@@ -394,12 +383,10 @@ class Recorder:
 
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
-        finder, spawned = (
-            StepFinder(lambda: self._script_step(module, stopper), self._warn, self._place),
-            SpawnedProcesses(),
+        spawned = SpawnedProcesses()
+        finder = self._finder = StepFinder(
+            lambda: self._script_step(module, stopper), self._warn, self._place
         )
-
-        self._finder = finder
 
         def on_torch() -> None:
             self._prepare()
@@ -484,7 +471,9 @@ class Recorder:
             if self.session is not None:
                 self.session.broken()
             self._keep(error)
-            if under and self.error is not None and not raised_by(error, self._is_user):
+            raising = extract_tb(error.__traceback__)[-1:]  # the user's own line, or one below it
+            own = any(self._is_user(frame.filename) for frame in raising)
+            if under and self.error is not None and not own:
                 self.error["under"] = under
 
     def _is_user(self, file: str) -> bool:

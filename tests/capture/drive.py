@@ -164,9 +164,9 @@ class Drive:
         return rows
 
 
-def watched(folder, source, *classes, run="loud", step="step", steps=4):
+def watched(folder, source, *classes, run="loud", step="step", steps=4, load=load):
     """A program of which so many steps were watched, and the drive, whose rows can be read."""
-    user = load(folder, source)
     with Drive(folder, *classes) as drive:
+        user = load(folder, source)
         drive.run(run, getattr(user, step), steps)
     return user, drive

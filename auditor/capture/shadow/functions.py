@@ -675,9 +675,6 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
     to: Any = Tensor.to
     kind: Any = Tensor.type
 
-    def to_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return moved(to, self, args, kwargs)
-
     def cuda_(
         self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Tensor:
@@ -687,23 +684,17 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
             to, self, (target,), {"non_blocking": non_blocking, **more}, operator="Tensor.cuda"
         )
 
-    def type_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return as_type(kind, self, *args, **kwargs)
-
     def pin_memory_(self: Tensor, device: Any = None) -> Tensor:
         if isinstance(self, ShadowTensor):
             raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")  # noqa: TRY004
         return pin(self)
 
-    def is_pinned_(self: Tensor, device: Any = None) -> bool:
-        return is_pinned(self)
-
-    made = {
-        "to": to_,
+    made: dict[str, Callable[..., Any]] = {
+        "to": lambda self, *args, **kwargs: moved(to, self, args, kwargs),
         "cuda": cuda_,
-        "type": type_,
+        "type": lambda self, *args, **kwargs: as_type(kind, self, *args, **kwargs),
         "pin_memory": pin_memory_,
-        "is_pinned": is_pinned_,
+        "is_pinned": lambda self, device=None: is_pinned(self),
     }
     methods: dict[str, Callable[..., Any] | property] = {
         name: functools.wraps(getattr(Tensor, name))(method) for name, method in made.items()

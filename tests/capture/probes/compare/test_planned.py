@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from auditor.capture.probes.compare.planned import PlannedChangeProbe, class_name, repeated_blocks
 from auditor.runs.plan import Change
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 
 MODEL = """
 import torch
@@ -78,10 +78,8 @@ def changing(change):
 
 
 def trained(tmp_path, change, steps=2):
-    with Drive(tmp_path, changing(change)) as drive:
-        program = load(tmp_path, MODEL)
-        drive.run("loud", program.step, steps)
-        return program, drive.rows("planned")
+    program, drive = watched(tmp_path, MODEL, changing(change), steps=steps)
+    return program, drive.rows("planned")
 
 
 def of(rows, what):

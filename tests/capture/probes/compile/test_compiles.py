@@ -4,7 +4,7 @@ import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.compile.compiles import CompilesProbe, _resumed, _why
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 from tests.capture.test_compiled import fresh
 
 PROGRAM = """
@@ -77,9 +77,7 @@ def test_a_function_that_is_left_to_python_as_a_whole_is_marked(tmp_path):
     fresh()
     COMPILED_CODE.install()
     try:
-        with Drive(tmp_path, CompilesProbe) as drive:
-            program = load(tmp_path, LOST)
-            drive.run("quiet", program.step, 1)
+        program, drive = watched(tmp_path, LOST, CompilesProbe, run="quiet", steps=1)
     finally:
         COMPILED_CODE.uninstall()
     broken = [row for row in drive.rows("compiles") if row["what"] == "break"]

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Subset
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
 from auditor.capture.probes.data.dataloader_facts import describe_loader
-from tests.capture.drive import Drive, framework, line_of, load
+from tests.capture.drive import Drive, framework, line_of, load, watched
 
 HEAD = """
 import collections, dataclasses, functools, itertools, time, numpy, torch
@@ -78,10 +78,8 @@ def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
             batches = iter(loader)
             next(batches)
     """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("quiet", user.step, steps=3)
-        rows, loaders = drive.rows("batches"), drive.rows("loaders")
+    user, drive = watched(tmp_path, source, DataLoaderProbe, run="quiet", steps=3, load=program)
+    rows, loaders = drive.rows("batches"), drive.rows("loaders")
     assert (
         [row["n"] for row in rows] == [1, 1, 1]
         and len(loaders) == 1
@@ -103,10 +101,8 @@ def test_the_start_of_workers_is_waited_for_once(tmp_path):
         for batch in loader: pass
         outer = (time.perf_counter() - start) * 1e6
     """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=1)
-        (row,), (loader,) = drive.rows("batches"), drive.rows("loaders")
+    user, drive = watched(tmp_path, source, DataLoaderProbe, steps=1, load=program)
+    (row,), (loader,) = drive.rows("batches"), drive.rows("loaders")
     assert row["n"] == 4 and row["devices"] == {"cpu": 4} and row["sample_devices"] == []
     assert 0.5 * user.outer < row["wait_us"] <= user.outer
     assert (loader["workers"], loader["persistent"]) == (1, False)
@@ -122,11 +118,9 @@ def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path):
     loader = DataLoader(Outer())
     def step(): next(iter(loader))
     """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=1)
-        (row,) = drive.rows("batches")
-        assert len(drive.rows("loaders")) == 1
+    user, drive = watched(tmp_path, source, DataLoaderProbe, steps=1, load=program)
+    (row,) = drive.rows("batches")
+    assert len(drive.rows("loaders")) == 1
     assert row["n"] == 1 and row["sample_devices"] == ["cpu"] and row["wait_us"] < 30_000
 
 
@@ -147,13 +141,16 @@ def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path):
 
 
 def test_a_loader_made_in_every_step_is_one_loader(tmp_path):
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(
-            tmp_path, "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n"
-        )
-        drive.run("quiet", user.step, steps=3)
-        (loader,) = drive.rows("loaders")
-        assert [row["loader"] for row in drive.rows("batches")] == [0, 0, 0]
+    user, drive = watched(
+        tmp_path,
+        "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n",
+        DataLoaderProbe,
+        run="quiet",
+        steps=3,
+        load=program,
+    )
+    (loader,) = drive.rows("loaders")
+    assert [row["loader"] for row in drive.rows("batches")] == [0, 0, 0]
     assert loader["at_line"] == loader["made_at_line"] == line_of(user, "here")
 
 
@@ -227,12 +224,15 @@ def loader_for(dataset):
 def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(tmp_path, made, library):
     framework(tmp_path, FRAMEWORK)
     head = "import framework\ndata = TensorDataset(torch.ones(64, 2))\n"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(
-            tmp_path, f"{head}{made}\nbatches = iter(loader)\n\ndef step():\n    next(batches)\n"
-        )
-        drive.run("quiet", user.step, steps=2)
-        (loader,) = drive.rows("loaders")
+    user, drive = watched(
+        tmp_path,
+        f"{head}{made}\nbatches = iter(loader)\n\ndef step():\n    next(batches)\n",
+        DataLoaderProbe,
+        run="quiet",
+        steps=2,
+        load=program,
+    )
+    (loader,) = drive.rows("loaders")
     assert loader["made_at_line"] == line_of(user, "at")
     assert ("via" in loader["made_at_site"]) is library
 

@@ -12,7 +12,7 @@ from torch.utils.data._utils import fetch, worker
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
 from auditor.recordings.folder import Recording
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 
 HEAD = """
 import random, time, numpy, torch
@@ -164,9 +164,7 @@ def test_everything_is_put_back(tmp_path):
     folders = os.path.join(tempfile.gettempdir(), "audit-loading-*")
     before, there, threads = state(), set(glob.glob(folders)), set(threading.enumerate())
     source = f"{SLOW}\nloader = DataLoader(Slow(), num_workers=1)\ndef step(): next(iter(loader))\n"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=2)
+    user, drive = watched(tmp_path, source, DataLoaderProbe, steps=2, load=program)
     assert state() == before and set(glob.glob(folders)) <= there
     assert set(threading.enumerate()) <= threads
     next(iter(DataLoader([1, 2], num_workers=1)))

@@ -11,7 +11,7 @@ from auditor.capture.probes.sync import reads, reads_log
 from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from auditor.model.devices import CUDA
 from tests.capture import drive as driving
-from tests.capture.drive import HAS_KERNELS, NO_KERNELS, Drive, line_of, load
+from tests.capture.drive import HAS_KERNELS, NO_KERNELS, Drive, line_of, load, watched
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -73,9 +73,7 @@ def program(tmp_path, source):
 
 
 def reads_of(tmp_path: Path, source: str, steps: int = 1) -> tuple[ModuleType, list[dict]]:
-    with Drive(tmp_path, ReadsProbe) as drive:
-        module = program(tmp_path, source)
-        drive.run("loud", module.step, steps)
+    module, drive = watched(tmp_path, source, ReadsProbe, steps=steps, load=program)
     assert not drive.warnings
     return module, drive.rows("reads")
 
@@ -209,13 +207,13 @@ def test_our_own_error_costs_one_warning_and_not_the_step(tmp_path, monkeypatch)
         raise KeyError("ours")
 
     monkeypatch.setattr(reads_log.ReadLog, "place", broken)
-    with Drive(tmp_path, ReadsProbe) as drive:
-        module = program(
-            tmp_path,
-            "x = torch.ones(())\ndef step():\n    assert x.item() == 1.0 and x.cpu().numpy() == "
-            "1.0\n",
-        )
-        drive.run("loud", module.step, 3)
+    module, drive = watched(
+        tmp_path,
+        "x = torch.ones(())\ndef step():\n    assert x.item() == 1.0 and x.cpu().numpy() == 1.0\n",
+        ReadsProbe,
+        steps=3,
+        load=program,
+    )
     assert len(drive.warnings) == 1 and "KeyError" in drive.warnings[0]
 
 
