@@ -67,6 +67,7 @@ def line_of(module: Any, mark: str) -> int:
     return found[0]
 
 
+SITES = {"at", "by", "made_at", "loader_at", "local_at", "entered_at", "cut_at"}
 HAS_KERNELS = hasattr(torch.library, "get_kernel")
 """False before torch 2.9."""
 NO_KERNELS = "cannot override kernels"
@@ -148,19 +149,10 @@ class Drive:
         recording = Recording(self.folder)
         rows = recording.rows(part)
         for row in rows:
-            for key in {
-                "at",
-                "by",
-                "made_at",
-                "loader_at",
-                "local_at",
-                "entered_at",
-                "cut_at",
-            } & row.keys():
-                row[key + "_line"] = None if row[key] is None else recording.site_row(row[key]).line
-                row[key + "_site"] = (
-                    None if row[key] is None else msgspec.to_builtins(recording.site_row(row[key]))
-                )
+            for key in SITES & row.keys():
+                site = None if row[key] is None else recording.site_row(row[key])
+                row[f"{key}_line"] = None if site is None else site.line
+                row[f"{key}_site"] = None if site is None else msgspec.to_builtins(site)
         return rows
 
 

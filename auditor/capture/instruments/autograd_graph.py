@@ -148,16 +148,8 @@ def _storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
 class Backward:
     """One call into the autograd engine: ``Tensor.backward``, ``torch.autograd.grad`` ...."""
 
-    __slots__ = (
-        "_outputs",
-        "_walked",
-        "create_graph",
-        "failed",
-        "inputs",
-        "keep_graph",
-        "nested",
-        "result",
-        "us",
+    __slots__ = tuple(
+        "_outputs _walked create_graph failed inputs keep_graph nested result us".split()
     )
 
     def __init__(

@@ -60,12 +60,8 @@ _ATOMS = frozenset(
     }
 )
 _OPAQUE = (
-    ModuleType,
-    type,
-    torch.optim.Optimizer,
-    types.BuiltinFunctionType,
-    types.CodeType,
-    types.TracebackType,
+    *(ModuleType, type, torch.optim.Optimizer),
+    *(types.BuiltinFunctionType, types.CodeType, types.TracebackType),
 )
 _MODULE_KEYS = frozenset(vars(torch.nn.Module()))
 _SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"})

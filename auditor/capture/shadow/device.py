@@ -114,32 +114,13 @@ class EagerModule(torch.nn.Module):
 
 # -- limits ----------------------------------------------------------------------------------------
 
-CUDA_ONLY = [
-    "CUDAGraph",
-    "graph",
-    "make_graphed_callables",
-    "graph_pool_handle",
-    "MemPool",
-    "use_mem_pool",
-    "CUDAPluggableAllocator",
-    "change_current_allocator",
-    "caching_allocator_alloc",
-    "caching_allocator_delete",
-    "ExternalStream",
-    "get_stream_from_external",
-    "current_blas_handle",
-    "cudart",
-    "utilization",
-    "temperature",
-    "power_draw",
-    "clock_rate",
-    "memory_usage",
-    "device_memory_used",
-    "list_gpu_processes",
-    "_sleep",
-    "GreenContext",
-    "_compile_kernel",
-]
+CUDA_ONLY = """
+    CUDAGraph graph make_graphed_callables graph_pool_handle MemPool use_mem_pool
+    CUDAPluggableAllocator change_current_allocator caching_allocator_alloc
+    caching_allocator_delete ExternalStream get_stream_from_external current_blas_handle cudart
+    utilization temperature power_draw clock_rate memory_usage device_memory_used
+    list_gpu_processes _sleep GreenContext _compile_kernel
+""".split()
 """Names of torch.cuda that mean nothing without a device."""
 
 RECORDING = ("_record_memory_history", "_snapshot", "_dump_snapshot")

@@ -34,16 +34,9 @@ class LiveBytes:
 
     def stats(self) -> dict[str, int]:
         """The keys of ``torch.cuda.memory_stats`` that programs read; what is not modelled is 0."""
-        names = (
-            "allocated_bytes",
-            "reserved_bytes",
-            "active_bytes",
-            "requested_bytes",
-            "inactive_split_bytes",
-        )
         stats: dict[str, int] = dict.fromkeys(EVENTS, 0)
-        for name in names:
-            modelled = name != "inactive_split_bytes"
+        for kind in ("allocated", "reserved", "active", "requested", "inactive_split"):
+            name, modelled = f"{kind}_bytes", kind != "inactive_split"
             stats[f"{name}.all.current"] = self._playing.live_bytes if modelled else 0
             stats[f"{name}.all.peak"] = self._playing.peak_bytes if modelled else 0
             stats[f"{name}.all.allocated"] = stats[f"{name}.all.freed"] = 0

@@ -84,16 +84,8 @@ SMALL = 8192
 """Elements up to which a copy into one buffer is cheaper than a reduction of its own."""
 
 HANDS_ON = frozenset(
-    {
-        optim.SGD,
-        optim.Adam,
-        optim.AdamW,
-        optim.NAdam,
-        optim.RAdam,
-        optim.Adamax,
-        optim.RMSprop,
-        optim.Adagrad,
-    }
+    getattr(optim, name)
+    for name in ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad")
 )
 """Optimizers whose step with a non-finite gradient always leaves a non-finite parameter (``inf /
 inf`` is NaN): it is enough to look at the parameters. Of any other (by signs, as Rprop and Lion)

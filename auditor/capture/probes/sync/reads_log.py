@@ -34,12 +34,8 @@ _PLUMBING: Final = tuple(
     """.split()
 )
 """Frames of overrides, modes and compiled code's entry: never the place of a read."""
-_SURFACE: Final = (
-    "_tensor.py",
-    "_tensor_str.py",
-    "functional.py",
-    "_jit_internal.py",
-    "nn/parameter.py",
+_SURFACE: Final = tuple(
+    "_tensor.py _tensor_str.py functional.py _jit_internal.py nn/parameter.py".split()
 )
 """The tensor's own methods in Python: there the user's line reads, not a library."""
 

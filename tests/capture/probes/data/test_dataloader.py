@@ -88,26 +88,6 @@ def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
     assert rows[0]["wait_us"] < 10_000 < rows[1]["wait_us"]
 
 
-def test_the_start_of_workers_is_waited_for_once(tmp_path):
-    source = """
-    class Data(Dataset):
-        def __len__(self): return 8
-        def __getitem__(self, i): return torch.ones(3)
-    loader = DataLoader(Data(), batch_size=2, num_workers=1, prefetch_factor=3)
-    outer = 0.0
-    def step():
-        global outer
-        start = time.perf_counter()
-        for batch in loader: pass
-        outer = (time.perf_counter() - start) * 1e6
-    """
-    user, drive = watched(tmp_path, source, DataLoaderProbe, steps=1, load=program)
-    (row,), (loader,) = drive.rows("batches"), drive.rows("loaders")
-    assert row["n"] == 4 and row["devices"] == {"cpu": 4} and row["sample_devices"] == []
-    assert 0.5 * user.outer < row["wait_us"] <= user.outer
-    assert (loader["workers"], loader["persistent"]) == (1, False)
-
-
 def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path):
     source = """
     class Outer(Dataset):

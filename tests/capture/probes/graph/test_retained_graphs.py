@@ -160,6 +160,15 @@ def test_a_growing_holder_and_the_line_that_fills_it(tmp_path, case):
         assert the_leak(user, roots) == expected
 
 
+def script(tmp_path, source, steps=STEPS):
+    """The program, and the rows of a ``main`` that is still running."""
+    user = program(tmp_path, source)
+    with Drive(tmp_path, BackwardProbe, RetainedGraphsProbe) as drive:
+        with drive.running("loud", types.ModuleType("script")):
+            user.main(steps, drive.boundary)
+        return user, drive.rows("graphs")
+
+
 def test_a_script_that_is_still_running(tmp_path):
     source = """
     def main(n, tick):
@@ -170,11 +179,7 @@ def test_a_script_that_is_still_running(tmp_path):
             losses.append(loss)  # list
             tick()
     """
-    user = program(tmp_path, source)
-    with Drive(tmp_path, BackwardProbe, RetainedGraphsProbe) as drive:
-        with drive.running("loud", types.ModuleType("script")):
-            user.main(STEPS, drive.boundary)
-        rows = drive.rows("graphs")
+    user, rows = script(tmp_path, source)
     last = {row["name"]: (row["carried"], row["line"]) for row in rows if row["step"] == STEPS - 1}
     assert last == {
         "total_loss": (1, line_of(user, "total")),
@@ -189,11 +194,7 @@ def test_in_a_running_script_the_loss_of_the_step_does_not_grow(tmp_path):
             loss = train()  # loss
             tick()
     """
-    user = program(tmp_path, source)
-    with Drive(tmp_path, BackwardProbe, RetainedGraphsProbe) as drive:
-        with drive.running("loud", types.ModuleType("script")):
-            user.main(STEPS, drive.boundary)
-        rows = drive.rows("graphs")
+    user, rows = script(tmp_path, source)
     assert {(row["name"], row["line"], row["carried"], row["nodes"]) for row in rows} == {
         ("loss", line_of(user, "loss"), 0, rows[0]["nodes"])
     }
@@ -278,11 +279,7 @@ def test_initialisations_are_not_the_line(tmp_path):
             h = model[0](h)  # BAD
             tick()
     """
-    user = program(tmp_path, source)
-    with Drive(tmp_path, RetainedGraphsProbe) as drive:
-        with drive.running("loud"):
-            user.main(3, drive.boundary)
-        rows = drive.rows("graphs")
+    user, rows = script(tmp_path, source, steps=3)
     assert {row["line"] for row in rows} == {line_of(user, "BAD")}
 
 

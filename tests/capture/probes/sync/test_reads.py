@@ -26,19 +26,8 @@ def host_in_the_place_of_a_gpu(monkeypatch):
 
 ZOO = Path(__file__).with_name("sync_zoo.py")
 METHODS = (
-    "cpu",
-    "to",
-    "numpy",
-    "tolist",
-    "copy_",
-    "item",
-    "__bool__",
-    "__getitem__",
-    "__setitem__",
-    "nonzero",
-    "unique",
-    "__repr__",
-)
+    "cpu to numpy tolist copy_ item __bool__ __getitem__ __setitem__ nonzero unique __repr__"
+).split()
 
 
 def zoo_module(tmp_path: Path) -> ModuleType:
