@@ -44,21 +44,8 @@ LOOK_AGAIN = 8
 """Censuses after which it is."""
 
 _ATOMS = frozenset(
-    {
-        int,
-        float,
-        str,
-        bytes,
-        bool,
-        complex,
-        type(None),
-        type(Ellipsis),
-        range,
-        slice,
-        torch.dtype,
-        torch.device,
-    }
-)
+    (int, float, str, bytes, bool, complex, range, slice, torch.dtype, torch.device)
+) | {type(None), type(Ellipsis)}
 _OPAQUE = (
     *(ModuleType, type, torch.optim.Optimizer),
     *(types.BuiltinFunctionType, types.CodeType, types.TracebackType),

@@ -158,12 +158,9 @@ class RehearsedMemory:
         key = tuple([(each.f_code, each.f_lineno) for each in frames])
         stack = self._stacks.get(key)
         if stack is None:
+            spelled = self._frames.spelled
             stack = self._stacks[key] = tuple(
-                {
-                    "filename": self._frames.spelled(code.co_filename),
-                    "line": line,
-                    "name": code.co_name,
-                }
+                {"filename": spelled(code.co_filename), "line": line, "name": code.co_name}
                 for code, line in key
             )
         return stack

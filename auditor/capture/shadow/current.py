@@ -313,18 +313,9 @@ def tell(
     playing = PLAYING[0]
     if playing is None or HERE.quiet or playing.process != os.getpid():
         return
-    playing.listener.crossing(
-        Crossing(
-            kind,
-            direction,  # type: ignore[arg-type]
-            nbytes,
-            pinned,
-            blocking,
-            operator,
-            constant,
-            subject,
-        )
-    )
+    way: Any = direction
+    crossing = Crossing(kind, way, nbytes, pinned, blocking, operator, constant, subject)
+    playing.listener.crossing(crossing)
 
 
 def note(operator: str, said: str) -> None:

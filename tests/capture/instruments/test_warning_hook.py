@@ -38,18 +38,17 @@ def says(text: str = TEXT) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def test_each_is_heard_and_the_default_filter_shows_one(heard, shown):
-    for _ in range(3):
-        says()
-    assert heard == ["empty clipping"] * 3
-    assert [text for _, _, text in shown] == [TEXT]
-
-
-def test_a_program_that_asks_for_all_sees_all(heard, shown):
-    warnings.simplefilter("always")
-    for _ in range(2):
-        says()
-    assert len(shown) == 2
+@pytest.mark.parametrize(
+    ("action", "text", "times", "visible"),
+    [("default", TEXT, 3, 1), ("always", TEXT, 2, 2), ("default", "something else", 2, 1)],
+)
+def test_each_is_heard_and_shown_as_the_program_has_it(heard, shown, action, text, times, visible):
+    if action != "default":
+        warnings.simplefilter(action)
+    for _ in range(times):
+        says(text)
+    assert heard == ["empty clipping"] * (times if text == TEXT else 0)
+    assert [each for _, _, each in shown] == [text] * visible
 
 
 def test_what_the_program_hides_stays_hidden(shown):
@@ -71,13 +70,6 @@ def test_an_error_of_the_programs_filter_is_raised(shown):
     hook.remove()
     with pytest.raises(UserWarning, match="empty generator"):
         says()
-
-
-def test_other_warnings_pass_as_they_are(heard, shown):
-    for _ in range(2):
-        says("something else")
-    assert not heard
-    assert [text for _, _, text in shown] == ["something else"]
 
 
 def test_a_wrapper_of_ours_is_not_named(heard, shown):

@@ -208,14 +208,8 @@ def callback_of(compiled: Any) -> Any:
         return _callback(context)
     names = getattr(getattr(compiled, "__code__", None), "co_freevars", ())
     cells = getattr(compiled, "__closure__", None) or ()
-    return next(
-        (
-            cell.cell_contents
-            for name, cell in zip(names, cells, strict=False)
-            if name == "callback"
-        ),
-        None,
-    )
+    named = dict(zip(names, cells, strict=False))
+    return named["callback"].cell_contents if "callback" in named else None
 
 
 def forced_to() -> str:

@@ -66,11 +66,8 @@ def fix_weakref(found: Any) -> None:
 
 _FIXABLE: Final = tuple(
     kind
-    for kind, path in (
-        (Tensor, "torch.Tensor._fix_weakref"),
-        (torch.UntypedStorage, "torch.UntypedStorage._fix_weakref"),
-    )
-    if private(path) is not None
+    for kind in (Tensor, torch.UntypedStorage)
+    if private(f"torch.{kind.__name__}._fix_weakref") is not None
 )
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -167,16 +167,11 @@ class PlannedChangeProbe(Probe):
         on = self._autocast is None and torch.is_autocast_enabled("cuda")
         if len(self._inputs) < CALLS:
             shapes = [list(each.shape) for each in tensors_in((args, kwargs), TENSORS)]
-            self._inputs.append(
-                PlannedInputRow(
-                    module=type(module).__qualname__,
-                    shapes=shapes,
-                    autocast=on,
-                    halvable=any(
-                        p.requires_grad and p.dtype is torch.float32 for p in module.parameters()
-                    ),
-                )
-            )
+            trained = [each for each in module.parameters() if each.requires_grad]
+            halvable = any(each.dtype is torch.float32 for each in trained)
+            name = type(module).__qualname__
+            row = PlannedInputRow(module=name, shapes=shapes, autocast=on, halvable=halvable)
+            self._inputs.append(row)
         if module not in self._seen:
             self._seen.add(module)
             blocks = repeated_blocks(module)

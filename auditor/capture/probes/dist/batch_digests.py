@@ -174,17 +174,10 @@ class BatchDigestsProbe(Probe):
 
     def step_end(self) -> None:
         for loader_at, (at, digests) in self._step.items():
-            self.context.add(
-                BatchDigestRow(
-                    at=at,
-                    loader_at=loader_at,
-                    rank=dist.get_rank(),
-                    ranks=dist.get_world_size(),
-                    digest=""
-                    if b"" in digests
-                    else hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest(),
-                )
-            )
+            whole = hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest()
+            row = BatchDigestRow(at=at, loader_at=loader_at, digest="" if b"" in digests else whole)
+            row.rank, row.ranks = dist.get_rank(), dist.get_world_size()
+            self.context.add(row)
         self._step.clear()
 
     def _iterated(self, iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:

@@ -55,13 +55,8 @@ _MADE = "audit.gradient"
 """The same at the node behind a gradient: which call with ``create_graph`` made it."""
 
 _PASS_ON = frozenset(
-    TORCH + os.path.join(*path)
-    for path in (
-        ("_tensor.py",),
-        ("autograd", "__init__.py"),
-        ("overrides.py",),
-        ("utils", "_device.py"),
-    )
+    TORCH + path.replace("/", os.sep)
+    for path in ("_tensor.py", "autograd/__init__.py", "overrides.py", "utils/_device.py")
 )
 """Files of torch that hand on flags. Another library's are the user's if the line names them."""
 

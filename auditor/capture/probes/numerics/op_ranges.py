@@ -286,14 +286,7 @@ class OpRangesLog:
 TINY = 1e-2
 """Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
 
-FLOORS = {
-    "add": 1,
-    "foreach_add": 1,
-    "clamp": 1,
-    "clamp_min": 1,
-    "foreach_clamp_min": 1,
-    "maximum": 1,
-}
+FLOORS = dict.fromkeys("add foreach_add clamp clamp_min foreach_clamp_min maximum".split(), 1)
 """Operators that keep a value away from 0, with the position of the number."""
 
 FUNCTIONS = frozenset(

@@ -316,14 +316,10 @@ class CensusProbe(OptimizerProbe):
         self._put[module] = self.context.frames.here()
 
     def _put_at(self, norm: Any) -> int | None:
-        return next(
-            (
-                at
-                for module, at in reversed([*self._put.items()])
-                if any(each is norm for each in nn.Module.modules(module))
-            ),
-            None,
-        )
+        for module, at in reversed([*self._put.items()]):
+            if any(each is norm for each in nn.Module.modules(module)):
+                return at
+        return None
 
     def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
         own = [each for each in own_parameters(module).values() if each is not None]

@@ -114,14 +114,10 @@ class TrainingProbe(OperatorProbe):
         super().uninstall()
         if live:
             self._look_again()
-            self.context.add(
-                TrainingRow(
-                    sign=self._sign,
-                    watched=self._watched,
-                    operators=self._counts["operators"],
-                    graphs=self._counts["graphs"],
-                )
-            )
+            operators, graphs = self._counts["operators"], self._counts["graphs"]
+            row = TrainingRow(sign=self._sign, watched=self._watched, operators=operators)
+            row.graphs = graphs
+            self.context.add(row)
         self._before.clear()
 
     def _look_again(self) -> None:

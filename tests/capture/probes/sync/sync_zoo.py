@@ -1,7 +1,6 @@
 """Snippets of training code, one function each. A line marked `#: KIND` is a host read on a GPU; no other line may be reported.
 
 `#: KIND xN` is read N times; `#: h2d` is a wait of the other direction, which the reads probe does not look for.
-
 """
 # ruff: noqa
 import functools
