@@ -1,6 +1,4 @@
-"""The recording child: runs the user's target through the passes and writes the recording. Its
-parent does the rest.
-"""
+"""The recording child: takes the target through the passes and writes the recording."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class SpawnedProcesses:
 
 
 def no_step(path: str, spawned: int) -> TargetProblem:
-    """What to say of a script that ended without a step; ``spawned`` processes may have made
-    some.
-    """
+    """What to say of a script that ended without a step, but maybe in ``spawned`` processes."""
     if spawned:
         return TargetProblem(
             f"{path} itself made no optimizer.step(): it started {spawned} "
@@ -91,9 +87,7 @@ STOPPED_AT = 3
 
 
 def without_own(told: TracebackException) -> TracebackException:
-    """The same without frames of ours, in the errors that it came from too. Changed in place; an
-    error of our own stays whole.
-    """
+    """The same without frames of ours, changed in place; an error of our own stays whole."""
     todo, seen = [told], set()
     while todo:
         each = todo.pop()
@@ -107,9 +101,7 @@ def without_own(told: TracebackException) -> TracebackException:
 
 
 def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> dict[str, Any]:
-    """Where an error came up, by its innermost frame of the user's own, and when. Runs no code of
-    the program's.
-    """
+    """Where, in the user's own code, and when an error came up. Runs no code of the program's."""
     # which of several processes failed first
     found: dict[str, Any] = {"time_us": time.time_ns() // 1000}
     theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
@@ -119,16 +111,8 @@ def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> d
     return found
 
 
-def raised_by(error: BaseException, is_user: Callable[[str], bool]) -> bool:
-    """Whether the user's own line raised ``error``, and nothing that it called."""
-    frames = extract_tb(error.__traceback__)
-    return bool(frames) and is_user(frames[-1].filename)
-
-
 def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str]:
-    """Message and traceback of an error; of a target that was stopped, the user's own lines, for
-    nothing went wrong in the others.
-    """
+    """Message and traceback of an error; of a target that was stopped, the user's own lines."""
     if not isinstance(error, KeyboardInterrupt):
         message = words_of(error)
         how_known = any(each in message for each in ("by signal", "exit code"))
@@ -143,9 +127,7 @@ def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str
 
 
 ENDS_S = 1.0
-"""How long a worker may take from closing its connections, by which it is missed, to its end, by
-which it is known.
-"""
+"""How long a worker may take from closing its connections, when it is missed, to its end."""
 
 
 def lost_workers(error: BaseException) -> Iterator[str]:
@@ -165,11 +147,9 @@ def lost_workers(error: BaseException) -> Iterator[str]:
             for each in workers:
                 each.join(ENDS_S if connections.wait([each.sentinel], 0) else 0)
                 if each.exitcode:
-                    how = (
-                        signal_told(-each.exitcode)
-                        if each.exitcode < 0
-                        else f"itself, with exit code {each.exitcode}"
-                    )
+                    how = f"itself, with exit code {each.exitcode}"
+                    if each.exitcode < 0:
+                        how = signal_told(-each.exitcode)
                     yield f"a worker of the loader (process {each.pid}) was ended by {how}"
             return
 
@@ -296,9 +276,7 @@ class Recorder:
             self._wind_up()
 
     def _prepare(self) -> None:
-        """Torch was just imported: build the session and let the probes see what is made from now
-        on.
-        """
+        """Torch was just imported: build the session, and let the probes see what is made."""
         # a target may import torch in its first step, or never: then the watch calls us from here
         if self.session is None:
             importlib.import_module("torch")
@@ -351,27 +329,24 @@ class Recorder:
         its environment). Raises :class:`TargetProblem`.
         """
         try:
-            return self._begun(target)
+            self._prepare()
+            assert self.session is not None and self.context is not None
+            from auditor.capture.instruments.environment import describe, device_of
+
+            self.context.device = device_of(self.plan.device)
+            self.context.target = target
+            if self.context.device.native:
+                from auditor.capture.probes.memory.snapshot import limit_memory, watch_oom
+
+                self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
+                limit_memory(self.plan.memory_limit)
+            self.environment = describe(self.context.device)
+            self.session.plan_passes()
+            self.save()
         except TargetProblem:
             raise
         except Exception as error:  # must not look like an error of the program's step
             raise self.own_fault(error) from None
-
-    def _begun(self, target: Any) -> Session:
-        self._prepare()
-        assert self.session is not None and self.context is not None
-        from auditor.capture.instruments.environment import describe, device_of
-
-        self.context.device = device_of(self.plan.device)
-        self.context.target = target
-        if self.context.device.native:
-            from auditor.capture.probes.memory.snapshot import limit_memory, watch_oom
-
-            self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
-            limit_memory(self.plan.memory_limit)
-        self.environment = describe(self.context.device)
-        self.session.plan_passes()
-        self.save()
         return self.session
 
     def _warn(self, text: str) -> None:
@@ -408,12 +383,10 @@ class Recorder:
 
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
-        finder, spawned = (
-            StepFinder(lambda: self._script_step(module, stopper), self._warn, self._place),
-            SpawnedProcesses(),
+        spawned = SpawnedProcesses()
+        finder = self._finder = StepFinder(
+            lambda: self._script_step(module, stopper), self._warn, self._place
         )
-
-        self._finder = finder
 
         def on_torch() -> None:
             self._prepare()
@@ -498,7 +471,9 @@ class Recorder:
             if self.session is not None:
                 self.session.broken()
             self._keep(error)
-            if under and self.error is not None and not raised_by(error, self._is_user):
+            raising = extract_tb(error.__traceback__)[-1:]  # the user's own line, or one below it
+            own = any(self._is_user(frame.filename) for frame in raising)
+            if under and self.error is not None and not own:
                 self.error["under"] = under
 
     def _is_user(self, file: str) -> bool:
@@ -507,9 +482,7 @@ class Recorder:
         return file.startswith(self.cwd + os.sep)
 
     def own_fault(self, error: Exception) -> TargetProblem:
-        """What to say of an error of our own code, unless it comes from a function of the program's
-        that our code got in place of Python's.
-        """
+        """What to say of an error of our own code, unless a function of the program's raised it."""
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         code = frame.f_code
         if self._is_user(code.co_filename):
@@ -569,9 +542,7 @@ class Recorder:
 
 
 def main() -> None:
-    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it
-    went.
-    """
+    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells how it went."""
     global RECORDS  # noqa: PLW0603  # it is the process that is recorded
     RECORDS = True
     plan = Plan.from_json(sys.argv[2])

@@ -1,6 +1,4 @@
-"""The fork server's side of :mod:`auditor.runs.fork_server`: imports torch and what each recording
-child imports, then is copied.
-"""
+"""The fork server's side of :mod:`auditor.runs.fork_server`: imports torch, then is copied."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ def serve(asked: socket.socket) -> None:
 
 
 def _may_fork() -> bool:
-    """No thread is left but this one once the process has forked: OpenBLAS ends its own then, others
-    could hold a lock for ever in the copy.
-    """
+    """No other thread is left when the process forks: another could hold a lock in the copy."""
     trial = os.fork()
     if trial == 0:
         os._exit(0)

@@ -29,9 +29,7 @@ _ONE = threading.Lock()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Two audits of one process would see each other. Raises :class:`AuditProblem` for the second,
-    and outside the main thread.
-    """
+    """Two audits of one process would see each other: AuditProblem; also beside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         raise AuditProblem("a step is audited in this process only from its main thread")
     if not _ONE.acquire(blocking=False):
@@ -70,9 +68,7 @@ class Here(Recorder):
         self._finder.install()
 
     def watch_told(self, *said: str) -> None:
-        """As :meth:`watch`, for a caller that knows by itself when a step has ended, and calls
-        :meth:`on_step` then. ``said`` are sentences for the report.
-        """
+        """As :meth:`watch`, for a caller of :meth:`on_step`; ``said``: sentences for the report."""
         self.kind = "script"
         self._prepare()
         for each in said:
@@ -102,9 +98,7 @@ class Here(Recorder):
                 self.session.broken()
 
     def leave(self, error: BaseException | None) -> None:
-        """The watched block is over, or raised ``error``. The step that it was in does not
-        count.
-        """
+        """The watched block is over, or raised ``error``. Its last step does not count."""
         session, context = self.session, self.context
         if self._finder is not None:
             self._finder.uninstall()

@@ -40,9 +40,7 @@ RAISING = ("SIGCHLD", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGUSR2", "SIGHUP", "S
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """While the auditor writes down how a run ended, no Python handler of the program's runs. Only
-    in the main thread.
-    """
+    """While the end is written down, no Python handler runs. Only in the main thread."""
     held: list[tuple[int, Any]] = []
     try:
         for number in _numbers():
@@ -113,9 +111,7 @@ def _behind(handler: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def _in_own_code(frame: FrameType | None) -> bool:
-    """True if the innermost frame that is neither a library's nor torch's loader is the
-    auditor's.
-    """
+    """True if the innermost frame of neither a library nor torch's loader is ours."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(OWN):
@@ -210,9 +206,7 @@ class OpenedConfigs:
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 CROWD = 100_000
-"""Entries of a linked folder that are linked one by one, at most, when something in it is to
-change.
-"""
+"""Entries of a linked folder that are linked one by one, at most, for a change in it."""
 
 LARGE = 1 << 30
 """Bytes of a file that is copied at most because it is opened to be changed in place: a data set
@@ -231,16 +225,12 @@ _STARTED = {"subprocess.Popen": 1, "os.posix_spawn": 1, "os.exec": 1, "os.system
 """Events that start another program, by the place of its command line among the arguments."""
 
 _CHANGED = {"os.truncate", "os.chmod", "os.rmdir", "os.chdir", "shutil.rmtree"}
-"""Events that change what their first argument leads to, or, as ``chdir``, are followed by changes
-there.
-"""
+"""Events that change what their first argument leads to, or go there (``chdir``)."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Where a function that writes a file takes its path: by ``place`` or ``keyword``; ``modes``:
-    the next argument is a mode.
-    """
+    """A writer's path: by ``place`` or ``keyword``; ``modes``: the next argument is a mode."""
 
     place: int
     keyword: str
@@ -258,9 +248,7 @@ WRITERS = {
     "safetensors.numpy": {"save_file": Writer(1, "filename")},
     "h5py": {"File.__init__": Writer(1, "name", modes=True)},
 }
-"""Functions that write from C++, C or Rust, where Python sees no file opened, by module and name in
-it.
-"""
+"""Functions that write from C++, C or Rust without opening a file in Python."""
 
 
 def enter(copied: Copied, spared: str) -> None:
@@ -369,9 +357,7 @@ class WriteGuard:
     def _changes(
         self, path: Any, *, contents: bool = True, entry: bool = False, anywhere: bool = False
     ) -> None:
-        """``path`` is about to change: only as an ``entry`` of its folder, or what it leads to, of
-        which ``contents`` may stay.
-        """
+        """``path`` is about to change: as an ``entry`` of its folder, or in its ``contents``."""
         # a descriptor, a buffer; we
         if not isinstance(path, (str, bytes, os.PathLike)) or getattr(self._thread, "cuts", False):
             return
@@ -402,9 +388,7 @@ class WriteGuard:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While no other thread or process of the program cuts links: for a moment, there is
-        nothing in a link's place.
-        """
+        """While nothing else cuts links: for a moment, nothing is in a link's place."""
         lock = os.open(os.path.join(self._kept, "lock"), os.O_RDWR | os.O_CREAT)
         self._thread.cuts = True  # what we do ourselves is heard, too
         try:
@@ -450,9 +434,7 @@ class WriteGuard:
 
 
 def _words(command: Any) -> Iterator[str]:
-    """The words of a command line; those of a line for a shell within it, too, where ``>file`` is
-    two.
-    """
+    """The words of a command line, or of a shell's line in it, where ``>file`` is two."""
     for word in [command] if isinstance(command, (str, bytes)) else command:
         if isinstance(word, (str, bytes, os.PathLike)):
             yield os.fsdecode(word)
@@ -472,9 +454,7 @@ def _folder(path: str) -> str:
 
 
 def _cut(link: str, *, contents: bool) -> None:
-    """Put what the link leads to in its place: a folder as a folder of links, a file as a copy or,
-    without ``contents``, nothing.
-    """
+    """Put what a link leads to in its place: a folder of links, or, by ``contents``, a copy."""
     source = os.path.realpath(link)
     if os.path.isdir(source):
         _unfold(link, source)

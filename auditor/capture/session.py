@@ -1,6 +1,4 @@
-"""The session: which probes run when, step after step, and everything put back at the end, whatever
-happens. How long passes are is :mod:`auditor.runs.schedule`'s.
-"""
+"""The session: which probes run when (:mod:`auditor.runs.schedule`), and all put back."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _ERROR: Final = 2
 
 
 def errors_alone() -> Callable[[], None]:
-    """From now on; returns what undoes it. Without ``FLAGS_caffe2_log_level`` (another system,
-    another build) all is written.
-    """
+    """From now on; returns what undoes it. Without ``FLAGS_caffe2_log_level`` all is written."""
     try:
         level = ctypes.c_int.in_dll(ctypes.CDLL(_LIBRARY), "FLAGS_caffe2_log_level")
     except (OSError, ValueError):
@@ -159,9 +155,7 @@ def compress(raw: Path, packed: Path) -> None:
 
 
 LEAST_PEAK = 16 << 20
-"""Bytes that a rehearsed step must hold before it is asked what would lower its peak: no rule names
-a change that saves less.
-"""
+"""Bytes of a rehearsed step whose peak may be lowered: no rule names a smaller change."""
 
 
 class Session:
@@ -221,9 +215,7 @@ class Session:
         self._guard("compiled code", COMPILED_CODE.uninstall)
 
     def plan_passes(self) -> None:
-        """Decide which passes there are: when the first step is about to begin, and it is known
-        what it can run on.
-        """
+        """Decide which passes there are, as the first step begins and its device is known."""
         if not self.schedule.queue:
             watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
             self.schedule.queue = passes_of(self._plan, self._context.device, watched)
@@ -415,9 +407,7 @@ class Session:
 
     @property
     def failed(self) -> dict[str, dict[str, Any]]:
-        """Instruments that failed, with the parts that are therefore not whole, as the manifest has
-        them.
-        """
+        """Instruments that failed and the parts that are not whole, as the manifest has them."""
         parts = {probe.name: probe.parts for probe in self._probes}
         return {
             name: {"status": "failed", "error": error, "parts": list(parts.get(name, ()))}
@@ -434,9 +424,7 @@ class Session:
                 self._guard(probe.name, probe.stop)
 
     def _guard(self, name: str, do: Callable[[], Any]) -> None:
-        """Run one of our own instruments: its failure is written down and never becomes the
-        user's.
-        """
+        """Run one of our instruments: its failure is written down and never the user's."""
         try:
             with LOOKING:
                 do()

@@ -1,5 +1,6 @@
 """Programs that compile: each makes a step that returns its loss."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,18 +28,34 @@ class Net(nn.Module):
         return self.head(x)
 
 
-def _trained(forward: Any, parameters: Any, **how: Any) -> Step:
-    optimizer = torch.optim.AdamW(parameters, 1e-2)
-    x = torch.randn(8, 16)
+def _stepping(backward: Step, optimizer: Any, **how: Any) -> Step:
+    """Steps of which ``backward`` makes the gradients and gives the loss."""
 
     def step() -> torch.Tensor:
         optimizer.zero_grad(**how)
-        loss = forward(x).square().mean()
-        loss.backward()
+        loss = backward()
         optimizer.step()
         return loss.detach()
 
     return step
+
+
+def _trained(forward: Any, parameters: Any, **how: Any) -> Step:
+    x = torch.randn(8, 16)
+    return _stepping(_walked(lambda: forward(x)), torch.optim.AdamW(parameters, 1e-2), **how)
+
+
+def _walked(forward: Step) -> Step:
+    def backward() -> torch.Tensor:
+        loss = forward().square().mean()
+        loss.backward()
+        return loss
+
+    return backward
+
+
+def _sgd(net: nn.Module) -> Any:
+    return torch.optim.SGD(net.parameters(), 1e-2)
 
 
 def model(backend: str) -> Step:
@@ -120,9 +137,7 @@ def whole_step(backend: str) -> Step:
 
 
 def forward_and_backward(backend: str) -> Step:
-    net = _net()
-    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
-    x = torch.randn(8, 16)
+    net, x = _net(), torch.randn(8, 16)
 
     @torch.compile(backend=backend)
     def both() -> torch.Tensor:
@@ -132,37 +147,21 @@ def forward_and_backward(backend: str) -> Step:
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         return loss.detach()
 
-    def step() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = both()
-        optimizer.step()
-        return loss
-
-    return step
+    return _stepping(both, _sgd(net))
 
 
 def compiled_backward(backend: str) -> Step:
     """The graph of the backward is captured as well."""
-    net = _net()
-    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
-    x = torch.randn(8, 16)
+    net, x = _net(), torch.randn(8, 16)
+    both = torch.compile(_walked(lambda: net(x)), backend=backend)
 
-    @torch.compile(backend=backend)
-    def both() -> torch.Tensor:
-        loss = net(x).square().mean()
-        loss.backward()
-        return loss.detach()
-
-    def step() -> torch.Tensor:
+    def backward() -> torch.Tensor:
         import torch._dynamo
 
-        optimizer.zero_grad()
         with torch._dynamo.config.patch(compiled_autograd=True):
-            loss = both()
-        optimizer.step()
-        return loss
+            return both()
 
-    return step
+    return _stepping(backward, _sgd(net))
 
 
 def with_checkpoints(backend: str) -> Step:
@@ -183,37 +182,16 @@ def with_hooks(backend: str) -> Step:
 
 
 def lengths_that_vary(backend: str) -> Step:
-    net = Net()
+    net, lengths = Net(), itertools.cycle((3, 4, 2))
     compiled = torch.compile(net, backend=backend)
-    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
-    taken = 0
-
-    def step() -> torch.Tensor:
-        nonlocal taken
-        taken += 1
-        optimizer.zero_grad()
-        loss = compiled(torch.randn(8, 2 + taken % 3, 16)).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return _stepping(_walked(lambda: compiled(torch.randn(8, next(lengths), 16))), _sgd(net))
 
 
 PROGRAMS = {
     each.__name__: each
     for each in (
-        model,
-        in_place,
-        regional,
-        forward_with_a_break,
-        optimizer,
-        method_of_the_optimizer,
-        whole_step,
-        forward_and_backward,
-        compiled_backward,
-        with_checkpoints,
-        with_hooks,
+        *(model, in_place, regional, forward_with_a_break, optimizer, method_of_the_optimizer),
+        *(whole_step, forward_and_backward, compiled_backward, with_checkpoints, with_hooks),
         lengths_that_vary,
     )
 }

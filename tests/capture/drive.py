@@ -27,18 +27,14 @@ _COUNT = itertools.count()
 
 
 class UserFrames(Frames):
-    """Frames for which these test files are not the user's: only the programs that they write
-    are.
-    """
+    """Frames for which only the programs that tests write are the user's, and not these files."""
 
     def is_user(self, file: str) -> bool:
         return not os.path.abspath(file).startswith(_HERE) and super().is_user(file)
 
 
-def load(folder: Path, source: str) -> Any:
-    """Write a program into a file and import it, as the user's module; lines are numbered from 1.
-    The one before is gone.
-    """
+def load(folder, source):
+    """Write a program into a file and import it as the user's module; the one before is gone."""
     for earlier in [module for module in sys.modules if module.startswith("program")]:
         del sys.modules[earlier]
     name = f"program{next(_COUNT)}"
@@ -46,9 +42,7 @@ def load(folder: Path, source: str) -> Any:
 
 
 def framework(folder: Path, source: str) -> Any:
-    """The same for a library that the program may ``import framework``: it lies among the installed
-    packages of some environment.
-    """
+    """The same for a library that the program may ``import framework``, which is installed."""
     installed = folder / "lib" / "site-packages"
     installed.mkdir(parents=True, exist_ok=True)
     return _imported("framework", installed, source)
@@ -73,15 +67,14 @@ def line_of(module: Any, mark: str) -> int:
     return found[0]
 
 
+SITES = {"at", "by", "made_at", "loader_at", "local_at", "entered_at", "cut_at"}
 HAS_KERNELS = hasattr(torch.library, "get_kernel")
 """False before torch 2.9."""
 NO_KERNELS = "cannot override kernels"
 
 
 class Drive:
-    """Probes installed over one recording. Import the user's program inside the block, then run
-    passes.
-    """
+    """Probes over one recording. Import the user's program inside the block, then run passes."""
 
     def __init__(self, folder: Path, *classes: type[Probe]) -> None:
         self.folder = folder / f"recording{next(_COUNT)}"
@@ -156,17 +149,16 @@ class Drive:
         recording = Recording(self.folder)
         rows = recording.rows(part)
         for row in rows:
-            for key in {
-                "at",
-                "by",
-                "made_at",
-                "loader_at",
-                "local_at",
-                "entered_at",
-                "cut_at",
-            } & row.keys():
-                row[key + "_line"] = None if row[key] is None else recording.site_row(row[key]).line
-                row[key + "_site"] = (
-                    None if row[key] is None else msgspec.to_builtins(recording.site_row(row[key]))
-                )
+            for key in SITES & row.keys():
+                site = None if row[key] is None else recording.site_row(row[key])
+                row[f"{key}_line"] = None if site is None else site.line
+                row[f"{key}_site"] = None if site is None else msgspec.to_builtins(site)
         return rows
+
+
+def watched(folder, source, *classes, run="loud", step="step", steps=4, load=load):
+    """A program of which so many steps were watched, and the drive, whose rows can be read."""
+    with Drive(folder, *classes) as drive:
+        user = load(folder, source)
+        drive.run(run, getattr(user, step), steps)
+    return user, drive

@@ -25,10 +25,7 @@ SOURCE = """
 
 @pytest.mark.parametrize(
     ("finished", "code", "said"),
-    [
-        (True, 0, ["thread", "handler"]),
-        (False, 3, ["thread", "handler", "taken apart"]),
-    ],
+    [(True, 0, ["thread", "handler"]), (False, 3, ["thread", "handler", "taken apart"])],
 )
 def test_threads_and_handlers_come_first(finished, code, said):
     source = textwrap.dedent(SOURCE).format(finished=finished, code=code)

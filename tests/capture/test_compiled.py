@@ -52,9 +52,7 @@ def watched(step: Step, seen: list[Seen]) -> Callable[[], None]:
 
 @pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_audit_leaves_a_compiled_program_as_it_is(
-    name: str, backend: str, tmp_path: Path
-) -> None:
+def test_an_audit_leaves_a_compiled_program_as_it_is(name, backend, tmp_path):
     alone: list[Seen] = []
     audited: list[Seen] = []
     fresh()
@@ -75,7 +73,7 @@ def test_an_audit_leaves_a_compiled_program_as_it_is(
     assert audited[:5] == alone
 
 
-def test_a_whole_graph_stays_whole(tmp_path: Path) -> None:
+def test_a_whole_graph_stays_whole(tmp_path):
     """``fullgraph=True`` refuses any break: hooks of ours would be one."""
 
     def make() -> Callable[[], Any]:
@@ -100,7 +98,7 @@ def test_a_whole_graph_stays_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [optimizer, method_of_the_optimizer, whole_step])
-def test_steps_of_a_script_are_found_in_compiled_code(make: Callable[[str], Step]) -> None:
+def test_steps_of_a_script_are_found_in_compiled_code(make):
     fresh()
     found: list[int] = []
 
@@ -127,7 +125,7 @@ def test_steps_of_a_script_are_found_in_compiled_code(make: Callable[[str], Step
     assert MARK.optimizer is None or not COMPILED_CODE._told
 
 
-def test_the_compilers_rules_are_put_back() -> None:
+def test_the_compilers_rules_are_put_back():
     import torch._dynamo.eval_frame
     import torch._dynamo.trace_rules as rules
 
@@ -170,5 +168,5 @@ assert ours() == []
 """
 
 
-def test_the_compiler_is_waited_for_and_never_imported() -> None:
+def test_the_compiler_is_waited_for_and_never_imported():
     subprocess.run([sys.executable, "-c", ALONE], check=True, cwd=Path(__file__).parents[2])

@@ -3,20 +3,18 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from auditor.judging import build_report
 from auditor.judging.build_report import method_of
 from auditor.runs.schedule import LONG_STEPS
 
 
-def test_the_report_says_which_passes_had_fewer_steps() -> None:
+def test_the_report_says_which_passes_had_fewer_steps():
     manifest = {"passes": [{"name": "loud", "steps": 8}], "cut": {"loud": 12}}
     (said, *_) = method_of(manifest, [], 0.0)
     assert "8 steps of 20: steps are long" in said
 
 
-def test_what_the_rehearsal_says_too_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_rehearsal_says_too_is_said_once(monkeypatch):
     def evidence(warnings: list[str], inside: Any) -> Any:
         recording = SimpleNamespace(manifest={"warnings": warnings})
         return SimpleNamespace(recording=recording, inside=lambda name: inside)

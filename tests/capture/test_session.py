@@ -1,10 +1,9 @@
 """The session around its probes: one that fails is stopped and told, and the others go on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial, partialmethod
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.table import Evidence
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity
-from auditor.model.devices import CPU, SHADOW, DeviceInfo
+from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
 from auditor.runs.plan import Passes, Plan
@@ -30,51 +29,50 @@ TOO_MUCH = "the trace holds {} of 3: more would take too much memory"
 
 
 class Watching(Probe):
-    """Counts what it is asked."""
+    """Notes what it is asked, and fails where ``when`` says."""
 
-    name = "watching"
-    parts = ("looks",)
-    passes = frozenset({"quiet"})
+    name, parts, passes, when = "watching", ("looks",), frozenset({"quiet"}), ""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.asked: list[str] = []
 
-    def start(self) -> None:
-        self.asked.append("start")
+    def ask(self, what: str) -> None:
+        self.asked.append(what)
+        if what == self.when:
+            raise OSError("gone")
 
-    def step_begin(self) -> None:
-        self.asked.append("begin")
-
-    def step_end(self) -> None:
-        self.asked.append("end")
-
-    def stop(self) -> None:
-        self.asked.append("stop")
+    start, step_begin, step_end, stop = map(
+        partial(partialmethod, ask), ("start", "begin", "end", "stop")
+    )
 
 
 class Failing(Watching):
-    """Fails when it is asked for the first time, where ``when`` says."""
+    name, parts = "failing", ("faults",)
 
-    name = "failing"
-    parts = ("faults",)
-    when = "start"
 
-    def start(self) -> None:
-        super().start()
-        self._fail("start")
+def session_of(folder, *probes, steps=2, warmup=0, device=CPU, warn=lambda text: None, **more):
+    """A session, and its probes."""
+    word = "rehearse" if device is SHADOW else "cpu"
+    more = {"purpose": Passes(trace=0), **more}
+    plan = Plan("test:step", (), steps, warmup, word, str(folder), (), **more)
+    writer = RecordingWriter(folder)
+    context = Context(writer, Frames(writer), device=device, plan=plan, warn=warn)
+    made = [probe(context) for probe in probes]
+    return Session(context, made, lambda name, done, total: None), made
 
-    def step_begin(self) -> None:
-        super().step_begin()
-        self._fail("begin")
 
-    def step_end(self) -> None:
-        super().step_end()
-        self._fail("end")
-
-    def _fail(self, now: str) -> None:
-        if now == self.when:
-            raise OSError("gone")
+def run(session: Session, step: Callable[[], object] = lambda: None) -> Counter[str]:
+    """Steps of each pass."""
+    passes = Counter[str]()
+    session.install()
+    while not session.done:
+        session.begin()
+        passes[session._context.pass_name] += 1
+        step()
+        session.end()
+    session.uninstall()
+    return passes
 
 
 @pytest.mark.parametrize(
@@ -85,20 +83,11 @@ class Failing(Watching):
         ("end", ["start", "begin", "end", "stop"]),
     ],
 )
-def test_a_probe_that_fails_is_stopped_and_the_others_go_on(
-    tmp_path: Path, when: str, asked: list[str]
-) -> None:
-    writer, warnings = RecordingWriter(tmp_path), []
-    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), Passes(trace=0))
-    context = Context(writer, Frames(writer), device=CPU, plan=plan, warn=warnings.append)
-    failing, watching = Failing(context), Watching(context)
+def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path, when, asked):
+    warnings = []
+    session, (failing, watching) = session_of(tmp_path, Failing, Watching, warn=warnings.append)
     failing.when = when
-    session = Session(context, [failing, watching], lambda name, done, total: None)
-    session.install()
-    while not session.done:
-        session.begin()
-        session.end()
-    session.uninstall()
+    run(session)
     assert failing.asked == asked
     assert watching.asked == ["start", *["begin", "end"] * 2, "stop"]
     assert session.failed == {
@@ -107,30 +96,22 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(
     assert len(warnings) == 1
 
 
-def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) -> None:
+def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path):
     class Inside(Failing):
-        when = "never"
-
         def start(self) -> None:
-            super().start()
+            self.ask("start")
             BACKWARD_HOOKS.add(self)
 
         def stop(self) -> None:
             BACKWARD_HOOKS.remove(self)
-            super().stop()
+            self.ask("stop")
 
         def backward_begins(self, call: Backward) -> None:
             raise OSError("gone")
 
-    writer = RecordingWriter(tmp_path)
-    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), Passes(trace=0))
-    context = Context(writer, Frames(writer), device=CPU, plan=plan)
-    session = Session(context, [probe := Inside(context)], lambda name, done, total: None)
+    session, (probe,) = session_of(tmp_path, Inside)
     weight = torch.ones(1, requires_grad=True)
-    while not session.done:
-        session.begin()
-        (2 * weight).backward()
-        session.end()
+    run(session, lambda: (2 * weight).backward())
     assert probe.asked == ["start", "begin", "stop"]
     assert weight.grad is not None
     assert float(weight.grad) == 4.0
@@ -138,9 +119,7 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("hook", ["around", "optimizer"])
-def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(
-    tmp_path: Path, hook: str
-) -> None:
+def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(tmp_path, hook):
     """The step goes on, so does the probe; what it did not see is not taken for nothing found."""
 
     class Halfway(OptimizerProbe):
@@ -165,19 +144,11 @@ def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(
             if self.told in (2, 3):
                 raise KeyError("of ours")
 
-    writer, warnings = RecordingWriter(tmp_path), []
-    plan = Plan("test:step", (), 4, 0, "cpu", str(tmp_path), (), Passes(trace=0))
-    context = Context(writer, Frames(writer), device=CPU, plan=plan, warn=warnings.append)
-    session = Session(context, [probe := Halfway(context)], lambda name, done, total: None)
+    warnings = []
+    session, (probe,) = session_of(tmp_path, Halfway, steps=4, warn=warnings.append)
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters())
-    session.install()
-    while not session.done:
-        session.begin()
-        model(torch.ones(2)).sum().backward()
-        optimizer.step()
-        session.end()
-    session.uninstall()
+    run(session, lambda: (model(torch.ones(2)).sum().backward(), optimizer.step()))
     assert probe.told == 4  # it went on
     assert warnings == ["the probe 'halfway' did not see everything (KeyError: 'of ours')"]
     write_manifest(tmp_path, {"schema": SCHEMA, "outcome": "completed", "probes": session.failed})
@@ -201,43 +172,16 @@ class AutocastUnused(Rule):
         return iter(())
 
 
-def passes_of(
-    folder: Path,
-    steps: int,
-    *probes: type[Probe],
-    warmup: int = 0,
-    device: DeviceInfo = CPU,
-    warn: Callable[[str], None] = lambda text: None,
-    known: Mapping[str, Any] = MappingProxyType({}),
-    **more: Any,
-) -> Counter[str]:
-    """Steps of each pass of a session; ``known`` is what its context knows from the start."""
-    word = "rehearse" if device is SHADOW else "cpu"
-    more = {"purpose": Passes(trace=0), **more}
-    plan = Plan("test:step", (), steps, warmup, word, str(folder), (), **more)
-    writer, passes = RecordingWriter(folder), Counter[str]()
-    context = Context(writer, Frames(writer), device=device, plan=plan, warn=warn)
-    for name, value in known.items():
-        setattr(context, name, value)
-    made = [probe(context) for probe in probes]
-    session = Session(context, made, lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
-    return passes
-
-
 @pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (1000, 2), (3000, 1)])
 def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
-) -> None:
+    tmp_path, monkeypatch, per_step, traced
+):
     nodes = iter(range(0, 100 * per_step, per_step))
     monkeypatch.setattr(session, "next_number", lambda: next(nodes))
     monkeypatch.setattr(base, "_peak", lambda: 0)
     warnings: list[str] = []
-    passes = passes_of(tmp_path, 2, warn=warnings.append, purpose=Passes(trace=3))
-    assert passes == {"quiet": 2, "trace": traced}
+    made, _ = session_of(tmp_path, warn=warnings.append, purpose=Passes(trace=3))
+    assert run(made) == {"quiet": 2, "trace": traced}
     assert (tmp_path / session.TRACE).is_file()
     assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH.format(traced)] * (
         traced < 3
@@ -253,8 +197,9 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     ],
 )
 def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
-    tmp_path: Path, operators: int, trained: bool, passes: dict[str, int]
-) -> None:
+    tmp_path, operators, trained, passes
+):
     shadow = SimpleNamespace(operators=operators, memory=SimpleNamespace(counters=dict))
-    known = {"shadow": shadow, "trained": trained}
-    assert passes_of(tmp_path, 4, warmup=2, device=SHADOW, known=known) == passes
+    session, _ = session_of(tmp_path, steps=4, warmup=2, device=SHADOW)
+    session._context.shadow, session._context.trained = shadow, trained
+    assert run(session) == passes

@@ -7,23 +7,21 @@ from pathlib import Path
 import pytest
 from auditor.rules.num.rows import NormRow
 
-from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
 from auditor.judging.build_report import method_of
-from auditor.model.devices import CPU
-from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.sync import CallRow
-from auditor.runs.plan import Passes, Plan
 from auditor.runs.schedule import ALIKE, DIAGNOSED_STEPS, STEADY_STEPS
+from tests.capture.test_session import run
+from tests.capture.test_session import session_of as of_probes
 
 Write = Callable[[Context, int], object]
 
 
 @pytest.fixture(autouse=True)
-def equal_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def equal_times(monkeypatch):
     """Steps of a test take so little that what else runs would look like phases."""
     monkeypatch.setattr(Clock, "own_us", property(lambda clock: 1e3, lambda clock, us: None), False)
 
@@ -42,15 +40,9 @@ class Writing(Probe):
 
 def session_of(tmp_path: Path, write: Write) -> Session:
     """A session whose passes are all done."""
-    writer = RecordingWriter(tmp_path)
-    plan = Plan("test:step", (), 40, 0, "cpu", str(tmp_path), (), Passes(trace=0))
-    context = Context(writer, Frames(writer), device=CPU, plan=plan)
-    probe = Writing(context)
+    session, (probe,) = of_probes(tmp_path, Writing, steps=40)
     probe.write = write
-    session = Session(context, [probe], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        session.end()
+    run(session)
     return session
 
 
@@ -82,13 +74,11 @@ def every(distance: int, first: int = 0) -> Write:
         (lambda context, step: called(context, 1 + step), DIAGNOSED_STEPS),
     ],
 )
-def test_it_ends_when_so_many_steps_in_a_row_were_alike(
-    tmp_path: Path, write: Write, steps: int
-) -> None:
+def test_it_ends_when_so_many_steps_in_a_row_were_alike(tmp_path, write, steps):
     assert diagnosed(tmp_path, write) == steps
 
 
-def test_the_number_of_a_step_and_its_times_are_no_difference(tmp_path: Path) -> None:
+def test_the_number_of_a_step_and_its_times_are_no_difference(tmp_path):
     def norms(context: Context, step: int) -> None:
         context.add(
             NormRow(
@@ -104,7 +94,7 @@ def test_the_number_of_a_step_and_its_times_are_no_difference(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("grows", "steps"), [(0, STEADY_STEPS), (1, DIAGNOSED_STEPS)])
-def test_rows_may_hold_lists_and_maps(tmp_path: Path, grows: int, steps: int) -> None:
+def test_rows_may_hold_lists_and_maps(tmp_path, grows, steps):
     def batches(context: Context, step: int) -> None:
         devices = {"cpu": 1 + grows * step}
         context.add(BatchRow(loader=0, n=1, devices=devices, sample_devices=["cpu"]))
@@ -112,7 +102,7 @@ def test_rows_may_hold_lists_and_maps(tmp_path: Path, grows: int, steps: int) ->
     assert diagnosed(tmp_path, batches) == steps
 
 
-def test_a_line_that_is_met_on_some_steps_is_one(tmp_path: Path) -> None:
+def test_a_line_that_is_met_on_some_steps_is_one(tmp_path):
     def met(context: Context, step: int) -> None:
         if step % 5 == 0:
             context.frames.met[7] += 1
@@ -120,7 +110,7 @@ def test_a_line_that_is_met_on_some_steps_is_one(tmp_path: Path) -> None:
     assert diagnosed(tmp_path, met) == DIAGNOSED_STEPS
 
 
-def test_the_report_says_how_many_were_spared(tmp_path: Path) -> None:
+def test_the_report_says_how_many_were_spared(tmp_path):
     session = session_of(tmp_path, lambda context, step: called(context))
     spared = {each.name: each.usual - each.done for each in session.passes if each.why == ALIKE}
     assert spared == {"loud": DIAGNOSED_STEPS - STEADY_STEPS}

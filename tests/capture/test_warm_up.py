@@ -14,7 +14,7 @@ from tests.capture.test_compiled import fresh
 from tests.inprocess import record
 
 
-def recorded(folder: Path, forward: Callable[[int], Callable[[Any], Any]]) -> Recording:
+def recorded(folder, forward):
     """A recording of a step that calls ``forward(its number)``."""
     fresh()
 

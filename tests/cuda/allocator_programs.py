@@ -195,9 +195,7 @@ def streams(mark: Mark) -> None:
 
 
 def full(mark: Mark) -> None:
-    """Batches of many sizes on a card that is too small for some: retries, errors that are
-    caught.
-    """
+    """Batches of many sizes on a card that is too small for some."""
     model = Gpt(512, 4, 8).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     generator = torch.Generator().manual_seed(1)
@@ -284,7 +282,4 @@ TRAININGS: dict[str, Program] = {
     each.__name__: each
     for each in (gpt, accumulation, lengths, convolutions, resnet, streams, full, sizes, few, small)
 }
-PROGRAMS = {
-    **TRAININGS,
-    **{name: functools.partial(_example, name) for name in EXAMPLE_NAMES},
-}
+PROGRAMS = {**TRAININGS, **{name: functools.partial(_example, name) for name in EXAMPLE_NAMES}}

@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.allocator.held import STATS, Event, Recording
-from tests.cuda.allocator_programs import EXAMPLE_NAMES, PROGRAMS, TRAININGS, Program
+from tests.cuda.allocator_programs import EXAMPLE_NAMES, PROGRAMS, TRAININGS
 
 MIB = 1 << 20
 
@@ -45,9 +45,7 @@ class _Sampled(TorchDispatchMode):
         super().__init__()
         self._recorder = recorder
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         try:
             return func(*args, **(kwargs or {}))
         finally:
@@ -157,7 +155,7 @@ class Recorder:
         )
 
 
-def record(case: Case, program: Program) -> Recording:
+def record(case, program):
     """Runs the program; the device has not been used before."""
     torch.manual_seed(0)
     if case.settings:

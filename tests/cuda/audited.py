@@ -1,6 +1,4 @@
-"""Small programs for audits on torch's own CUDA code, each with a planted fault and a twin without
-it, and what their reports say.
-"""
+"""Small programs with a planted fault, twins without it, and what their reports say."""
 
 import json
 from dataclasses import dataclass, field
@@ -111,19 +109,13 @@ class Audited:
 
     def findings(self, *severities: str) -> list[dict[str, Any]]:
         """Those of these severities; all without."""
-        return [
-            each
-            for each in self.report["findings"]
-            if not severities or each["severity"] in severities
-        ]
+        found = self.report["findings"]
+        return [each for each in found if not severities or each["severity"] in severities]
 
     def at(self, code: str) -> list[str]:
         """The text of the lines that a rule's findings point at."""
-        return [
-            (each["site"] or {"text": ""})["text"]
-            for each in self.findings()
-            if each["code"] == code
-        ]
+        found = [each["site"] for each in self.findings() if each["code"] == code]
+        return [(site or {"text": ""})["text"] for site in found]
 
     def verdict(self, code: str) -> str:
         """What became of a rule."""
@@ -135,18 +127,8 @@ def audited(audit, folder: Path, text: str, *words: str, steps: int = 12) -> Aud
     folder.mkdir(parents=True)
     (folder / "trainer.py").write_text(HEAD + text)
     out = folder / "out"
-    done = audit(
-        "run",
-        "trainer:step",
-        "--steps",
-        str(steps),
-        "--device",
-        "cuda",
-        "--out",
-        str(out),
-        *words,
-        cwd=folder,
-    )
+    how = f"run trainer:step --steps {steps} --device cuda --out".split()
+    done = audit(*how, str(out), *words, cwd=folder)
     written = out / "report.json"
     report = json.loads(written.read_text()) if written.is_file() else {}
     return Audited(out, done.returncode, done.stdout + done.stderr, report)

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def inside() -> None:
+def inside():
     """For tests whose own process must be on the null device."""
     if null_device.watching() is None:
         pytest.skip(

@@ -33,7 +33,6 @@ EXPLAINED = {
     "constructs/ctc_lengths_on_host": _CTC,
     "constructs/sparse_product": _COALESCE,
     "constructs/padded_encoder": "parted: of zeros `equal` is false, and the fast path is not taken",
-    "sync_zoo/spike_print": _PRINT,
     "sync_zoo/percent_s": _PRINT,
     "sync_zoo/f_string_of_a_vector": _PRINT,
     "sync_zoo/spike_repeat_interleave": "parted: as constructs/repeats",

@@ -26,9 +26,7 @@ CHOSEN = ("small", "gpt", "accumulation", "convolutions", "streams", "nano_gpt")
 
 @dataclass(frozen=True)
 class Side:
-    """What one side took: (``+`` or ``-``, bytes) in order, the marks' places in it, peaks in
-    bytes.
-    """
+    """One side: (``+`` or ``-``, bytes) in order, the marks' places in it, peaks in bytes."""
 
     torch: str
     events: list[tuple[str, int]]
@@ -39,9 +37,7 @@ class Side:
 
 
 def alike(real: Side, rehearsed: Side) -> list[float]:
-    """For each stretch between marks the share of allocations and frees that both have in the same
-    order.
-    """
+    """For each stretch between marks the share of events that both have in the same order."""
     found = []
     cuts = [[0, *side.marks] for side in (real, rehearsed)]
     for place in range(min(map(len, cuts)) - 1):
@@ -133,9 +129,7 @@ def _rehearsed(program: str) -> Side:
     return side
 
 
-def _side(
-    version: str, events: list[tuple[str, int]], marks: list[int], stats: Any, workspaces: int = 0
-) -> Side:
+def _side(version, events, marks, stats, workspaces=0):
     return Side(
         str(version),
         events,

@@ -1,6 +1,4 @@
-"""Our simulated caching allocator beside torch's own: every event, every statistic, every
-segment.
-"""
+"""Our simulated allocator beside torch's own: every event, statistic and segment."""
 
 import os
 import subprocess
@@ -18,7 +16,7 @@ HISTORIES = ROOT / "tests" / "allocator" / "histories"
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def recorded(tmp_path_factory):
     """Each set of cases, recorded by a process of its own on a null device."""
     found = {}
     for chosen in ("quick", "kept"):

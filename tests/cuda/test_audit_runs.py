@@ -38,17 +38,8 @@ def examples(tmp_path_factory, audit):
 
     def one(name: str) -> Audited:
         out = tmp_path_factory.mktemp("e") / "out"
-        words = (
-            "run",
-            CASES[name]["target"],
-            "--steps",
-            "12",
-            "--device",
-            "cuda",
-            "--overhead",
-            "600",
-        )
-        done = audit(*words, "--out", str(out), cwd=EXAMPLES / name)
+        how = "--steps 12 --device cuda --overhead 600".split()
+        done = audit("run", CASES[name]["target"], *how, "--out", str(out), cwd=EXAMPLES / name)
         said = done.stdout + done.stderr
         return Audited(out, done.returncode, said, json.loads((out / "report.json").read_text()))
 

@@ -7,7 +7,6 @@ from tests.cuda.held_to_torch import (
     CORPUS,
     SNIPPETS,
     TORCH,
-    Compared,
     compared,
     construct_rows,
     documented,
@@ -20,7 +19,7 @@ PROGRAMS = {name: (folder, target) for name, folder, target in programs()}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
+def found(tmp_path_factory):
     return compared(list(SNIPPETS), tmp_path_factory.mktemp("waits"))
 
 

@@ -1,6 +1,4 @@
-"""``audit run`` rehearses on the null device too: recorded and judged beside the shadow, told its
-values, and costing only itself where it parts, dies or hangs.
-"""
+"""``audit run`` on the null device too: beside the shadow, at the cost of itself alone."""
 
 import json
 import os
@@ -73,14 +71,14 @@ def silent(*_: object) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rehearsed(tmp_path_factory):
     """A rehearsal of the program, to which runs on the null device are added."""
     folder = tmp_path_factory.mktemp("rehearsed")
     (folder / "program.py").write_text(PROGRAM)
@@ -107,7 +105,7 @@ Beside = Callable[[str], Recording]
 
 
 @pytest.fixture
-def beside(rehearsed: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+def beside(rehearsed, monkeypatch):
     """Runs the rehearsed program on the null device in a mode of it."""
 
     def run(mode: str) -> Recording:
@@ -128,9 +126,7 @@ def judged(recording: Recording) -> NullRun:
     return run
 
 
-def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(
-    beside: Beside, rehearsed: Path
-) -> None:
+def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(beside, rehearsed):
     recording = beside("")
     run = judged(recording)
     assert not recording.manifest["warnings"]
@@ -148,9 +144,7 @@ def test_it_goes_the_shadows_way_by_the_values_that_it_is_told(
 
 
 def alone(folder: Path) -> list[list[int]]:
-    """Bytes allocated and the peak after each of the first steps of the plain program on the null
-    device, which goes the way that values would lead it.
-    """
+    """Bytes allocated and the peak after each of the plain program's first steps."""
     place = folder / "plain"
     place.mkdir()
     (place / "program.py").write_text(PROGRAM.replace("loss.item() > 1e-9", "True"))
@@ -167,9 +161,7 @@ def alone(folder: Path) -> list[list[int]]:
     return found
 
 
-def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(place, monkeypatch):
     monkeypatch.setenv("MODE", "parts")
     made = Made(plan(place), child_process.record_once(plan(place), None, silent, silent))
     runs.beside(Course(asked(place), None, silent, silent, [made]))
@@ -182,9 +174,7 @@ def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(
 
 
 @pytest.mark.parametrize("mode", ["dies", "hangs"])
-def test_it_costs_only_itself(
-    beside: Beside, rehearsed: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
+def test_it_costs_only_itself(beside, rehearsed, monkeypatch, mode):
     monkeypatch.setattr(runs, "PATIENCE_S", 12.0)
     monkeypatch.setattr(runs, "PATIENCE", 0.0)
     began = time.monotonic()
@@ -196,7 +186,7 @@ def test_it_costs_only_itself(
     assert recording.inside("null") is None and null_run(Evidence(recording)) is None
 
 
-def test_audit_run_says_what_each_device_saw(place: Path) -> None:
+def test_audit_run_says_what_each_device_saw(place):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "auditor", "run", "program:step", "--device", "null"),
@@ -223,9 +213,7 @@ def test_audit_run_says_what_each_device_saw(place: Path) -> None:
     assert (report["run"]["device"], report["run"]["step_us"]["n"]) == ("cpu", 3)
 
 
-def test_a_run_that_a_user_starts_on_the_null_device_is_known_as_one(
-    place: Path, inside: None
-) -> None:
+def test_a_run_that_a_user_starts_on_the_null_device_is_known_as_one(place, inside):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "auditor", "run", "program:step", "--steps", "3"),

@@ -1,6 +1,4 @@
-"""A device that is full: torch's own error at the model's size, its snapshot, the lines that hold
-the memory, and limits below the size of the card.
-"""
+"""A device that is full: torch's own error, its snapshot, the lines, and limits."""
 
 import pickle
 

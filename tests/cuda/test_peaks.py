@@ -1,6 +1,4 @@
-"""Peaks that others measured on real GPUs (benchmarks/peaks), of the programs that need no third
-party: the null device must come to the same.
-"""
+"""Peaks that others measured on real GPUs (benchmarks/peaks): the null device has the same."""
 
 import importlib.util
 import json

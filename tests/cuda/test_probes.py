@@ -113,16 +113,8 @@ def rows(recording, part: str) -> list[dict]:
 def test_no_probe_failed_and_each_pass_was_done(recording):
     assert recording.manifest["warnings"] == []
     assert rows(recording, "lapses") == []
-    assert [each["name"] for each in recording.manifest["passes"]] == [
-        "warmup",
-        "quiet",
-        "anomaly_off",
-        "trace",
-        "loud",
-        "numbers",
-        "gradients",
-        "memory",
-    ]
+    passes = [each["name"] for each in recording.manifest["passes"]]
+    assert passes == "warmup quiet anomaly_off trace loud numbers gradients memory".split()
 
 
 def test_every_part_of_a_gpu_run_is_there(recording):
@@ -131,30 +123,10 @@ def test_every_part_of_a_gpu_run_is_there(recording):
     assert {part for part in wanted if not recording.has(part)} == set()
 
 
-FILLED = [
-    "amp",
-    "backward",
-    "batches",
-    "calls",
-    "copies",
-    "cycles",
-    "device_times",
-    "doubles",
-    "fed",
-    "graphs",
-    "loaders",
-    "loads",
-    "modes",
-    "norms",
-    "numerics",
-    "optimizer",
-    "owners",
-    "piecewise",
-    "reads",
-    "saves",
-    "steps",
-    "strays",
-]
+FILLED = (
+    "amp backward batches calls copies cycles device_times doubles fed graphs loaders loads modes "
+    "norms numerics optimizer owners piecewise reads saves steps strays"
+).split()
 
 
 @pytest.mark.parametrize("part", FILLED)
@@ -213,23 +185,10 @@ def test_the_history_has_enough_steps_to_tell_growth(tmp_path, monkeypatch, devi
 # -- what the process looks like ---------------------------------------------------------------------
 
 WATCHED = (
-    torch,
-    torch.Tensor,
-    torch.cuda,
-    torch.cuda.Event,
-    torch.cuda.Stream,
-    torch.optim.Optimizer,
-    torch.optim.AdamW,
-    torch.autograd,
-    torch.autograd.graph,
-    torch.nn.Module,
-    torch.nn.utils,
-    torch.utils.data.DataLoader,
-    torch.utils.data.dataloader._BaseDataLoaderIter,
-    torch.amp.GradScaler,
-    torch.profiler,
-    torch.utils.checkpoint,
-    gc,
+    *(torch, torch.Tensor, torch.cuda, torch.cuda.Event, torch.cuda.Stream, torch.optim.Optimizer),
+    *(torch.optim.AdamW, torch.autograd, torch.autograd.graph, torch.nn.Module, torch.nn.utils),
+    *(torch.utils.data.DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter),
+    *(torch.amp.GradScaler, torch.profiler, torch.utils.checkpoint, gc),
 )
 
 
@@ -332,6 +291,9 @@ KINDS = [
 ]
 
 
+WORDS = {"pinned": "pinned", "waits": "blocking", "constant": "constant", "index": "index"}
+
+
 def test_copies_are_told_by_line_with_bytes_memory_and_who_waits(tmp_path):
     recording = record(
         tmp_path / "r", copying, ("copies",), roots=[Path(__file__)], steps=3, device="cuda"
@@ -341,16 +303,7 @@ def test_copies_are_told_by_line_with_bytes_memory_and_who_waits(tmp_path):
         (
             lines[recording.site(row["at"]).line - 1].partition("#")[0].strip(),
             row["bytes"],
-            " ".join(
-                word
-                for word, key in (
-                    ("pinned", "pinned"),
-                    ("waits", "blocking"),
-                    ("constant", "constant"),
-                    ("index", "index"),
-                )
-                if row[key]
-            ),
+            " ".join(word for word, key in WORDS.items() if row[key]),
         )
         for row in rows(recording, "copies")
         if row["step"] == 2

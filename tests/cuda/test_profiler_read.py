@@ -79,13 +79,8 @@ def test_a_trace_is_read(traces, name):
     line.compute()
 
 
-ARITHMETICS = {
-    "fp32": totals.FP32,
-    "tf32": totals.TF32,
-    "bf16": totals.HALF,
-    "fp16": totals.HALF,
-    "fp64": totals.FP64,
-}
+HALVES = dict.fromkeys(("bf16", "fp16"), totals.HALF)
+ARITHMETICS = {"fp32": totals.FP32, "tf32": totals.TF32, "fp64": totals.FP64, **HALVES}
 
 
 @pytest.mark.parametrize("name", ARITHMETICS)
@@ -115,21 +110,14 @@ def test_a_trace_is_judged(report):
 
 
 def test_no_time_is_made_of_it(report):
-    """Neither a price, nor the use of the device, nor a step's time; and what the trace is stands
-    above all.
-    """
+    """Neither a price, nor the use of the device, nor a step's time."""
     found, printed = report
-    assert [finding["lost_us_per_step"] for finding in found["findings"]] == [None] * len(
-        found["findings"]
-    )
+    assert {finding["lost_us_per_step"] for finding in found["findings"]} <= {None}
     assert (found["device_time"], found["parts"], found["series"]) == (None, None, [])
     assert found["run"]["step_us"] is None
     assert [caution for caution in found["cautions"] if "null device" in caution]
-    reasons = {
-        verdict["code"]: verdict["reason"]
-        for verdict in found["verdicts"]
-        if verdict["status"] == "skipped"
-    }
+    skipped = [verdict for verdict in found["verdicts"] if verdict["status"] == "skipped"]
+    reasons = {verdict["code"]: verdict["reason"] for verdict in skipped}
     for code in ("KERN001", "KERN003", "AMP001", "DIST003", "DATA008"):
         assert "null device" in reasons[code], code
     assert not re.search(r"\d\s?(us|ms)\b", printed), printed

@@ -136,7 +136,7 @@ def exchanged(out: Path, first: int = 0) -> Seen:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory) -> Path:
+def rehearsed(tmp_path_factory):
     """The trainer, rehearsed as both ranks of two."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "trainer.py").write_text(TRAINER)

@@ -203,7 +203,7 @@ class Enough(Exception):
     """A script made its steps."""
 
 
-def program(folder: Path, target: str) -> Callable[[], Any]:
+def program(folder, target):
     """What runs the program in the current directory, which is ``folder``."""
     name, _, function = target.partition(":")
 

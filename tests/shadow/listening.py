@@ -51,9 +51,7 @@ def _numbers(version: str) -> list[int]:
 
 @functools.cache
 def marked(module) -> Counter:
-    """(line, kind) of the marks ``#: KIND xN`` in a module's source; ``KIND before 2.13`` is one
-    for earlier versions of torch only.
-    """
+    """(line, kind) of the marks ``#: KIND xN``; ``KIND before 2.13`` is for earlier torch."""
     wanted: Counter = Counter()
     for number, line in enumerate(inspect.getsource(module).splitlines(), 1):
         mark = re.search(r"[^`]#: (.*)", line)

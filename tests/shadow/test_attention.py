@@ -39,7 +39,7 @@ class Watch(TorchDispatchMode):
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["plain", "causal", "mask", "bias", "scale"])
-def test_values_gradients_and_random_state_are_the_hosts(dtype, kind, watched) -> None:
+def test_values_gradients_and_random_state_are_the_hosts(dtype, kind, watched):
     host = trained("cpu", dtype, kind)
     with shadow_cuda(), Watch() if watched else nullcontext():
         device = trained("cuda", dtype, kind)
@@ -52,7 +52,7 @@ def pairs(run) -> int:
     return sum(each.shape[-2:] == (TOKENS, TOKENS) for each in saved(run))
 
 
-def test_nothing_of_all_pairs_is_kept() -> None:
+def test_nothing_of_all_pairs_is_kept():
     with shadow_cuda():
         q, k, v = (torch.randn(2, 3, TOKENS, 8, device="cuda", requires_grad=True) for _ in "qkv")
         kept = saved(lambda: F.scaled_dot_product_attention(q, k, v, None, 0.1, True))
@@ -65,7 +65,7 @@ def test_nothing_of_all_pairs_is_kept() -> None:
 
 
 @pytest.mark.parametrize("because", ["width", "asked", "learned mask", "no dropout"])
-def test_where_cuda_takes_another_way_so_does_the_shadow(because) -> None:
+def test_where_cuda_takes_another_way_so_does_the_shadow(because):
     with shadow_cuda():
         width = 7 if because == "width" else 8
         q, k, v = (
@@ -85,7 +85,7 @@ def test_where_cuda_takes_another_way_so_does_the_shadow(because) -> None:
             assert (pairs(run) > 0) == (because != "no dropout")
 
 
-def test_a_learned_mask_has_its_gradient() -> None:
+def test_a_learned_mask_has_its_gradient():
     def learned(device: str) -> torch.Tensor:
         torch.manual_seed(2)
         q, bias = torch.randn(2, 3, TOKENS, 8).to(device), torch.randn(TOKENS, TOKENS)
@@ -98,7 +98,7 @@ def test_a_learned_mask_has_its_gradient() -> None:
         assert torch.equal(host, learned("cuda"))
 
 
-def test_a_transform_takes_the_composite() -> None:
+def test_a_transform_takes_the_composite():
     x = torch.randn(3, 2, 2, TOKENS, 8)
 
     def mapped(device: str) -> torch.Tensor:

@@ -25,13 +25,8 @@ RAISES_AS_ON_CUDA = {
 """Snippets of the CPU's zoo that hand a device tensor to numpy, or mix devices."""
 
 MOVES_HERE = {
-    "transformer_mask_check",
-    "batch_norm_counter",
-    "host_batch_before_it_moves",
-    "host_dataset",
-    "host_loader_internals",
-    "host_packed_lengths",
-    "host_lstm",
+    *("transformer_mask_check", "batch_norm_counter", "host_batch_before_it_moves"),
+    *("host_dataset", "host_loader_internals", "host_packed_lengths", "host_lstm"),
 }
 """Snippets whose blocking copies to the device the CPU's zoo does not mark."""
 

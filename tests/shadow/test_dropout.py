@@ -22,7 +22,7 @@ def trained(device: str, p: float, dtype: torch.dtype, twice: bool = False) -> l
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("twice", [False, True])
-def test_values_gradients_and_random_state_are_the_hosts(dtype, twice) -> None:
+def test_values_gradients_and_random_state_are_the_hosts(dtype, twice):
     for p in (0.0, 0.04, 0.1, 0.15, 0.42, 0.5, 0.9, 0.99, 1.0):
         host = trained("cpu", p, dtype, twice)
         with shadow_cuda():
@@ -43,7 +43,7 @@ def saved(run) -> list[torch.Tensor]:
     return kept
 
 
-def test_the_mask_takes_a_byte_for_each_element() -> None:
+def test_the_mask_takes_a_byte_for_each_element():
     with shadow_cuda():
         x = torch.randn(64, 32, device="cuda", requires_grad=True)
         kept = saved(lambda: F.dropout(x, 0.1))
@@ -55,7 +55,7 @@ def test_the_mask_takes_a_byte_for_each_element() -> None:
 
 
 @pytest.mark.parametrize("without", ["train", "probability", "elements", "graph"])
-def test_nothing_is_kept_where_nothing_is_dropped(without) -> None:
+def test_nothing_is_kept_where_nothing_is_dropped(without):
     with shadow_cuda():
         x = torch.randn(0 if without == "elements" else 8, device="cuda", requires_grad=True)
         with torch.no_grad() if without == "graph" else nullcontext():
@@ -65,7 +65,7 @@ def test_nothing_is_kept_where_nothing_is_dropped(without) -> None:
         assert not any(each.dtype == torch.bool and each.numel() for each in kept)
 
 
-def test_transforms_and_forward_mode_take_the_composite() -> None:
+def test_transforms_and_forward_mode_take_the_composite():
     x = torch.randn(5, 4)
 
     def tangents(device: str) -> torch.Tensor:

@@ -43,87 +43,6 @@ class Transformer(nn.Module):
         )
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(4, 8, 2, dropout=0.1, bidirectional=True)
-        self.head = nn.Linear(16, 1)
-
-    def loss(self, device):
-        packed = nn.utils.rnn.pack_padded_sequence(
-            torch.randn(5, 3, 4, device=device), torch.tensor([5, 3, 2])
-        )
-        out, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0])
-        return self.head(out).pow(2).mean()
-
-
-class VAE(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encode, self.decode = nn.Linear(12, 8), nn.Linear(4, 12)
-
-    def loss(self, device):
-        x = torch.rand(5, 12, device=device)
-        mean, logvar = self.encode(x).chunk(2, 1)
-        z = mean + torch.randn_like(mean) * (0.5 * logvar).exp()
-        kl = -0.5 * torch.sum(1 + logvar - mean.pow(2) - logvar.exp())
-        return F.binary_cross_entropy_with_logits(self.decode(z), x, reduction="sum") + kl
-
-
-class Bag(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.bag, self.head = nn.EmbeddingBag(30, 6, mode="mean"), nn.Linear(6, 3)
-
-    def loss(self, device):
-        words, offsets = (
-            torch.randint(30, (12,), device=device),
-            torch.tensor([0, 4, 7], device=device),
-        )
-        return F.cross_entropy(
-            self.head(self.bag(words, offsets)), torch.randint(3, (3,), device=device)
-        )
-
-
-class Mixture(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.router = nn.Linear(4, 3)
-        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-
-    def loss(self, device):
-        x = torch.randn(10, 4, device=device)
-        weights, chosen = self.router(x).softmax(-1).topk(2)
-        out = torch.zeros_like(x)
-        for number, expert in enumerate(self.experts):
-            rows, slot = torch.where(chosen == number)
-            out.index_add_(0, rows, weights[rows, slot, None] * expert(x[rows]))
-        counts = torch.zeros(3, device=device).scatter_add_(
-            0, chosen.flatten(), torch.ones(20, device=device)
-        )
-        return out.pow(2).mean() + 0.01 * (counts / 20 * self.router(x).softmax(-1).mean(0)).sum()
-
-
-class GAN(nn.Module):
-    """Both losses in one: the discriminator sees fakes, detached and not."""
-
-    def __init__(self):
-        super().__init__()
-        self.make, self.judge = (
-            nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh()),
-            nn.Sequential(nn.Linear(8, 1)),
-        )
-
-    def loss(self, device):
-        fake = self.make(torch.randn(6, 3, device=device))
-        real = torch.randn(6, 8, device=device)
-        seen = self.judge(torch.cat([real, fake.detach()])).squeeze(1)
-        labels = torch.cat([torch.ones(6, device=device), torch.zeros(6, device=device)])
-        return (
-            F.binary_cross_entropy_with_logits(seen, labels) + F.softplus(-self.judge(fake)).mean()
-        )
-
-
 class Attention(nn.Module):
     """As nanoGPT: fused attention, tied weights, a buffer."""
 
@@ -165,11 +84,8 @@ def train(model, device, context=None, steps=4):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
     losses, gradients = [], []
     for _ in range(steps):
-        if context is None:
+        with torch.autocast(device, dtype=context, enabled=context is not None):
             loss = net.loss(device)
-        else:
-            with torch.autocast(device, dtype=context):
-                loss = net.loss(device)
         loss.backward()
         gradients.append([p.grad.detach().cpu().clone() for p in net.parameters()])
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -185,10 +101,7 @@ def same(mine, theirs):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-MODELS = [CNN, Transformer, Recurrent, VAE, Bag, Mixture, GAN, Attention]
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.__name__)
+@pytest.mark.parametrize("model", [CNN, Transformer, Attention], ids=lambda m: m.__name__)
 def test_fp32_training_is_bit_identical(model):
     wanted = train(model, "cpu")
     with shadow_cuda():
@@ -196,40 +109,9 @@ def test_fp32_training_is_bit_identical(model):
     same(got, wanted)
 
 
-def test_a_bert_is_bit_identical_where_transformers_is_installed():
-    transformers = pytest.importorskip("transformers")
-    sizes = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=16, **sizes)
-
-    class Bert(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.bert = transformers.BertForSequenceClassification(config)
-
-        def loss(self, device):
-            x = torch.randint(50, (2, 8), device=device)
-            return self.bert(
-                input_ids=x,
-                attention_mask=torch.ones_like(x),
-                labels=torch.randint(2, (2,), device=device),
-            ).loss
-
-    plain = train(Bert, "cpu")
-    with shadow_cuda():
-        played = train(Bert, "cuda")
-    same(played, plain)
-
-
 def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree(monkeypatch):
     """A weight that is used twice is cast once: its gradients are summed in bf16 on both."""
-    monkeypatch.setattr(
-        operators, "_fast", lambda dtype: True
-    )  # else the shadow rounds where the CPU's own kernel does not
+    monkeypatch.setattr(operators, "_fast", lambda dtype: True)  # as the CPU's own kernel
     wanted = train(Plain, "cpu", torch.bfloat16)
     with shadow_cuda():
         got = train(Plain, "cuda", torch.bfloat16)
@@ -239,19 +121,14 @@ def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree(monkeyp
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_autocast_follows_cudas_lists(dtype):
     with shadow_cuda():
-        x, w = (
-            torch.randn(4, 4, device="cuda"),
-            torch.randn(4, 4, device="cuda", requires_grad=True),
-        )
+        x, w = (torch.randn(4, 4, device="cuda", requires_grad=own) for own in (False, True))
         with torch.autocast("cuda", dtype=dtype):
             product = x @ w
             assert product.dtype == dtype
             assert F.linear(x, w).dtype == dtype
             assert product.softmax(-1).dtype == torch.float32
-            assert (
-                product.exp().dtype == product.sum().dtype == product.norm().dtype == torch.float32
-            )
-            assert F.layer_norm(product, (4,)).dtype == torch.float32
+            wide = product.exp(), product.sum(), product.norm(), F.layer_norm(product, (4,))
+            assert {each.dtype for each in wide} == {torch.float32}
             assert product.relu().dtype == dtype
             assert torch.cross(product[:, :3], x[:, :3], dim=1).dtype == torch.float32
             assert (x.double() @ w.double()).dtype == torch.float64
@@ -265,9 +142,7 @@ def test_autocast_follows_cudas_lists(dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("fast", [True, False])
 def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
-    """Where the CPU has no fast kernel for them; its float16 gradients of convolutions are slow on
-    every CPU.
-    """
+    """Where the CPU has no fast kernel for them."""
     monkeypatch.setattr(operators, "_fast", lambda dtype: fast)
     torch.manual_seed(0)
     image, kernel, bias = (
@@ -285,12 +160,8 @@ def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
     with shadow_cuda():
         got = [one.detach().cpu() for one in gradients("cuda", dtype)]
     assert all(one.dtype == dtype for one in got)
-    exact = (
-        slice(0, None) if not fast else slice(2, None) if dtype == torch.float16 else slice(0, 0)
-    )
-    assert all(
-        torch.equal(mine, theirs) for mine, theirs in zip(got[exact], wanted[exact], strict=True)
-    )
+    first = 0 if not fast else 2 if dtype == torch.float16 else len(got)
+    assert all(map(torch.equal, got[first:], wanted[first:]))
 
 
 def test_fp16_with_a_scaler_trains():

@@ -1,6 +1,4 @@
-"""torch.distributed with one process: nothing changes a value, more ranks are refused, and nothing
-stays behind.
-"""
+"""torch.distributed with one process: nothing changes a value, more ranks are refused."""
 
 import contextlib
 import copy

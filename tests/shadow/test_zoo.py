@@ -19,9 +19,7 @@ HOST_RESULTS = {
     "save_load_function",
     "tensor_of_scalars",
 }
-"""Snippets whose results lie on the host, as on CUDA; optimizers keep their step counters there
-too.
-"""
+"""Snippets whose results lie on the host, as on CUDA."""
 
 
 def run(snippet, device):
@@ -39,9 +37,7 @@ def on_host(value):
 
 
 def watched():
-    """Under a mode over every operator, as in the precision pass. Torch takes some formulas apart
-    there (``prod``), so that the last bits may differ.
-    """
+    """Under a mode over every operator, where the last bits of taken-apart formulas may differ."""
     return watched_by(Subscriber(on_error=lambda error: pytest.fail(str(error))))
 
 

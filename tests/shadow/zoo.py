@@ -23,6 +23,9 @@ def grads(module, x):
     out.pow(2).mean().backward()
     return [out, *(p.grad for p in module.parameters())]
 
+def walked(out, *leaves):
+    out.sum().backward()
+    return [out, *(leaf.grad for leaf in leaves)]
 
 # ---- layers
 
@@ -44,21 +47,18 @@ def group_norm(d): return grads(nn.GroupNorm(2, 4).to(d), seeded(2, 4, 5).to(d))
 def instance_norm(d): return grads(nn.InstanceNorm2d(3, affine=True).to(d), seeded(2, 3, 4, 4).to(d))
 def rms_norm(d): return grads(nn.RMSNorm(6).to(d), seeded(4, 6).to(d))
 def local_response(d): return F.local_response_norm(seeded(2, 3, 4).to(d), 2)
-def dropout(d): return F.dropout(seeded(50).to(d), 0.3)
 def dropout2d(d): return F.dropout2d(seeded(2, 3, 4, 4).to(d), 0.5)
 def alpha_dropout(d): return F.alpha_dropout(seeded(40).to(d), 0.3, training=True)
 def feature_dropout_grad(d):
     x = seeded(2, 3, 4, 4).to(d).requires_grad_()
-    F.dropout2d(x, 0.5).sum().backward()
-    return x.grad
+    return walked(F.dropout2d(x, 0.5), x)[1:]
 def embedding(d): return grads(nn.Embedding(10, 3).to(d), torch.tensor([[1, 2], [3, 1]]).to(d))
 def embedding_padding(d): return grads(nn.Embedding(10, 3, padding_idx=0).to(d), torch.tensor([0, 2, 3]).to(d))
 def embedding_bag(d): return grads(nn.EmbeddingBag(10, 3, mode="mean").to(d), torch.tensor([[1, 2], [3, 1]]).to(d))
 def embedding_bag_offsets(d):
     m = nn.EmbeddingBag(10, 3, mode="sum").to(d)
     out = m(torch.tensor([1, 2, 4, 5]).to(d), torch.tensor([0, 2]).to(d))
-    out.sum().backward()
-    return out, m.weight.grad
+    return walked(out, m.weight)
 def lstm(d): return grads(nn.LSTM(4, 5, 2, batch_first=True).to(d), seeded(2, 3, 4).to(d))
 def lstm_bidirectional(d): return grads(nn.LSTM(4, 5, bidirectional=True, proj_size=2).to(d), seeded(3, 2, 4).to(d))
 def gru(d): return grads(nn.GRU(4, 5, dropout=0.0).to(d), seeded(3, 2, 4).to(d))
@@ -86,8 +86,7 @@ def packed_sequence(d):
 def pad_sequence(d):
     parts = [seeded(3, 2).to(d).requires_grad_(), seeded(2, 2).to(d)]
     out = nn.utils.rnn.pad_sequence(parts, batch_first=True)
-    out.sum().backward()
-    return out, parts[0].grad
+    return walked(out, parts[0])
 def attention(d):
     m = nn.MultiheadAttention(8, 2, batch_first=True).to(d)
     out, weights = m(*[seeded(2, 4, 8).to(d)] * 3)
@@ -101,25 +100,16 @@ def attention_mask(d):
 def sdpa(d):
     q = seeded(1, 2, 4, 8).to(d).requires_grad_()
     out = F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    out.sum().backward()
-    return out, q.grad
+    return walked(out, q)
 def sdpa_mask(d):
     q = seeded(1, 2, 4, 8).to(d)
     return F.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(4, 4, dtype=torch.bool, device=d).tril())
 def transformer_layer(d): return grads(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.1).to(d), seeded(2, 4, 8).to(d))
-def transformer_eval(d):
-    m = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to(d).eval()
-    with torch.no_grad():
-        return m(seeded(2, 4, 8).to(d))
 def transformer_padded(d):
     m = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).to(d).eval()
     mask = torch.tensor([[0, 0, 0, 1], [0, 0, 1, 1]], dtype=torch.bool).to(d)
     with torch.no_grad():
         return m(seeded(2, 4, 8).to(d), src_key_padding_mask=mask)
-def per_sample_gradients(d):
-    m = nn.Linear(2, 2).to(d)
-    loss = lambda p, x: torch.func.functional_call(m, p, (x,)).pow(2).sum()
-    return torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(dict(m.named_parameters()), seeded(3, 2).to(d))
 def function_mode(d):
     class Mode(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -145,8 +135,7 @@ def custom_fwd(d):
     x = torch.ones(2, device=d, requires_grad=True)
     with torch.autocast(d, dtype=torch.bfloat16):
         y = Double.apply(x.bfloat16())
-    y.sum().backward()
-    return y, x.grad
+    return walked(y, x)
 def fx_traced(d): return torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).to(d))(torch.ones(1, 2, device=d))
 def transformer_full(d): 
     m = nn.Transformer(8, 2, 1, 1, 16, batch_first=True, dropout=0.0).to(d)
@@ -248,8 +237,7 @@ def assignment_grad(d):
     y = x * 2
     y[0] = 0.0
     y[torch.tensor([1]).to(d)] = x[2:] * 3
-    y.sum().backward()
-    return y, x.grad
+    return walked(y, x)
 def scatter(d):
     i = torch.tensor([[0, 1], [2, 0]]).to(d)
     s = seeded(2, 2).to(d)
@@ -257,8 +245,7 @@ def scatter(d):
 def gather(d):
     x = seeded(3, 4).to(d).requires_grad_()
     out = x.gather(1, torch.tensor([[0, 1], [2, 0], [3, 3]]).to(d))
-    out.sum().backward()
-    return out, x.grad
+    return walked(out, x)
 def index_ops(d):
     x, i = seeded(4, 3).to(d), torch.tensor([0, 2]).to(d)
     return x.index_select(0, i), x.index_add(0, i, torch.ones(2, 3, device=d)), x.index_fill(0, i, 1.0), x.index_copy(0, i, torch.ones(2, 3, device=d)), x.take(i), torch.take_along_dim(x, x.argsort(0), 0)
@@ -272,8 +259,7 @@ def mixture(d):
     for e, expert in enumerate(experts):
         rows, slot = torch.where(chosen == e)
         out.index_add_(0, rows, weights[rows, slot, None] * expert(x[rows]))
-    out.sum().backward()
-    return out, router.weight.grad
+    return walked(out, router.weight)
 def shapes(d):
     x = seeded(2, 3, 4).to(d)
     return x.view(6, 4), x.reshape(-1), x.permute(2, 0, 1), x.transpose(0, 1).contiguous(), x.flatten(1), x.unsqueeze(0), x.squeeze(), x.expand(5, 2, 3, 4), x.repeat(1, 2, 1), x.chunk(2, 2), x.split(1), x.unbind(0), x.movedim(0, 2), x.unfold(2, 2, 1), x.roll(1), x.flip(0), x.tile(2)
@@ -338,8 +324,7 @@ def hook_that_makes_tensors(d):
     x = torch.ones(3, device=d, requires_grad=True)
     y = x * 2
     y.register_hook(lambda g: g * torch.arange(3, device=d) + F.one_hot(torch.tensor(1, device=g.device), 3))
-    y.sum().backward()
-    return x.grad
+    return walked(y, x)[1:]
 class Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -351,8 +336,7 @@ class Square(torch.autograd.Function):
         return 2 * x * g + torch.zeros(x.shape, device=x.device)
 def custom_function(d):
     x = seeded(3).to(d).requires_grad_()
-    Square.apply(x).sum().backward()
-    return x.grad
+    return walked(Square.apply(x), x)[1:]
 class TwoOutputs(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -362,8 +346,7 @@ class TwoOutputs(torch.autograd.Function):
         return g * 2 + h * 3
 def unused_output(d):
     x = seeded(3).to(d).requires_grad_()
-    TwoOutputs.apply(x)[0].sum().backward()
-    return x.grad
+    return walked(TwoOutputs.apply(x)[0], x)[1:]
 def unused_chunks(d):
     x = seeded(6).to(d).requires_grad_()
     (x.chunk(3)[1] * x.unbind(0)[0] + x.split(2)[2] + x.max(0)[0] + torch.stack(x.unfold(0, 2, 2).unbind(0))[0]).sum().backward()
@@ -388,11 +371,6 @@ def nvtx_and_streams(d):
         with torch.cuda.stream(torch.cuda.Stream()), torch.cuda.device(0):
             pass
     return torch.ones(2, device=d)
-def double_backward(d):
-    x = seeded(3).to(d).requires_grad_()
-    (g,) = torch.autograd.grad((x ** 3).sum(), x, create_graph=True)
-    g.pow(2).sum().backward()
-    return g, x.grad
 def gradient_penalty(d):
     m = nn.Linear(3, 1).to(d)
     x = seeded(4, 3).to(d).requires_grad_()
@@ -411,8 +389,7 @@ def checkpoints(d):
 def gradient_through_copies(d):
     x = seeded(3).requires_grad_()
     y = (x.to(d) * 2).cpu() * 3
-    y.sum().backward()
-    return x.grad
+    return walked(y, x)[1:]
 def detach(d):
     x = seeded(3).to(d).requires_grad_()
     y = x.detach()
@@ -452,16 +429,12 @@ def saved_hooks(d):
     x = seeded(3).to(d).requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t):
         y = x.exp()
-    y.sum().backward()
-    return x.grad
+    return walked(y, x)[1:]
 def save_on_cpu(d):
     x = seeded(3).to(d).requires_grad_()
     with torch.autograd.graph.save_on_cpu():
         y = x * x
-    y.sum().backward()
-    return x.grad
-def vmap(d): return torch.func.vmap(lambda x: x * 2 + x.sum())(torch.ones(3, 2, device=d))
-def func_grad(d): return torch.func.grad(lambda w: (w ** 2).sum())(torch.ones(3, device=d))
+    return walked(y, x)[1:]
 def functional_call(d):
     m = nn.Linear(3, 2).to(d)
     return torch.func.functional_call(m, {k: v * 2 for k, v in m.state_dict().items()}, torch.ones(1, 3, device=d))
@@ -470,8 +443,7 @@ def retain_grad(d):
     x = torch.ones(2, device=d, requires_grad=True)
     y = x * 3
     y.retain_grad()
-    y.sum().backward()
-    return y.grad, x.grad
+    return walked(y, y, x)[1:]
 def no_grad_copy(d):
     a, b = nn.Linear(3, 3).to(d), nn.Linear(3, 3).to(d)
     with torch.no_grad():
@@ -540,13 +512,6 @@ def clipping(d):
     norm = nn.utils.clip_grad_norm_(m.parameters(), 0.5)
     nn.utils.clip_grad_value_(m.parameters(), 0.1)
     return norm, m.weight.grad, nn.utils.parameters_to_vector(m.parameters())
-def schedulers(d):
-    m = nn.Linear(3, 3).to(d)
-    o = torch.optim.SGD(m.parameters(), lr=0.1)
-    s = torch.optim.lr_scheduler.CosineAnnealingLR(o, 10)
-    for _ in range(3):
-        m(torch.ones(1, 3, device=d)).sum().backward(); o.step(); s.step()
-    return m.weight, s.get_last_lr()
 def module_moves(d):
     m = nn.Linear(3, 3).to(d).cpu().to(d).half().float().double().to(torch.float32)
     return m.weight, m.weight.requires_grad, m.weight.is_leaf, isinstance(m.weight, nn.Parameter)
@@ -555,11 +520,6 @@ def module_with_gradient_moves(d):
     m(torch.ones(1, 3)).sum().backward()
     m.to(d)
     return m.weight, m.weight.grad, m.weight.grad.device.type == torch.device(d).type
-def parameter_attributes(d):
-    m = nn.Linear(3, 3)
-    m.weight.note = "kept"
-    m.to(d)
-    return m.weight.note
 def tied_weights(d):
     m = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5, bias=False))
     m[1].weight = m[0].weight
@@ -571,11 +531,6 @@ def parametrized(d):
     s = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)).to(d)
     return grads(m, torch.ones(2, 3, device=d)), s(torch.ones(1, 3, device=d))
 def old_weight_norm(d): return grads(nn.utils.weight_norm(nn.Linear(3, 3)).to(d), torch.ones(2, 3, device=d))
-def buffers(d):
-    m = nn.Module()
-    m.register_buffer("table", torch.arange(4.0))
-    m.to(d)
-    return m.table * 2, m.table.device.type == torch.device(d).type
 def swa(d):
     m = nn.Linear(3, 3).to(d)
     e = torch.optim.swa_utils.AveragedModel(m, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
@@ -635,7 +590,6 @@ def loader(d):
             out.append(b.to(d, non_blocking=True))
     return out
 def loader_on_device(d): return [b for (b,) in DataLoader(TensorDataset(torch.arange(4.0).to(d)), batch_size=2)]
-def loader_collate(d): return list(DataLoader([1.0, 2.0, 3.0], batch_size=2, collate_fn=lambda b: torch.tensor(b, device=d)))
 def moved_containers(d): return {k: v.to(d) for k, v in {"a": torch.ones(2), "b": torch.zeros(1, dtype=torch.long)}.items()}
 def numbers(d):
     x = torch.arange(3.0, device=d)
@@ -644,13 +598,7 @@ def from_numpy(d): return torch.from_numpy(np.arange(3.0)).to(d), torch.tensor(n
 def types(d):
     x = torch.ones(2, device=d)
     return x.type(torch.float64), x.type_as(torch.ones(1, dtype=torch.half, device=d)), x.to(torch.bfloat16), x.long(), x.dtype == torch.float32, isinstance(x, torch.Tensor), torch.is_tensor(x), torch.is_floating_point(x)
-def nested_containers(d): return [t.to(d) for t in (torch.ones(1), torch.zeros(1))], torch.stack([torch.ones(2, device=d)] * 2).mean()
 def tensor_of_scalars(d): return torch.tensor([torch.ones((), device=d) * 2, torch.zeros((), device=d)]), torch.tensor([[1, 2]], device=d, dtype=torch.float32)
-def ema(d):
-    shadow = [p.detach().clone() for p in nn.Linear(3, 3).to(d).parameters()]
-    for s in shadow:
-        s.mul_(0.9).add_(torch.ones_like(s), alpha=0.1)
-    return shadow
 def sparse_gradient(d):
     m = nn.Embedding(10, 3, sparse=True).to(d)
     o = torch.optim.SparseAdam(m.parameters())
@@ -733,4 +681,4 @@ def forward_mode(d):
     net = nn.LayerNorm(30).to(d)
     return out + grads(net, seeded(7, 30).to(d))
 
-SNIPPETS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and not isinstance(value, type) and name not in ("seeded", "grads", "trained", "saved", "thrice", "definite")}
+SNIPPETS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and not isinstance(value, type) and name not in ("seeded", "grads", "walked", "trained", "saved", "thrice", "definite")}

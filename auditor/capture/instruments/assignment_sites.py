@@ -75,13 +75,9 @@ class Store:
     cls: str
     """Class whose method it stands in, if any."""
     chain: tuple[str, ...]
-    """Variable and attributes that it stores under, subscripts left out: ``self.hist[i] = x`` is
-    (self, hist).
-    """
+    """What it stores under, without subscripts: ``self.hist[i] = x`` is (self, hist)."""
     grows: bool
-    """It adds to what is there: an augmented assignment, ``append``, an item, or a value made from
-    the old one.
-    """
+    """It adds to what is there: an augmented assignment, ``append``, or a value made of the old."""
     begins: bool = False
     """What it stores names no variable: a number, an empty list, ``torch.zeros(3)``."""
     looped: bool = False
@@ -341,9 +337,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _chain(node: ast.AST) -> tuple[str, ...] | None:
-    """``self.hist[i].setdefault(k, [])`` → (self, hist); None for what does not begin with a
-    name.
-    """
+    """``self.hist[i].setdefault(k, [])`` → (self, hist); None where no name comes first."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Subscript):

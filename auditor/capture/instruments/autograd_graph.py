@@ -1,6 +1,4 @@
-"""The autograd graph seen from outside: the one door that every backward passes, a bounded walk,
-and what saved tensors weigh.
-"""
+"""The autograd graph from outside: the door of every backward, a bounded walk, saved bytes."""
 
 from __future__ import annotations
 
@@ -150,16 +148,8 @@ def _storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
 class Backward:
     """One call into the autograd engine: ``Tensor.backward``, ``torch.autograd.grad`` ...."""
 
-    __slots__ = (
-        "_outputs",
-        "_walked",
-        "create_graph",
-        "failed",
-        "inputs",
-        "keep_graph",
-        "nested",
-        "result",
-        "us",
+    __slots__ = tuple(
+        "_outputs _walked create_graph failed inputs keep_graph nested result us".split()
     )
 
     def __init__(

@@ -1,6 +1,4 @@
-"""Programs that torch compiles: our own code is kept out of their graphs, and optimizers that step
-inside them are told of.
-"""
+"""Programs that torch compiles: our code stays out of their graphs, their steps are told of."""
 
 from __future__ import annotations
 
@@ -45,8 +43,7 @@ class CompiledCode:
         self.listeners: list[Listener] = []
         """Hear all that the compiler says of its work; what they raise is lost."""
         self.ran: set[int] = set()
-        """``id`` of the callbacks of compiled functions that began since this was cleared; what
-        holds a callback keeps its number."""
+        """``id`` of the callbacks that began since this was cleared; their holder keeps numbers."""
         self.calls = 0
         """How often compiled functions began so far, those that others called included."""
 
@@ -79,9 +76,7 @@ class CompiledCode:
             self._told.remove(told)
 
     def outside(self, do: Callable[[], None]) -> None:
-        """Call ``do`` now, or when the compiled function has returned beneath which we are: a pass
-        cannot be switched inside of one.
-        """
+        """Call ``do`` now, or when the compiled function around us has returned."""
         if self._tells_of_leaving and beneath_compiled(sys._getframe(1)):
             self._put_off.append(do)
         else:

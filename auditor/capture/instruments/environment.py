@@ -36,10 +36,7 @@ def random_states() -> dict[str, int]:
 
 
 ALLOCATOR_VARIABLES = (
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "CUDA_LAUNCH_BLOCKING",
-    "OMP_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF CUDA_LAUNCH_BLOCKING OMP_NUM_THREADS".split()
 )
 
 
@@ -65,9 +62,7 @@ def device_of(asked: str) -> DeviceInfo:
 
 
 def default_device() -> torch.device:
-    """Where factories put tensors. Up to torch 2.9 ``get_default_device`` raises after
-    ``set_default_device(None)``.
-    """
+    """Where factories put tensors; up to torch 2.9 ``get_default_device`` may raise."""
     try:
         return torch.get_default_device()
     except AttributeError:

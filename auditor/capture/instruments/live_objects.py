@@ -1,6 +1,4 @@
-"""Objects of the user's classes, whoever holds them: a framework keeps a module or a callback where
-no variable of the user's leads.
-"""
+"""Objects of the user's classes, also where only a framework holds them."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ def alive(reference: ref[Held]) -> Held | None:
 
 
 MOST = 8
-"""Objects of one class up to which they are parts of the program; more are its data: samples,
-records, nodes.
-"""
+"""Objects of one class that can be parts of the program; more are its data."""
 
 T = TypeVar("T")
 
@@ -52,8 +48,7 @@ _COMMON = frozenset(
         *(types.MethodDescriptorType, types.ClassMethodDescriptorType, weakref.ReferenceType),
     )
 )
-"""Classes of nine in ten objects, none of which is ever looked for; those derived from them are
-others."""
+"""Classes of nine in ten objects, none of which is ever looked for."""
 
 _LOOKED: list[list[Any]] = []
 """What :func:`_objects` found since :func:`one_look` began; empty outside of it."""
@@ -61,9 +56,7 @@ _LOOKED: list[list[Any]] = []
 
 @contextlib.contextmanager
 def one_look() -> Iterator[None]:
-    """Meanwhile all live objects are listed once, however many ask: nothing of the program runs. A
-    look inside another one is the same.
-    """
+    """Meanwhile all live objects are listed once, as nothing of the program runs. May be nested."""
     _LOOKED.append(_LOOKED[-1] if _LOOKED else [])
     try:
         yield

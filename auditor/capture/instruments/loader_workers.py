@@ -146,15 +146,8 @@ class FilesRead:
     def row(self) -> dict[str, Any]:
         """What is written down of it."""
         size, path = self.largest
-        return {
-            "name": self.name,
-            "n": self.n,
-            "again": self.again,
-            "us": self.us,
-            "batches": 1,
-            "bytes": size,
-            "path": path,
-        }
+        counts = {"n": self.n, "again": self.again, "us": self.us, "batches": 1}
+        return {"name": self.name, **counts, "bytes": size, "path": path}
 
     @property
     def largest(self) -> tuple[int, str]:
@@ -174,9 +167,7 @@ class FileReads:
         self._seen: dict[tuple[Hashable, str], FilesRead] = {}
 
     def watch(self, replace: Callable[[Any, str, Any], None]) -> None:
-        """Put functions of ours in place of theirs, by ``replace(module, name, function)``. Modules
-        that are not imported are left alone.
-        """
+        """Put ours in their place, by ``replace(module, name, function)``, in imported modules."""
         for module, names in READERS.items():
             for name in names:
                 original = getattr(sys.modules.get(module), name, None)
@@ -248,9 +239,7 @@ Frame = tuple[str, int, str]
 
 @dataclass
 class WatchedLoop:
-    """Takes the place of torch's worker loop. What workers see goes to files of ``folder``,
-    under the number of the loader that is starting them.
-    """
+    """In the place of torch's worker loop: what workers see goes to files of ``folder``."""
 
     folder: str
     loader: int = 0
@@ -329,36 +318,20 @@ class _Worker:
             self._tell(us)
 
     def _tell(self, fetch_us: float) -> None:
-        self._write(
-            STACKS,
-            (
-                {"us": us, "looks": looks, "stack": frames_of(stack)}
-                for (_, stack), (us, looks) in self._sampler.taken().items()
-            ),
-        )
-        rows = [
-            {"stack": stack, "fetch_us": fetch_us, **vars(listed)}
-            for stack, listed in self._lists.taken().items()
-        ]
-        self._write(LISTS, rows)
-        self._write(
-            READS,
-            (
-                {"stack": stack, "fetch_us": fetch_us, **read.row()}
-                for stack, reads in self._reads.taken().items()
-                for read in reads
-            ),
-        )
+        looked = self._sampler.taken().items()
+        rows = ({"us": us, "looks": n, "stack": frames_of(at)} for (_, at), (us, n) in looked)
+        self._write(STACKS, rows)
+        lists = [(stack, vars(listed)) for stack, listed in self._lists.taken().items()]
+        taken = self._reads.taken().items()
+        reads = [(stack, read.row()) for stack, whole in taken for read in whole]
+        for kind, calls in ((LISTS, lists), (READS, reads)):
+            self._write(kind, ({"stack": at, "fetch_us": fetch_us, **row} for at, row in calls))
 
     def _write(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         lines = [json.dumps(row) + "\n" for row in rows]
+        path = self._folder / f"{self._loader}-{os.getpid()}.{kind}"
         if lines:
-            with (
-                contextlib.suppress(OSError),
-                open(
-                    self._folder / f"{self._loader}-{os.getpid()}.{kind}", "a", encoding="utf-8"
-                ) as file,
-            ):
+            with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
                 file.write("".join(lines))
 
 
@@ -416,9 +389,7 @@ ITEMS = 32
 """Items of a container that are looked at."""
 
 Told = dict[str, Any]
-"""Of one generator: ``worker``, its ``name`` and ``kind``, the class of its ``owner`` and the
-``module`` of that, its state ``before`` and ``after`` the first batch.
-"""
+"""Of a generator: ``worker``, ``name``, ``kind``, its owner's class, states around a batch."""
 
 
 class FirstBatch:
@@ -442,21 +413,13 @@ class FirstBatch:
             after = _state(generator)
             if after != before:
                 kind = f"{type(generator).__module__}.{type(generator).__name__}"
-                yield {
-                    "worker": self._worker,
-                    "name": name,
-                    "kind": kind,
-                    "owner": owner.__qualname__,
-                    "module": owner.__module__,
-                    "before": before,
-                    "after": after,
-                }
+                place = {"owner": owner.__qualname__, "module": owner.__module__}
+                states = {"before": before, "after": after}
+                yield {"worker": self._worker, "name": name, "kind": kind, **place, **states}
 
 
 def generators_of(dataset: Any, collate: Any) -> Iterator[tuple[str, Any, type]]:
-    """Generators that dataset and collate function hold, by what leads to them, and the class of
-    the object that has them; each once.
-    """
+    """Generators of dataset and collate function, by what leads to them, with their holder."""
     kinds = _kinds()
     waiting = deque([("dataset", dataset, object), ("collate_fn", collate, object)])
     seen: set[int] = set()

@@ -135,9 +135,7 @@ def live_modules() -> list[torch.nn.Module]:
 
 
 def qualified_names() -> dict[int, str]:
-    """Names of all living modules by ``id``, as the largest module that holds each calls it. Slow:
-    asks all live objects.
-    """
+    """Names of all living modules by ``id``, as the largest that holds each calls it. Slow."""
     return {
         number: name
         for number, (_, name) in by_largest(lambda root: list(root.named_modules())).items()

@@ -86,9 +86,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 _MISSING = object()
 _HOOKS: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-"""By number: (hook, original). Swapped code objects find their hook here, since a code object has
-no closure of ours.
-"""
+"""By number: (hook, original). Swapped code has no closure of ours, and looks here."""
 
 SWAPPED = "<audit>"
 """The file that swapped code says it is of."""
@@ -97,9 +95,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Looking(threading.local):
-    """Inside, what this thread runs is a look of ours, and none of our watches takes it for the
-    program's. May be entered again.
-    """
+    """Inside, no watch takes what this thread runs for the program's. May be entered again."""
 
     depth = 0
 
@@ -267,9 +263,7 @@ class Patches:
 
 
 def _unseen_by_compilers(value: Any, before: Any) -> Callable[[], None]:
-    """A function in another's place: ``torch.compile`` and ``torch.jit.script`` take the other one.
-    Returns what undoes it.
-    """
+    """A function in another's place, also for compile and script. Returns what undoes it."""
     functions = types.FunctionType, types.BuiltinFunctionType
     if "torch" in sys.modules and all(isinstance(each, functions) for each in (value, before)):
         from auditor.capture.instruments.torch_private.compiler import scripted_as, traced_as

@@ -35,9 +35,7 @@ VISITS = 20_000
 """Objects visited in one census: about 5 ms."""
 
 LARGE = 64
-"""A container of this many items that held no graph and has not changed its length is looked at
-again only now and then.
-"""
+"""A container of so many items, without a graph and as long as before, is read now and then."""
 
 WEIGHED = frozenset({int, float, complex, str, bytes})
 """Values of which many are weighed."""
@@ -46,33 +44,15 @@ LOOK_AGAIN = 8
 """Censuses after which it is."""
 
 _ATOMS = frozenset(
-    {
-        int,
-        float,
-        str,
-        bytes,
-        bool,
-        complex,
-        type(None),
-        type(Ellipsis),
-        range,
-        slice,
-        torch.dtype,
-        torch.device,
-    }
-)
+    (int, float, str, bytes, bool, complex, range, slice, torch.dtype, torch.device)
+) | {type(None), type(Ellipsis)}
 _OPAQUE = (
-    ModuleType,
-    type,
-    torch.optim.Optimizer,
-    types.BuiltinFunctionType,
-    types.CodeType,
-    types.TracebackType,
+    *(ModuleType, type, torch.optim.Optimizer),
+    *(types.BuiltinFunctionType, types.CodeType, types.TracebackType),
 )
 _MODULE_KEYS = frozenset(vars(torch.nn.Module()))
 _SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"})
-"""Functions that read the dictionary of a frame's variables, where a name in the code is theirs and
-not an attribute's (``model.eval()``, ``torch.stack(...)``)."""
+"""Functions that read a frame's variables, where their name is no attribute's."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
 """The same as attributes of a module or object."""
 _ITERATORS: frozenset[type] = frozenset(
@@ -363,9 +343,7 @@ _NEWEST: dict[type, Callable[[Any], list[Any]]] = {
     deque: lambda value: list(itertools.islice(deque.__reversed__(value), LAST_ITEMS)),
     set: lambda value: list(itertools.islice(set.__iter__(value), LAST_ITEMS)),
 }
-"""The newest items of a built-in container, read by the built-in's own methods: a subclass may do
-anything in its.
-"""
+"""The newest items of a built-in container, by the built-in's own methods."""
 
 
 @functools.lru_cache(maxsize=1024)

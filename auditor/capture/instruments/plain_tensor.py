@@ -72,9 +72,7 @@ def bytes_kept(tensors: Iterable[torch.Tensor]) -> int:
 
 
 def content(tensor: torch.Tensor, most: int | None = None) -> bytes:
-    """The bytes of a contiguous tensor in the CPU's memory, at most ``most`` of them. No operator
-    runs, so nothing that listens for operators hears of it.
-    """
+    """At most ``most`` bytes of a contiguous tensor on the CPU. No operator runs for it."""
     size = tensor.nbytes if most is None else min(most, tensor.nbytes)
     return ctypes.string_at(tensor.data_ptr(), size) if size else b""
 

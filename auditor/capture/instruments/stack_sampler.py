@@ -54,9 +54,7 @@ Stack = tuple[tuple[CodeType, int], ...]
 """Code and line of each frame, innermost first, down to the watched call without it."""
 
 INTERVALS_S = (0.0015, 0.0025, 0.0020, 0.0017, 0.0023)
-"""Seconds between two looks, in turn: a loop with a beat of its own is not met at one place
-always.
-"""
+"""Seconds between two looks, in turn: a loop with a beat is not always met at one place."""
 
 SWITCH_S = 0.00001
 """Python's switch interval while a call is watched. With its usual 5 ms the one who looks would get
@@ -169,9 +167,7 @@ class StackSampler:
         queue.close()
 
     def _meet(self) -> Met | None:
-        """Where the thread is. None where the call has ended, or went on meanwhile: the thread that
-        looks may lose the interpreter between two frames.
-        """
+        """Where the thread is. None where the call has ended, or went on meanwhile."""
         watched = self._watched
         if watched is None:
             return None

@@ -42,9 +42,7 @@ storage_of = torch.Tensor.untyped_storage
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
-    """By which its storage is known as long as it lives; None of a tensor without a storage of its
-    own (sparse, wrapped).
-    """
+    """The number of its storage while it lives; None of a tensor without one (sparse, wrapped)."""
     try:
         return key_of(storage_of(plain(tensor)))
     except (NotImplementedError, RuntimeError, AttributeError):
@@ -60,9 +58,7 @@ def storage_bytes(tensor: torch.Tensor) -> int | None:
 
 
 class Storages(Generic[T]):
-    """One fact about each of some storages. Holds them weakly, and none of their addresses is used
-    again while the fact is kept.
-    """
+    """One fact about each of some storages, held weakly; no address is used again meanwhile."""
 
     def __init__(self) -> None:
         self._held: dict[int | None, tuple[T, StorageWeakRef]] = {}  # None: never a key

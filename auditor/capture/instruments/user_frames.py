@@ -270,9 +270,7 @@ class Frames:
         return False
 
     def is_library_frame(self, frame: FrameType) -> bool:
-        """True if its globals are those of a module that is not the user's; they are remembered.
-        Code without a module's file is not asked about.
-        """
+        """True if its globals are those of a module that is not the user's; they are remembered."""
         names = frame.f_globals
         if id(names) in self._strangers:
             return True

@@ -115,9 +115,7 @@ class Context:
     global_step: int = 0
     """Steps of all passes before this one, warm-up included."""
     in_step: bool = False
-    """True between the begin and the end of a step; what happens outside is not the step's
-    doing.
-    """
+    """True between begin and end of a step; what happens outside is not the step's doing."""
     history: bool = False
     """True while the history of allocations is recorded for us."""
     stream: OperatorStream | None = None
@@ -125,23 +123,17 @@ class Context:
     freed: FreedMemory = field(default_factory=FreedMemory)
     """Gives memory back that instruments left free between the program's tensors."""
     target: Any = None
-    """The callable, generator or module that is audited: probes that look for holders start
-    there.
-    """
+    """The audited callable, generator or module: probes that look for holders start there."""
     shadow: RehearsalProbe | None = None
     """What knows the shadow device and its simulated memory; None where nothing is rehearsed."""
     loops: set[tuple[int, ...]] = field(default_factory=set)
-    """Python loops that the precision pass found: numbers of sites, of which the first that stands
-    in a loop says which.
-    """
+    """Python loops that the precision pass found: sites, of which the first in a loop counts."""
     trained: bool = False
     """A backward or an optimizer's step was seen."""
     warn: Callable[[str], None] = field(default=lambda text: None)
     """Adds a sentence to the recording's warnings."""
     fail: Callable[[str, Exception], None] = field(default=lambda name, error: None)
-    """Says that the probe of this name failed between two calls of the session, which stops it at
-    the end of the step.
-    """
+    """Says that the probe of this name failed inside a step: it is stopped at the step's end."""
 
     rows: Counter[tuple[object, ...]] = field(default_factory=Counter)
     """The rows of this step, as they are compared with those of the next one."""
@@ -190,11 +182,9 @@ class Probe:
     also: ClassVar[frozenset[str]] = frozenset()
     """Passes that it watches where they are taken for another probe."""
     after: ClassVar[tuple[str, ...]] = ()
-    """Names of probes that are started, and asked at each step, before this one; they are stopped
-    after it. Others come in the order of their modules' names."""
+    """Probes that start and are asked before this one; others go by their modules' names."""
     watches_operators: bool = False
-    """True if a mode of it lies between the program and torch's operators: where that makes the
-    program fail, it is no fault of the program's."""
+    """True if a mode of it lies between the program and torch's operators."""
     always: ClassVar[bool] = False
     """True if it watches whatever the rules need."""
     in_runs: ClassVar[bool] = True

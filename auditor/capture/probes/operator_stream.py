@@ -111,9 +111,7 @@ T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """A property that is computed at the first question: functools' own would be a library's frame
-    on the stack, and takes a lock.
-    """
+    """A property of the first question: functools' own takes a lock, with a frame of its own."""
 
     def __init__(self, answer: Callable[[Any], T]) -> None:
         self._answer = answer
@@ -141,8 +139,7 @@ class Call:
         self.backward = current_node() is not None
         """It runs for a node of a backward."""
         self.result: Any = None
-        """What the program gets, once it has run. A subscriber that plays a device may replace
-        it."""
+        """What the program gets, once it has run; a subscriber that plays a device replaces it."""
 
     @Once
     def made(self) -> list[torch.Tensor]:
@@ -177,9 +174,7 @@ class Call:
 _WRAPPERS = tuple(
     os.path.join(os.sep, "torch", part) for part in ("_dynamo" + os.sep, "_compile.py", "_ops.py")
 )
-"""Parts of the paths of what torch wraps around every dispatch mode, and around the operators that
-one calls.
-"""
+"""Parts of the paths of what torch wraps around dispatch modes and operators."""
 
 _THIN = tuple(
     os.path.join(os.sep, "torch", *path)
@@ -236,9 +231,7 @@ class Subscriber:
     """
 
     inside: ClassVar[bool] = False
-    """True if it wants the operators that a tensor made of others (DTensor) runs, and not the one on
-    that tensor. All others are then shown the same.
-    """
+    """True if it wants the operators inside a tensor made of others (DTensor), as all then do."""
     in_backward: ClassVar[bool] = True
     """False if it wants no operator that runs for a node of a backward."""
 

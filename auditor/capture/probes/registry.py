@@ -1,6 +1,4 @@
-"""The probes, found in the packages of this one and in those of the families of rules, and the order
-in which they are started.
-"""
+"""The probes, found in these packages and the families' ones, in the order of their start."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ STACK_DEPTH = 12
 """User frames kept of each allocation, innermost first."""
 
 OUTSIDE_BYTES = 450 << 20
-"""What a CUDA context and its libraries take of a card besides the allocator's memory: about 300 to
-600 MiB.
-"""
+"""What a CUDA context and its libraries take of a card: about 300 to 600 MiB."""
 
 Stack = tuple[dict[str, Any], ...]
 
@@ -130,9 +128,7 @@ class RehearsedMemory:
         return self.allocator.total_bytes
 
     def resize(self, total_bytes: int | None) -> int:
-        """Let the card have so many bytes, or those that it began with; returns how many of them an
-        allocator can have.
-        """
+        """Give the card so many bytes, or its first; returns what an allocator can have of them."""
         if total_bytes is None:
             self.empty_cache()
         return self.allocator.resize(self._total if total_bytes is None else total_bytes)
@@ -162,12 +158,9 @@ class RehearsedMemory:
         key = tuple([(each.f_code, each.f_lineno) for each in frames])
         stack = self._stacks.get(key)
         if stack is None:
+            spelled = self._frames.spelled
             stack = self._stacks[key] = tuple(
-                {
-                    "filename": self._frames.spelled(code.co_filename),
-                    "line": line,
-                    "name": code.co_name,
-                }
+                {"filename": spelled(code.co_filename), "line": line, "name": code.co_name}
                 for code, line in key
             )
         return stack

@@ -100,9 +100,7 @@ class Tally(Probe):
         return counted
 
     def hook(self, of: Of | None = None, **facts: Any) -> Callable[..., Any]:
-        """Calls the original, counted with these facts and those ``of`` its arguments; not counted
-        where these are None.
-        """
+        """Calls the original, counted with these facts and ``of``'s, unless those are None."""
 
         def counted(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             row = None

@@ -52,9 +52,7 @@ class Crossing:
     """One time that host and device met."""
 
     kind: str
-    """As in the part ``reads`` (docs/recording.md) for host reads; ``copy`` (host to device),
-    ``synchronize``, ``allocator``.
-    """
+    """As in the part ``reads`` (docs/recording.md); or ``copy``, ``synchronize``, ``allocator``."""
     direction: Direction | None
     nbytes: int
     """Bytes that cross the bus; 0 where nothing but the wait does."""
@@ -63,9 +61,7 @@ class Crossing:
     blocking: bool
     """The host waits on real CUDA."""
     operator: str
-    """The operator (``aten::nonzero``) or the API (``Tensor.to``, ``torch.cuda.synchronize``,
-    ``GradScaler.step``).
-    """
+    """The operator (``aten::nonzero``) or the API (``Tensor.to``, ``GradScaler.step``)."""
     constant: bool = False
     """A host-to-device copy of numbers written in Python."""
     subject: Any = field(default=None, compare=False, repr=False)
@@ -76,9 +72,7 @@ class Listener:
     """Hears what happens, synchronously and inside the caller's stack. Override what you need."""
 
     tracks_memory: bool = False
-    """Ask for :meth:`allocated` and :meth:`freed`; otherwise storages are not followed and cost
-    nothing.
-    """
+    """Ask for :meth:`allocated` and :meth:`freed`; otherwise storages are not followed."""
 
     memory: Any = None
     """An allocator that answers the memory functions of ``torch.cuda``, with what
@@ -101,9 +95,7 @@ class Listener:
         """The program asks for something that is done another way here, with the same result."""
 
     def limit(self, operator: str, reason: str) -> None:
-        """The program asks for what the shadow cannot do; :class:`ShadowLimit` follows unless you
-        raise something else.
-        """
+        """The program asks too much: :class:`ShadowLimit` follows unless you raise another."""
 
 
 class ShadowLimit(AuditProblem):
@@ -146,9 +138,7 @@ VERSION: Final = tuple(map(int, torch.__version__.split(".")[:2]))
 _SHARED_SINCE: Final = (2, 11)
 """cuBLASLt uses cuBLAS' workspace unless told otherwise (pytorch/pytorch#168175, January 2026)."""
 _KEPT_SINCE: Final = (2, 9)
-"""A workspace of its own is kept for each handle and stream, not for a call
-(pytorch/pytorch#156495).
-"""
+"""A workspace is kept for each handle and stream, not for a call (pytorch/pytorch#156495)."""
 _BLACKWELL_SINCE: Final = (2, 12)
 _FREED_SINCE: Final = (2, 15)
 """A workspace is taken for each product and freed, and cuBLASLt has its own again, unless
@@ -157,9 +147,7 @@ _FREED_SINCE: Final = (2, 15)
 
 
 def cublas_bytes(capability: tuple[int, int], version: tuple[int, ...]) -> int:
-    """A workspace of cuBLAS on a device of that capability under that torch:
-    ``CUBLAS_WORKSPACE_CONFIG`` or torch's default (``parseChosenWorkspaceSize``).
-    """
+    """A workspace of cuBLAS: ``CUBLAS_WORKSPACE_CONFIG`` or ``parseChosenWorkspaceSize``."""
     said = re.findall(r":([0-9]+):([0-9]+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
     if said:
         return sum(int(size) * KIB * int(count) for size, count in said)
@@ -258,13 +246,9 @@ class Here(threading.local):
     """What this thread is doing."""
 
     function: Any = None
-    """The torch function that is being called with shadow tensors; None in the autograd engine and
-    outside.
-    """
+    """The torch function called with shadow tensors; None in the autograd engine and outside."""
     quiet: bool = False
-    """Reads now are not the device's: a check that real CUDA does not make, or part of a crossing
-    already told.
-    """
+    """Reads now are not the device's: CUDA does not make them, or the crossing was told."""
     constant: bool = False
     """The index or value being sent was written as Python numbers."""
     saved: set[int] | None = None
@@ -329,18 +313,9 @@ def tell(
     playing = PLAYING[0]
     if playing is None or HERE.quiet or playing.process != os.getpid():
         return
-    playing.listener.crossing(
-        Crossing(
-            kind,
-            direction,  # type: ignore[arg-type]
-            nbytes,
-            pinned,
-            blocking,
-            operator,
-            constant,
-            subject,
-        )
-    )
+    way: Any = direction
+    crossing = Crossing(kind, way, nbytes, pinned, blocking, operator, constant, subject)
+    playing.listener.crossing(crossing)
 
 
 def note(operator: str, said: str) -> None:

@@ -114,32 +114,13 @@ class EagerModule(torch.nn.Module):
 
 # -- limits ----------------------------------------------------------------------------------------
 
-CUDA_ONLY = [
-    "CUDAGraph",
-    "graph",
-    "make_graphed_callables",
-    "graph_pool_handle",
-    "MemPool",
-    "use_mem_pool",
-    "CUDAPluggableAllocator",
-    "change_current_allocator",
-    "caching_allocator_alloc",
-    "caching_allocator_delete",
-    "ExternalStream",
-    "get_stream_from_external",
-    "current_blas_handle",
-    "cudart",
-    "utilization",
-    "temperature",
-    "power_draw",
-    "clock_rate",
-    "memory_usage",
-    "device_memory_used",
-    "list_gpu_processes",
-    "_sleep",
-    "GreenContext",
-    "_compile_kernel",
-]
+CUDA_ONLY = """
+    CUDAGraph graph make_graphed_callables graph_pool_handle MemPool use_mem_pool
+    CUDAPluggableAllocator change_current_allocator caching_allocator_alloc
+    caching_allocator_delete ExternalStream get_stream_from_external current_blas_handle cudart
+    utilization temperature power_draw clock_rate memory_usage device_memory_used
+    list_gpu_processes _sleep GreenContext _compile_kernel
+""".split()
 """Names of torch.cuda that mean nothing without a device."""
 
 RECORDING = ("_record_memory_history", "_snapshot", "_dump_snapshot")
@@ -414,10 +395,7 @@ class ShadowDevice:
     """A CUDA device played on the CPU; ``start`` and ``stop``, or ``with``."""
 
     def __init__(
-        self,
-        listener: Listener | None = None,
-        *,
-        gpu: str | GpuModel = MODELS[0],
+        self, listener: Listener | None = None, *, gpu: str | GpuModel = MODELS[0]
     ) -> None:
         self._current = Current(
             listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu)
@@ -435,9 +413,7 @@ class ShadowDevice:
         return self._current.operators
 
     def start(self) -> Self:
-        """Play; RuntimeError where a real GPU is, another shadow plays, or torch lacks what a
-        shadow is made of.
-        """
+        """Play; RuntimeError where a GPU is, another shadow plays, or torch lacks its parts."""
         if PLAYING[0] is not None:
             raise RuntimeError("a shadow CUDA device is already being played in this process")
         if torch.cuda.is_available():
@@ -487,9 +463,7 @@ shadow_cuda = ShadowDevice
 
 
 def model_named(name: str) -> GpuModel:
-    """The card called ``name``, whose name has it as a word, or with that key of the null device's;
-    ValueError lists them.
-    """
+    """The card with ``name`` as a word of its name or as its key; ValueError lists them."""
     for model in MODELS:
         if name == model.name or name.lower() in model.name.lower().split():
             return model
@@ -520,9 +494,7 @@ def install_packing(patches: Patches) -> None:
 
 
 def _entered(original: Callable[..., Any], hooks: Any) -> Any:
-    """Inside an operator no tensor subclass is asked, so that ``tensor.cpu()`` in a hook would
-    cross unseen: each hook runs as if it stood outside.
-    """
+    """Inside an operator a hook's crossings would not be seen: each runs as if outside."""
     pack, unpack = hooks.pack_hook, hooks.unpack_hook
     if str(getattr(pack, "__module__", "")).startswith("auditor."):
         return original(hooks)

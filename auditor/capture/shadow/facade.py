@@ -16,13 +16,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import cuda, training
 from auditor.capture.instruments.torch_private.training import ProfilerState
 from auditor.capture.shadow import streams
-from auditor.capture.shadow.current import (
-    CUDA,
-    Current,
-    GpuModel,
-    must_be_the_process,
-    tell,
-)
+from auditor.capture.shadow.current import CUDA, Current, GpuModel, must_be_the_process, tell
 from auditor.capture.shadow.functions import legacy_new
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor, as_type, device_of, type_name
 
@@ -40,16 +34,9 @@ class LiveBytes:
 
     def stats(self) -> dict[str, int]:
         """The keys of ``torch.cuda.memory_stats`` that programs read; what is not modelled is 0."""
-        names = (
-            "allocated_bytes",
-            "reserved_bytes",
-            "active_bytes",
-            "requested_bytes",
-            "inactive_split_bytes",
-        )
         stats: dict[str, int] = dict.fromkeys(EVENTS, 0)
-        for name in names:
-            modelled = name != "inactive_split_bytes"
+        for kind in ("allocated", "reserved", "active", "requested", "inactive_split"):
+            name, modelled = f"{kind}_bytes", kind != "inactive_split"
             stats[f"{name}.all.current"] = self._playing.live_bytes if modelled else 0
             stats[f"{name}.all.peak"] = self._playing.peak_bytes if modelled else 0
             stats[f"{name}.all.allocated"] = stats[f"{name}.all.freed"] = 0
@@ -170,15 +157,11 @@ _TensorBase: Any = torch.Tensor.__base__
 
 
 EXACT_FOREACH = ("adam", "sgd", "adagrad", "rmsprop", "adadelta", "adamax")
-"""Optimizers whose foreach path, their default on CUDA, gives the CPU's default path's bits; the
-others keep the latter.
-"""
+"""Optimizers whose foreach path gives the bits of the CPU's default; others keep the latter."""
 
 
 CUDA_VERSION = "12.8"
-"""What torch says that it is built for where it is built for no CUDA: as most of its builds since
-2.7.
-"""
+"""What torch says where it is built for no CUDA: as most of its builds since 2.7."""
 
 
 def _properties(gpu: GpuModel) -> types.SimpleNamespace:
@@ -209,9 +192,7 @@ def install(patches: Patches, playing: Current) -> None:
         {**_device(playing.gpu), **_random(), **_streams(), **cuda_functions(playing)},
     )
     _put(
-        patches,
-        torch.accelerator,
-        {**_accelerator(playing.gpu), **accelerator_functions(playing)},
+        patches, torch.accelerator, {**_accelerator(playing.gpu), **accelerator_functions(playing)}
     )
     for name in ("Stream", "Event", "StreamContext"):
         patches.attribute(torch.cuda, name, getattr(streams, name))

@@ -337,9 +337,7 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Check devices, call, and bring to the device what torch allocated with the C++ device of a
-    shadow.
-    """
+    """Check devices, call, and bring what torch allocated by the C++ device to the device."""
     if func not in MIXES:
         _check_devices(func, args)
     before, HERE.function = HERE.function, func
@@ -677,9 +675,6 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
     to: Any = Tensor.to
     kind: Any = Tensor.type
 
-    def to_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return moved(to, self, args, kwargs)
-
     def cuda_(
         self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Tensor:
@@ -689,23 +684,17 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
             to, self, (target,), {"non_blocking": non_blocking, **more}, operator="Tensor.cuda"
         )
 
-    def type_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return as_type(kind, self, *args, **kwargs)
-
     def pin_memory_(self: Tensor, device: Any = None) -> Tensor:
         if isinstance(self, ShadowTensor):
             raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")  # noqa: TRY004
         return pin(self)
 
-    def is_pinned_(self: Tensor, device: Any = None) -> bool:
-        return is_pinned(self)
-
-    made = {
-        "to": to_,
+    made: dict[str, Callable[..., Any]] = {
+        "to": lambda self, *args, **kwargs: moved(to, self, args, kwargs),
         "cuda": cuda_,
-        "type": type_,
+        "type": lambda self, *args, **kwargs: as_type(kind, self, *args, **kwargs),
         "pin_memory": pin_memory_,
-        "is_pinned": is_pinned_,
+        "is_pinned": lambda self, device=None: is_pinned(self),
     }
     methods: dict[str, Callable[..., Any] | property] = {
         name: functools.wraps(getattr(Tensor, name))(method) for name, method in made.items()

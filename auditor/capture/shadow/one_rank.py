@@ -55,13 +55,8 @@ def _scatter(
 ) -> list[Any]:
     """comm.cpp: each chunk by ``to(device, non_blocking=true)``; on the device a view."""
     (device,) = target_gpus
-    return [
-        moved_inputs(
-            inputs,
-            torch.device("cuda", device) if isinstance(device, int) else device,
-            non_blocking=True,
-        )
-    ]
+    where = torch.device("cuda", device) if isinstance(device, int) else device
+    return [moved_inputs(inputs, where, non_blocking=True)]
 
 
 def moved_inputs(value: Any, device: torch.device, *, non_blocking: bool) -> Any:
@@ -110,9 +105,7 @@ def install(patches: Patches) -> None:
 
 
 def innermost(function: Any) -> Any:
-    """The function below torch's decorators, whose code every reference shares; None where there is
-    none to swap.
-    """
+    """The function below torch's decorators; None where there is no code to swap."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return (
@@ -272,9 +265,7 @@ COLLECTIVES: Final[dict[str, Callable[[_Arguments], Any]]] = {
 # -- DistributedDataParallel
 
 _BUCKETS: weakref.WeakKeyDictionary[Any, list[Tensor]] = weakref.WeakKeyDictionary()
-"""What the reducer of each holds on the device: a second copy of all gradients, unless they are
-views of it.
-"""
+"""What each reducer holds on the device: a copy of all gradients, unless they are views."""
 
 
 def _install_parallel(patches: Patches) -> None:
@@ -321,14 +312,8 @@ def _set_up(parallel: Any, given: _Arguments, learned: list[Tensor]) -> None:
     if devices is not None and len(devices) > 1:
         raise ValueError("device_ids can only be None or contain a single element.")
     torch.nn.Module.__init__(parallel)
-    kept = (
-        "broadcast_buffers",
-        "find_unused_parameters",
-        "gradient_as_bucket_view",
-        "dim",
-        "static_graph",
-    )
-    parallel.__dict__.update({name: given[name] for name in kept if name in given})
+    kept = "broadcast_buffers find_unused_parameters gradient_as_bucket_view dim static_graph"
+    parallel.__dict__.update({name: given[name] for name in kept.split() if name in given})
     parallel.module, parallel.process_group = given["module"], group
     parallel.device, parallel.device_type, parallel.is_multi_device_module = (
         learned[0].device,

@@ -449,23 +449,17 @@ def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 LOOKS: Final[dict[str, _Look]] = {
     "_local_scalar_dense": _item,
-    "index": _index,
-    "_unsafe_index": _index,
-    "index_put": _index_put,
-    "index_put_": _index_put,
-    "_index_put_impl_": _index_put,
-    "_unsafe_index_put": _index_put,
+    **dict.fromkeys(("index", "_unsafe_index"), _index),
+    **dict.fromkeys("index_put index_put_ _index_put_impl_ _unsafe_index_put".split(), _index_put),
     "repeat_interleave": _repeat_interleave,
     "normal": _normal,
     "equal": _equal,
     "histc": _histc,
     "copy_": copied,
     "_foreach_copy_": _copies,
-    "masked_fill": _masked_fill,
-    "masked_fill_": _masked_fill,
+    **dict.fromkeys(("masked_fill", "masked_fill_"), _masked_fill),
     "cross_entropy_loss": _smoothed_loss,
-    "_sparse_mm": _sparse_product,
-    "_sparse_addmm": _sparse_product,
+    **dict.fromkeys(("_sparse_mm", "_sparse_addmm"), _sparse_product),
 }
 """Operator -> what to look at before it runs."""
 
@@ -477,16 +471,7 @@ HOST_RESULTS: Final = {"_pack_padded_sequence": 1}
 class _Plan:
     """What is known of one overload, worked out once."""
 
-    __slots__ = (
-        "aliases",
-        "bare",
-        "blas",
-        "host_result",
-        "look",
-        "played",
-        "product",
-        "resync",
-    )
+    __slots__ = ("aliases", "bare", "blas", "host_result", "look", "played", "product", "resync")
 
     def __init__(self, func: Any) -> None:
         name = schema_of(func).name.removeprefix("aten::")

@@ -99,9 +99,7 @@ APPEND_DTYPE: Final = {
 
 _TO: Final = Tensor.to
 _casts: dict[int, tuple[Tensor, Tensor]] = {}
-"""Parameters cast in this autocast block, as torch keeps them; cleared where torch clears its
-own.
-"""
+"""Parameters cast in this autocast block; cleared where torch clears its own."""
 
 
 def install_autocast(patches: Patches) -> None:
@@ -229,9 +227,7 @@ ASK: Final = (
 """Operators that ask, and whose results or gradients differ for it."""
 
 ASK_FORWARD: Final = ("native_layer_norm", "native_batch_norm", "native_group_norm")
-"""Operators whose forward-mode derivative asks; too frequent to be looked at before the program
-takes one.
-"""
+"""Operators whose forward-mode derivative asks; too frequent to watch before one is taken."""
 
 
 def install(patches: Patches) -> None:
@@ -267,9 +263,7 @@ def _ask_the_host(library: Any, name: str) -> None:
 
 @cache
 def kept_whole() -> tuple[str, ...]:
-    """Operators with a kernel for the CPU, none for CUDA, and one made of others, which CUDA's key
-    would take.
-    """
+    """Operators with a kernel for the CPU and none for CUDA, which would take a composite one."""
     names = [name for name in operator_names() if name.startswith("aten::")]
     found = [
         name
@@ -399,9 +393,7 @@ class _InFront(torch.autograd.Function):
 
 
 def alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """LinearAlgebra.cpp, _matmul_impl: one matrix against a batch is folded for a subclass, and
-    without a graph for no other.
-    """
+    """LinearAlgebra.cpp, _matmul_impl: only a subclass folds one matrix against a batch."""
     if not (
         isinstance(left, ShadowTensor)
         and isinstance(right, Tensor)

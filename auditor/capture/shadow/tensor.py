@@ -1,6 +1,4 @@
-"""The shadow tensor: dispatch keys of CUDA, storage and C++ device of the CPU, so that real kernels
-and autograd run.
-"""
+"""The shadow tensor: CUDA's dispatch keys over the CPU's storage, kernels and autograd."""
 
 from __future__ import annotations
 
@@ -253,14 +251,7 @@ def tell_download(
         return
     size = source.element_size() if not non_blocking else (dtype or source.dtype).itemsize
     blocking = not (non_blocking and pinned)
-    tell(
-        kind,
-        operator,
-        _sent(source, size),
-        "d2h",
-        pinned=pinned,
-        blocking=blocking,
-    )
+    tell(kind, operator, _sent(source, size), "d2h", pinned=pinned, blocking=blocking)
 
 
 class ToDevice(torch.autograd.Function):
@@ -372,9 +363,7 @@ _BY_NAME = {name: dtype for dtype, name in LEGACY_TYPES.items()}
 
 
 def device_of(said: Any) -> torch.device | None:
-    """The device that ``"cuda"``, ``"cuda:0"``, ``0`` or a torch.device says; RuntimeError for a
-    GPU that is not there.
-    """
+    """The device of ``"cuda:0"``, ``0`` or a torch.device; RuntimeError for a GPU not there."""
     if said is None:
         return None
     if isinstance(said, int) and not isinstance(said, bool):
@@ -485,9 +474,7 @@ def _stay(tensor: Tensor, move: Move) -> Tensor:
 def as_type(
     original: Any, tensor: Tensor, dtype: Any = None, non_blocking: bool = False, **more: Any
 ) -> Any:
-    """``tensor.type()`` with and without a target: a dtype, a name, or a class such as
-    ``torch.cuda.FloatTensor``.
-    """
+    """``tensor.type()``, also with a dtype, a name or a class (``torch.cuda.FloatTensor``)."""
     if dtype is None:
         with DisableTorchFunctionSubclass():
             return type_name(tensor) if isinstance(tensor, ShadowTensor) else original(tensor)

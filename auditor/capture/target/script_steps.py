@@ -1,6 +1,4 @@
-"""Steps of an unmodified training script: found from its optimizers, and a clean stop after the
-last one.
-"""
+"""Steps of an unmodified script, found from its optimizers, and a clean stop at the end."""
 
 from __future__ import annotations
 
@@ -107,9 +105,7 @@ class HandSteps:
         """Nothing is learned then, and the script is said to have no steps."""
 
     def _looked(self) -> bool:
-        """Whether a step ended with the block. A fault of ours is none of the program's: nothing is
-        learned then.
-        """
+        """Whether a step ended with the block. After a fault of ours nothing is learned."""
         try:
             return self._ended()
         except Exception:
@@ -182,22 +178,16 @@ LEARN_REPEATS = 3
 """Optimizer steps of the busiest optimizer that are watched before a boundary is chosen."""
 
 LEARN_REPEATS_WAITING = 12
-"""The same while an optimizer that was made has not stepped yet (a GAN's generator steps once in
-five or ten).
-"""
+"""The same while an optimizer has not stepped yet (a GAN's generator, once in ten)."""
 
 LOST_AFTER = 60
-"""Steps of other optimizers without one of the chosen one, after which another is chosen (a
-pre-training phase ended): at once where the chosen one is gone.
-"""
+"""Steps of others without one of the chosen one, after which another is chosen."""
 
 MOST_NAMED = 5
 """Optimizers inside a step that are named."""
 
 LONG_CLOSURE = 200
-"""Runs of one optimizer step's closure after which it is said that no step ends (L-BFGS runs it 25
-times by default).
-"""
+"""Runs of one step's closure that say that no step ends (L-BFGS runs it 25 times)."""
 
 ENDLESS_STEP = (
     "one optimizer.step(closure) ran its closure {:,} times and had not returned, and a step ends "
@@ -207,9 +197,7 @@ ENDLESS_STEP = (
 
 
 class StopAudit(BaseException):
-    """Raised from an optimizer hook to end the script: ``finally`` blocks run, ``except Exception``
-    does not catch it.
-    """
+    """Ends the script from an optimizer hook; ``except Exception`` does not catch it."""
 
 
 class StepFinder:
@@ -261,9 +249,7 @@ class StepFinder:
 
     @property
     def ends(self) -> str:
-        """Which of several optimizers ends a step, and how often the others step within it; empty
-        of one optimizer. ``place`` gave the line of each.
-        """
+        """Which of several optimizers ends a step, and how often the others step within it."""
         steps = self._whole[self._boundary] if self._boundary is not None else 0
         others: Counter[str] = Counter()
         for optimizer, count in self._whole.items():
@@ -469,9 +455,7 @@ class Stopper:
         self._raised = 0
 
     def stop(self) -> None:
-        """Raise :class:`StopAudit`; after ``LIMIT`` swallowed ones write everything and leave the
-        process.
-        """
+        """Raise :class:`StopAudit`; after ``LIMIT`` swallowed ones write all and leave."""
         self._raised += 1
         if self._raised > self.LIMIT:
             try:

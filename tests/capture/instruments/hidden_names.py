@@ -9,22 +9,12 @@ from typing import Any
 from auditor.capture.instruments import torch_private
 from auditor.capture.instruments.torch_private import look_up
 
-SUBJECTS = (
-    "autograd",
-    "compiler",
-    "cuda",
-    "data",
-    "dispatch",
-    "tensors",
-    "training",
-)
+SUBJECTS = ("autograd", "compiler", "cuda", "data", "dispatch", "tensors", "training")
 
 
 @contextlib.contextmanager
 def hidden(*paths: str) -> Iterator[None]:
-    """Modules that are imported in this block do not find these names; torch itself is left as it
-    is.
-    """
+    """Modules imported in this block do not find these names; torch is left as it is."""
     find, on_instances, in_dict = look_up._find, look_up.on_instances, look_up.in_dict
 
     def fewer(path: str) -> Any:
@@ -58,9 +48,7 @@ def hidden(*paths: str) -> Iterator[None]:
 
 
 def accessors(*without: str) -> SimpleNamespace:
-    """All accessors by name, made anew in a torch without these names; the imported modules stay as
-    they are.
-    """
+    """All accessors by name, made anew in a torch without these names."""
     found: dict[str, Any] = {}
     for subject in SUBJECTS:
         name = f"{torch_private.__name__}.{subject}"

@@ -1,6 +1,4 @@
-"""Which statement stores, where the variables of several files are one module's: cells of a
-notebook.
-"""
+"""Which statement stores, where several files are one module's: cells of a notebook."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""The names of keywords in the call that a frame waits for, whatever the interpreter's instructions
-for calls are.
-"""
+"""The names of keywords in the call that a frame waits for, whatever the interpreter."""
 
 import sys
 from typing import Any
@@ -18,26 +16,26 @@ class Library:
 ask = Library().ask
 
 
-def test_of_functions_and_methods() -> None:
+def test_of_functions_and_methods():
     library, loss = Library(), 1
     assert library.ask(loss, retain_graph=True) == ("retain_graph",)
     assert ask(loss, inputs=[loss], retain_graph=bool(loss)) == ("inputs", "retain_graph")
 
 
-def test_none_where_the_call_names_none() -> None:
+def test_none_where_the_call_names_none():
     assert ask() == ask(1, 2) == ask(("retain_graph",)) == ()
     assert ask(dict(retain_graph=True)) == ()
     given = {"retain_graph": True}
     assert ask(**given) == ()  # whatever they are then, the line does not name them
 
 
-def test_of_the_call_that_runs_and_no_other_on_the_line() -> None:
+def test_of_the_call_that_runs_and_no_other_on_the_line():
     assert (ask(retain_graph=True), ask(1)) == (("retain_graph",), ())
     assert ask(ask(retain_graph=True)) == ()
     assert ask(inner=ask(retain_graph=True)) == ("inner",)
 
 
-def test_a_frame_that_is_in_no_call_names_none() -> None:
+def test_a_frame_that_is_in_no_call_names_none():
     class Truth:
         def __bool__(self) -> bool:
             assert keywords_given(sys._getframe(1)) == ()

@@ -1,7 +1,6 @@
 """Where modules are wrapped in DistributedDataParallel."""
 
 import gc
-from pathlib import Path
 
 import pytest
 from torch.nn.parallel import DistributedDataParallel
@@ -26,7 +25,7 @@ def _together(number: int, at: int | None) -> tuple[int, int | None]:
 
 
 @pytest.fixture
-def followed(tmp_path: Path):
+def followed(tmp_path):
     user, lost = load(tmp_path, SOURCE), []
     bare = DistributedDataParallel.__init__
     ranks(2)

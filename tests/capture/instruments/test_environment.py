@@ -18,14 +18,14 @@ def groups(root: Path, own: str, **files: str) -> Path:
     return root
 
 
-def test_without_a_limit_it_is_the_machines(tmp_path: Path) -> None:
+def test_without_a_limit_it_is_the_machines(tmp_path):
     total = psutil.virtual_memory().total
     assert host_memory(tmp_path) == total
     assert host_memory(groups(tmp_path, "0::/", **{"memory.max": "max"})) == total
     assert 0 < int(describe(CPU)["host_memory"]) <= total
 
 
-def test_the_lowest_limit_of_the_groups_above_counts(tmp_path: Path) -> None:
+def test_the_lowest_limit_of_the_groups_above_counts(tmp_path):
     files = {"jobs__memory.max": str(3 << 30), "jobs__one__memory.max": str(5 << 20)}
     assert host_memory(groups(tmp_path / "a", "0::/jobs/one", **files)) == 5 << 20
     files["jobs__one__memory.max"] = "max"
@@ -34,7 +34,7 @@ def test_the_lowest_limit_of_the_groups_above_counts(tmp_path: Path) -> None:
     )
 
 
-def test_version_one_of_control_groups(tmp_path: Path) -> None:
+def test_version_one_of_control_groups(tmp_path):
     limited = groups(
         tmp_path, "12:memory:/docker/abc", **{"memory__memory.limit_in_bytes": str(7 << 20)}
     )

@@ -1,6 +1,4 @@
-"""Hooks of ours on every module: which module runs is told, compiled modules do not see them, and
-all are taken away.
-"""
+"""Hooks of ours on every module: which one runs is told, and compiled ones do not see them."""
 
 import warnings
 
@@ -35,7 +33,7 @@ seen: list[str] = []
 modules = Modules()
 
 
-def test_the_module_that_runs_is_known_also_in_a_compiled_one() -> None:
+def test_the_module_that_runs_is_known_also_in_a_compiled_one():
     model = torch.nn.Sequential(Inner(4, 4), torch.nn.Tanh())
     compiled, before, patches = (
         torch.compile(model, backend="eager"),
@@ -62,7 +60,7 @@ def test_the_module_that_runs_is_known_also_in_a_compiled_one() -> None:
     assert hooks_as_they_are() == before
 
 
-def test_hooks_of_two_probes_are_hidden_whichever_is_taken_away_first() -> None:
+def test_hooks_of_two_probes_are_hidden_whichever_is_taken_away_first():
     before = hooks_as_they_are()
     for order in (0, 1), (1, 0):
         both = Patches(), Patches()

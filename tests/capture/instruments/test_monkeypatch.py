@@ -1,6 +1,4 @@
-"""Functions of others in whose place we put ours: what the caller gets, and that all is put
-back.
-"""
+"""Functions in whose place we put ours: what the caller gets, and that all is put back."""
 
 import inspect
 import types
@@ -19,7 +17,7 @@ class Owner:
         return 2 * number
 
 
-def test_what_is_called_around_a_function_is_told_and_changes_nothing() -> None:
+def test_what_is_called_around_a_function_is_told_and_changes_nothing():
     before, told, patches = vars(Owner)["twice"], [], Patches()
     patches.around(
         Owner,
@@ -45,7 +43,7 @@ class Tree:
             raise ValueError("no mode")
 
 
-def test_only_the_outermost_wanted_call_is_told_also_where_it_raises() -> None:
+def test_only_the_outermost_wanted_call_is_told_also_where_it_raises():
     before, told, patches = vars(Tree)["walk"], [], Patches()
     tree = Tree(Tree(Tree()), Tree())
     patches.after_outermost(
@@ -62,7 +60,7 @@ def test_only_the_outermost_wanted_call_is_told_also_where_it_raises() -> None:
 
 
 @pytest.mark.parametrize("writes", [True, False])
-def test_what_ours_raises_is_handed_over_and_does_not_reach_the_caller(writes: bool) -> None:
+def test_what_ours_raises_is_handed_over_and_does_not_reach_the_caller(writes):
     missed: list[str] = []
 
     def fails(*given: object) -> None:
@@ -82,7 +80,7 @@ def test_what_ours_raises_is_handed_over_and_does_not_reach_the_caller(writes: b
     assert missed == ["told of 2", "told of 3"]
 
 
-def test_a_call_that_is_on_its_way_when_the_code_is_put_back_still_arrives() -> None:
+def test_a_call_that_is_on_its_way_when_the_code_is_put_back_still_arrives():
     def user(number: int, *, more: int = 1) -> int:
         return number + more
 
@@ -99,7 +97,7 @@ def test_a_call_that_is_on_its_way_when_the_code_is_put_back_still_arrives() -> 
     assert on_its_way(1, more=2) == 3
 
 
-def test_patches_of_one_function_are_taken_back_newest_first() -> None:
+def test_patches_of_one_function_are_taken_back_newest_first():
     before, patches, undone = vars(Owner)["twice"], Patches(), []
     for number in range(3):
         patches.attribute(Owner, "twice", lambda owner, given, number=number: number)
@@ -110,7 +108,7 @@ def test_patches_of_one_function_are_taken_back_newest_first() -> None:
     assert vars(Owner)["twice"] is before and not patches
 
 
-def test_one_that_cannot_be_taken_back_keeps_no_other_from_it() -> None:
+def test_one_that_cannot_be_taken_back_keeps_no_other_from_it():
     def fails(text: str) -> None:
         raise RuntimeError(text)
 
@@ -125,9 +123,7 @@ def test_one_that_cannot_be_taken_back_keeps_no_other_from_it() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_torch_script_takes_the_operator_in_whose_place_a_function_is(
-    known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_script_takes_the_operator_in_whose_place_a_function_is(known, monkeypatch):
     """Whether its table of operators was made before, or is made meanwhile."""
     original, patches = torch.arange, Patches()
 

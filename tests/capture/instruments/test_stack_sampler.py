@@ -48,7 +48,7 @@ def watched_until_seen(sampler: StackSampler, what) -> list[Any]:
     return []
 
 
-def test_time_goes_to_the_function_that_takes_it() -> None:
+def test_time_goes_to_the_function_that_takes_it():
     sampler = StackSampler()
     for what in (asleep, busy):
         took_us, looked = 0.0, []
@@ -67,7 +67,7 @@ def test_time_goes_to_the_function_that_takes_it() -> None:
     sampler.rest()
 
 
-def test_nothing_is_seen_outside_and_nothing_is_left_behind() -> None:
+def test_nothing_is_seen_outside_and_nothing_is_left_behind():
     sampler, before, threads = StackSampler(), sys.getswitchinterval(), threading.active_count()
     sampler.begin("key")
     assert sys.getswitchinterval() <= SWITCH_S and threading.active_count() == threads + 1
@@ -83,7 +83,7 @@ def test_nothing_is_seen_outside_and_nothing_is_left_behind() -> None:
     sampler.rest()
 
 
-def test_a_look_after_the_call_has_ended_counts_for_nothing() -> None:
+def test_a_look_after_the_call_has_ended_counts_for_nothing():
     sampler = StackSampler()
 
     def call() -> object:
@@ -97,7 +97,7 @@ def test_a_look_after_the_call_has_ended_counts_for_nothing() -> None:
     sampler.rest()
 
 
-def test_a_stack_whose_frames_moved_during_the_look_counts_for_nothing(monkeypatch) -> None:
+def test_a_stack_whose_frames_moved_during_the_look_counts_for_nothing(monkeypatch):
     """The innermost frame is met in one line, its callers in another."""
     sampler, go, met = StackSampler(), threading.Event(), threading.Event()
 
@@ -129,7 +129,7 @@ def test_a_stack_whose_frames_moved_during_the_look_counts_for_nothing(monkeypat
     assert sampler.taken() == {}
 
 
-def test_time_that_no_look_stands_for_is_nobodys() -> None:
+def test_time_that_no_look_stands_for_is_nobodys():
     sampler = StackSampler()
     sampler._inside_us["key"], sampler._covered_us["key"] = 50_000.0, 5_000.0
     stack = ((busy.__code__, 1),)
@@ -141,7 +141,7 @@ def test_time_that_no_look_stands_for_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize(("queued_us", "looks"), [(100, 1), (900, 1), (1100, 0)])
-def test_a_look_that_waited_for_a_processor_counts_neither_way(queued_us, looks) -> None:
+def test_a_look_that_waited_for_a_processor_counts_neither_way(queued_us, looks):
     sampler, stack = StackSampler(), ((busy.__code__, 1, 0),)
     sampler._inside_us["key"] = 6_000.0
     sampler._note(Met("key", 0, 2_000_000, stack), 2_000_000, queued_us * 1000)
@@ -168,7 +168,7 @@ def in_one_line(number, text):
 @pytest.mark.parametrize(
     ("function", "doubted"), [(product, True), (search, False), (in_one_line, False)]
 )
-def test_a_late_look_may_meet_the_line_after(function, doubted) -> None:
+def test_a_late_look_may_meet_the_line_after(function, doubted):
     """Threads take turns behind calls, not behind products."""
     code = function.__code__
     calls = [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")]
@@ -187,9 +187,7 @@ def nested(noise):
     return noise
 
 
-def test_an_instruction_without_a_line_has_that_before_it_and_a_jump_back_that_of_its_loop() -> (
-    None
-):
+def test_an_instruction_without_a_line_has_that_before_it_and_a_jump_back_that_of_its_loop():
     code, first = nested.__code__, nested.__code__.co_firstlineno
     lines = {start: line for start, _, line in code.co_lines()}
     known, heads = first, []
@@ -204,11 +202,11 @@ def test_an_instruction_without_a_line_has_that_before_it_and_a_jump_back_that_o
 
 
 @pytest.mark.parametrize(("known", "told"), [(7, 7), (None, nested.__code__.co_firstlineno)])
-def test_a_line_that_is_known_is_told(known, told) -> None:
+def test_a_line_that_is_known_is_told(known, told):
     assert line_of(SimpleNamespace(f_lineno=known, f_code=nested.__code__, f_lasti=-1)) == told
 
 
-def test_time_in_a_loop_of_pixels_goes_to_its_lines() -> None:
+def test_time_in_a_loop_of_pixels_goes_to_its_lines():
     """Threads take turns at the jumps back of loops."""
 
     def pixels(seconds: float) -> None:
@@ -229,9 +227,7 @@ def test_time_in_a_loop_of_pixels_goes_to_its_lines() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_nothing_is_collected_while_frames_are_listed(
-    monkeypatch: pytest.MonkeyPatch, enabled: bool
-) -> None:
+def test_nothing_is_collected_while_frames_are_listed(monkeypatch, enabled):
     states: set[bool] = set()
     frames = sys._current_frames
 

@@ -23,6 +23,7 @@ import auditor.capture.shadow.device  # noqa: F401 - with the registry: everythi
 from auditor.capture.instruments.torch_private import look_up
 from auditor.capture.instruments.torch_private.autograd import REDUCTION
 from auditor.capture.instruments.torch_private.look_up import FOUND, Missing
+from auditor.capture.instruments.torch_private.training import is_compiled
 from auditor.capture.shadow.facade import EXACT_FOREACH
 from tests.capture.instruments.hidden_names import accessors, hidden
 
@@ -41,9 +42,7 @@ ADD = torch.ops.aten.add.Tensor
 
 
 def promise(*paths: str, without: Check | None = None) -> Callable[[Check], Check]:
-    """Registers what accessors give; without ``without`` they give the same where torch lacks the
-    names.
-    """
+    """Registers what accessors give, and without ``without`` give where torch lacks the names."""
 
     def register(check: Check) -> Check:
         PROMISES.update({path: Promise(check, without or check) for path in paths})
@@ -52,20 +51,20 @@ def promise(*paths: str, without: Check | None = None) -> Callable[[Check], Chec
     return register
 
 
-def gives(name: str, *args: Any, value: Any) -> Check:
-    """What a call of the accessor gives."""
-
+def holds(ask: Callable[[SimpleNamespace], Any]) -> Check:
     def check(t: SimpleNamespace) -> None:
-        assert getattr(t, name)(*args) == value
+        assert ask(t)
 
     return check
+
+
+def gives(name: str, *args: Any, value: Any) -> Check:
+    """What a call of the accessor gives."""
+    return holds(lambda t: getattr(t, name)(*args) == value)
 
 
 def equals(**constants: Any) -> Check:
-    def check(t: SimpleNamespace) -> None:
-        assert {name: getattr(t, name) for name in constants} == constants
-
-    return check
+    return holds(lambda t: {name: getattr(t, name) for name in constants} == constants)
 
 
 def refuses(name: str, *args: Any) -> Check:
@@ -81,10 +80,7 @@ def refuses(name: str, *args: Any) -> Check:
 C10D = "torch.distributed.distributed_c10d"
 FAKE = "torch._C._distributed_c10d.FakeProcessGroup._create_internal"
 
-
-@promise(FAKE, without=refuses("fake_group", 3, 8))
-def a_group_of_one_process(t):
-    assert t.fake_group(3, 8).size() == 8
+promise(FAKE, without=refuses("fake_group", 3, 8))(holds(lambda t: t.fake_group(3, 8).size() == 8))
 
 
 @promise(f"{C10D}._resolve_process_group", without=gives("group_of_name", "0", value=None))
@@ -136,19 +132,13 @@ def the_stack_of_dispatch_modes(t):
 @promise(
     "torch.overrides._get_current_function_mode_stack", without=gives("function_modes", value=[])
 )
+@promise("torch._C._len_torch_function_stack")
 def the_stack_of_function_modes(t):
     with torch.overrides.TorchFunctionMode() as mode:
         assert (t.function_mode_now() is mode, t.function_modes()) == (True, [mode])
         t.push_function_mode(t.pop_function_mode())
-        assert t.function_mode_now() is mode
-    assert t.function_modes() == []
-
-
-@promise("torch._C._len_torch_function_stack")
-def how_many_function_modes(t):
-    assert t.count_function_modes() == 0
-    with torch.overrides.TorchFunctionMode():
-        assert t.count_function_modes() == 1
+        assert (t.function_mode_now() is mode, t.count_function_modes()) == (True, 1)
+    assert (t.function_modes(), t.count_function_modes()) == ([], 0)
 
 
 @promise("torch._ops.OpOverload._schema", without=equals(HAS_SCHEMAS=False))
@@ -158,20 +148,9 @@ def schemas(t):
     assert t.schema_of(torch.cond) is None
 
 
-PROMISES["torch._ops.OpOverload._overloadname"] = Promise(
-    gives("overload_of", ADD, value="Tensor"), gives("overload_of", ADD, value="")
+promise("torch._ops.OpOverload._overloadname", without=gives("overload_of", ADD, value=""))(
+    gives("overload_of", ADD, value="Tensor")
 )
-
-
-@promise("torch._C._dispatch_has_kernel_for_dispatch_key")
-def kernels(t):
-    assert t.has_kernel("aten::silu_backward", "CPU")
-    assert not t.has_kernel("aten::silu", "CompositeImplicitAutograd")
-
-
-@promise("torch._C._dispatch_get_all_op_names")
-def all_operators(t):
-    assert "aten::silu_backward" in t.operator_names()
 
 
 @promise("torch.library.Library._destroy", without=lambda t: t.destroy(object()))
@@ -185,23 +164,20 @@ def kernels_are_taken_back(t):
         torch.ops.auditor_test.twice.default(torch.ones(1))
 
 
+class Own(torch.Tensor):
+    pass
+
+
 @promise("torch._C.DisableTorchFunctionSubclass")
 def subclasses_are_taken_for_plain(t):
-    class Own(torch.Tensor):
-        pass
-
     with t.DisableTorchFunctionSubclass():
         assert type(torch.ones(1).as_subclass(Own) + 1) is torch.Tensor
 
 
-@promise("torch._C.DispatchKey", "torch._C.DispatchKeySet")
-def keys(t):
-    assert t.DispatchKeySet(t.DispatchKey.CPU).has(t.DispatchKey.CPU)
-
-
-@promise("torch._C.DispatchKeySet.from_raw_repr")
-def keys_from_bits(t):
-    assert t.keys_from_bits(t.DispatchKeySet(t.DispatchKey.CPU).raw_repr()).has(t.DispatchKey.CPU)
+@promise("torch._C._EnableTorchFunction")
+def torch_functions_on_again(t):
+    with torch._C.DisableTorchFunctionSubclass(), t.EnableTorchFunction():
+        assert torch._C._is_torch_function_enabled()
 
 
 @promise("torch._C._ExcludeDispatchKeyGuard")
@@ -212,9 +188,6 @@ def keys_are_passed_by(t):
 
 @promise("torch.Tensor._make_subclass")
 def a_tensor_of_a_subclass_shares_its_storage(t):
-    class Own(torch.Tensor):
-        pass
-
     inner = torch.ones(2)
     made = t.make_subclass(Own, inner, False, device_for_backend_keys=torch.device("cpu"))
     assert (type(made), made.data_ptr()) == (Own, inner.data_ptr())
@@ -234,35 +207,26 @@ def transforms(t):
     assert (t.is_functorch_wrapped(torch.ones(1)), t.functorch_level()) == (False, None)
 
 
-@promise("torch.utils._pytree.tree_leaves")
-def leaves(t):
-    assert t.tree_leaves(({"a": 1, "b": [2, (3,)]}, 4)) == [1, 2, 3, 4]
-
-
 @promise("torch.utils._pytree.tree_map_only")
 def the_same_tree(t):
     extremes = torch.max(torch.ones(2, 2), 0)
-    assert t.tree_map_only(int, str, ({"a": 1, "b": [2, (3,)]}, "4")) == (
-        {"a": "1", "b": ["2", ("3",)]},
-        "4",
-    )
+    given, wanted = ({"a": 1, "b": [2, (3,)]}, "4"), ({"a": "1", "b": ["2", ("3",)]}, "4")
+    assert t.tree_map_only(int, str, given) == wanted
     assert type(t.tree_map_only(torch.Tensor, torch.clone, extremes)) is type(extremes)
 
 
 @promise("torch.utils._device._device_constructors")
 def functions_that_make_tensors(t):
-    assert {torch.zeros, torch.tensor, torch.randn, torch.arange, torch.sparse_coo_tensor} <= set(
-        t.made_on_default_device()
-    )
-    assert torch.add not in set(t.made_on_default_device())
+    made = set(t.made_on_default_device())
+    assert {torch.zeros, torch.tensor, torch.randn, torch.arange, torch.sparse_coo_tensor} <= made
+    assert torch.add not in made
 
 
 @promise("torch.utils._device.DeviceContext")
 def the_mode_of_a_default_device(t):
     with torch.device("meta"):
-        assert [
-            mode.device.type for mode in t.function_modes() if isinstance(mode, t.DeviceContext)
-        ] == ["meta"]
+        (mode,) = [mode for mode in t.function_modes() if isinstance(mode, t.DeviceContext)]
+    assert mode.device.type == "meta"
 
 
 # -- autograd --------------------------------------------------------------------------------------
@@ -294,8 +258,7 @@ def the_node_that_runs(t):
 
 @promise("torch._C._current_graph_task_id", without=gives("running_backward", value=-1))
 def the_backward_that_runs(t):
-    assert t.running_backward() == -1
-    assert in_backward(t.running_backward) >= 0
+    assert t.running_backward() == -1 < in_backward(t.running_backward)
 
 
 @promise("torch._C._autograd._get_sequence_nr", without=gives("next_number", value=0))
@@ -306,8 +269,7 @@ def nodes_are_counted(t):
 
 
 @promise(
-    "torch.autograd.graph.Node._sequence_nr",
-    without=lambda t: gives("number_of", loss().grad_fn, value=-1)(t),
+    "torch.autograd.graph.Node._sequence_nr", without=holds(lambda t: t.number_of(loss()) == -1)
 )
 def a_node_knows_its_number(t):
     before = t.next_number()
@@ -358,9 +320,11 @@ SPARSE = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,)).coalesce()
 
 @promise("torch.UntypedStorage._cdata")
 def one_key_for_all_views(t):
-    tensor, other = torch.ones(4), torch.ones(4)
-    assert t.key_of(tensor.untyped_storage()) == t.key_of(tensor[1:].untyped_storage())
-    assert t.key_of(tensor.untyped_storage()) != t.key_of(other.untyped_storage())
+    tensor = torch.ones(4)
+    key, view, other = (
+        t.key_of(each.untyped_storage()) for each in (tensor, tensor[1:], torch.ones(4))
+    )
+    assert key == view != other
 
 
 @promise("torch.Tensor._base", without=gives("base_of", torch.ones(2)[1:], value=None))
@@ -399,26 +363,10 @@ def weak_references(t):
     t.fix_weakref(tensor.untyped_storage())
 
 
-@promise("torch.Tensor._values", "torch.Tensor._indices")
-def what_a_sparse_tensor_stores(t):
-    assert t.stored_values(SPARSE).tolist() == [1.0, 2.0]
-    assert t.stored_indices(SPARSE).tolist() == [[0, 2]]
-
-
 @promise("torch.TypedStorage._untyped_storage", without=gives("untyped", "any", value="any"))
 def bytes_of_a_typed_storage(t):
     plain = torch.ones(1).untyped_storage()
     assert t.untyped(torch.FloatStorage(2)).nbytes() == 8 and t.untyped(plain) is plain
-
-
-@promise("torch._C._nn.flatten_dense_tensors")
-def all_elements(t):
-    assert t.flatten([torch.ones(2, 1), torch.zeros(1)]).tolist() == [1, 1, 0]
-
-
-@promise("torch._foreach_norm")
-def norms(t):
-    assert [float(norm) for norm in t.norms([torch.tensor([3.0, 4.0]), torch.zeros(2)])] == [5, 0]
 
 
 @promise("torch._tensor_str", without=equals(tensor_printing=None, print_tensor=None))
@@ -428,18 +376,21 @@ def printing(t):
     assert getattr(t.tensor_printing, t.print_tensor.__name__) is t.print_tensor
 
 
-def functions_called(run: Callable[[], Any]) -> set[Any]:
-    """Functions of torch as a mode over functions is told of them."""
+def calls(*names: str, of: Callable[[], Any]) -> Check:
+    """A mode over functions is told of these while it runs."""
 
-    class Seen(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            seen.add(func)
-            return func(*args, **(kwargs or {}))
+    def check(t: SimpleNamespace) -> None:
+        class Seen(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                seen.add(func)
+                return func(*args, **(kwargs or {}))
 
-    seen: set[Any] = set()
-    with Seen():
-        run()
-    return seen
+        seen: set[Any] = set()
+        with Seen():
+            of()
+        assert {getattr(t, name) for name in names} <= seen
+
+    return check
 
 
 def packs() -> None:
@@ -449,30 +400,20 @@ def packs() -> None:
     nn.utils.rnn.pad_packed_sequence(packed)
 
 
-def moves() -> None:
-    module = nn.Linear(1, 1)
-    module.to(torch.float64)
+VARIABLES = "torch._C._VariableFunctions"
+MOVED = nn.Linear(1, 1)
+promise("torch._foreach_copy_")(
+    calls("foreach_copy", of=lambda: torch._foreach_copy_([torch.ones(1)], [torch.zeros(1)]))
+)
+promise(f"{VARIABLES}._pack_padded_sequence", f"{VARIABLES}._pad_packed_sequence")(
+    calls("pack_padded", "pad_packed", of=packs)
+)
+promise("torch._has_compatible_shallow_copy_type")(
+    calls("compatible_shallow_copy", of=lambda: MOVED.double().float())
+)
 
 
-@promise("torch._foreach_copy_")
-def copies_of_lists(t):
-    assert t.foreach_copy in functions_called(
-        lambda: torch._foreach_copy_([torch.ones(1)], [torch.zeros(1)])
-    )
-
-
-@promise("torch._C._VariableFunctions._pack_padded_sequence")
-@promise("torch._C._VariableFunctions._pad_packed_sequence")
-def packed_sequences(t):
-    assert {t.pack_padded, t.pad_packed} <= functions_called(packs)
-
-
-@promise("torch._has_compatible_shallow_copy_type")
-def what_a_moving_module_asks(t):
-    assert t.compatible_shallow_copy in functions_called(moves)
-
-
-@promise("torch._C._VariableFunctions")
+@promise(VARIABLES)
 def functions_of_c(t):
     assert t.functions.where(torch.tensor([True]), torch.ones(1), torch.zeros(1)).tolist() == [1]
     assert t.functions.cat is torch.cat
@@ -485,15 +426,12 @@ def tensors_change_places(t):
     assert (one.item(), zero.item()) == (0, 1)
 
 
-@promise("torch._utils._rebuild_parameter")
-@promise("torch._utils._rebuild_tensor_v2")
+@promise("torch._utils._rebuild_parameter", "torch._utils._rebuild_tensor_v2")
 def what_checkpoints_call(t):
     function, args = nn.Parameter(torch.ones(1)).__reduce_ex__(2)[:2]
     assert function is t.rebuild_parameter and len(args) == 3
-    assert (
-        torch.ones(1).__reduce_ex__(2)[0] is t.rebuild_tensor
-        and not t.rebuild_tensor.__code__.co_freevars
-    )
+    assert torch.ones(1).__reduce_ex__(2)[0] is t.rebuild_tensor
+    assert not t.rebuild_tensor.__code__.co_freevars
 
 
 @promise("torch.serialization._package_registry")
@@ -514,7 +452,7 @@ def hooks_on_every_module(t):
     handle.remove()
 
 
-@promise("torch.nn.Module._forward_hooks", without=lambda t: t.own_hooks(nn.ReLU()) == [])
+@promise("torch.nn.Module._forward_hooks", without=gives("own_hooks", nn.ReLU(), value=[]))
 def hooks_of_a_module(t):
     layer = nn.ReLU()
     layer.register_forward_hook(print)
@@ -525,21 +463,13 @@ def hooks_of_a_module(t):
 def what_a_module_holds(t):
     norm = nn.BatchNorm1d(2)
     both = nn.Sequential(norm, nn.ReLU())
-    assert (set(t.own_parameters(norm)), set(t.own_children(both))) == (
-        {"weight", "bias"},
-        {"0", "1"},
-    )
+    assert set(t.own_parameters(norm)) == {"weight", "bias"}
+    assert set(t.own_children(both)) == {"0", "1"}
     assert set(t.own_buffers(norm)) == {"running_mean", "running_var", "num_batches_tracked"}
     assert not t.own_parameters(both) and not t.own_parameters(object.__new__(nn.Linear))
     nested = nn.Sequential(both, both, nn.Identity())
-    assert set(t.modules_of(nested)) == {
-        nested,
-        both,
-        norm,
-        both[1],
-        nested[2],
-    }
-    assert len(list(t.modules_of(nested))) == 5
+    parts = list(t.modules_of(nested))
+    assert set(parts) == {nested, both, norm, both[1], nested[2]} and len(parts) == 5
 
 
 @promise("torch.cuda._lazy_call", without=equals(when_initialized=None))
@@ -548,17 +478,6 @@ def what_waits_for_cuda(t):
         called = mock.Mock()
         t.when_initialized(called)
     called.assert_called_once_with()
-
-
-@promise("torch._C._EnableTorchFunction")
-def torch_functions_on_again(t):
-    with torch._C.DisableTorchFunctionSubclass(), t.EnableTorchFunction():
-        assert torch._C._is_torch_function_enabled()
-
-
-@promise("torch.utils._foreach_utils._foreach_supported_types")
-def classes_that_clipping_takes_many_of(t):
-    assert torch.Tensor in t.foreach_types
 
 
 for _name in EXACT_FOREACH:
@@ -578,52 +497,34 @@ def gives_foreach(t, name):
     assert getattr(module, t.FOREACH_DEFAULT) is chosen
 
 
-@promise(
-    "torch.autocast._enabled",
-    without=gives("autocast_enabled", torch.autocast("cpu", enabled=False), value=True),
-)
+OFF = torch.autocast("cpu", enabled=False)
+
+
+@promise("torch.autocast._enabled", without=gives("autocast_enabled", OFF, value=True))
 def autocast(t):
-    assert [t.autocast_enabled(torch.autocast("cpu", enabled=on)) for on in (True, False)] == [
-        True,
-        False,
-    ]
+    assert (t.autocast_enabled(torch.autocast("cpu")), t.autocast_enabled(OFF)) == (True, False)
+
+
+UNSCALED = torch.amp.GradScaler("cpu", enabled=False)
+SCALED = torch.amp.GradScaler("cpu", init_scale=2)
+SCALED.scale(torch.ones(1))
 
 
 @promise(
     "torch.amp.GradScaler._per_optimizer_states",
-    without=gives("unscaled_states", torch.amp.GradScaler("cpu"), value=None),
+    without=gives("unscaled_states", SCALED, value=None),
 )
-@promise(
-    "torch.amp.GradScaler._scale", without=lambda t: gives("scale_of", scaled(), value=None)(t)
-)
+@promise("torch.amp.GradScaler._scale", without=gives("scale_of", SCALED, value=None))
 def scalers(t):
-    scaler = scaled()
-    assert (
-        t.scale_of(scaler).item() == 2
-        and t.scale_of(torch.amp.GradScaler("cpu", enabled=False)) is None
-    )
-    assert t.unscaled_states(scaler)[0]["stage"] is torch.amp.grad_scaler.OptState.READY
-
-
-def scaled() -> torch.amp.GradScaler:
-    scaler = torch.amp.GradScaler("cpu", init_scale=2)
-    scaler.scale(torch.ones(1))
-    return scaler
+    assert t.scale_of(SCALED).item() == 2 and t.scale_of(UNSCALED) is None
+    assert t.unscaled_states(SCALED)[0]["stage"] is torch.amp.grad_scaler.OptState.READY
 
 
 @promise("torch.nn.utils.clip_grad._clip_grads_with_norm_", without=equals(clips_by_norm=None))
 def clipping(t):
     assert getattr(nn.utils.clip_grad, t.CLIP_BY_NORM) is t.clips_by_norm
-    assert list(inspect.signature(t.clips_by_norm).parameters)[:3] == [
-        "parameters",
-        "max_norm",
-        "total_norm",
-    ]
-
-
-@promise("torch.nn.parallel.DistributedDataParallel._set_static_graph")
-def distributed_data_parallel(t):
-    assert nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
+    names = list(inspect.signature(t.clips_by_norm).parameters)
+    assert names[:3] == ["parameters", "max_norm", "total_norm"]
 
 
 @promise("torch.nn.modules.batchnorm._BatchNorm", without=equals(BatchNorm=None))
@@ -646,12 +547,12 @@ ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 SAMPLES = list(range(4))
 
 
-def one_fetcher(t):
-    assert len(t.FETCHERS) == 1
-
-
 @promise(ITERATOR, without=equals(LoaderIterator=None))
-@promise(f"{FETCH}._MapDatasetFetcher", f"{FETCH}._IterableDatasetFetcher", without=one_fetcher)
+@promise(
+    f"{FETCH}._MapDatasetFetcher",
+    f"{FETCH}._IterableDatasetFetcher",
+    without=holds(lambda t: len(t.FETCHERS) == 1),
+)
 def iterators(t):
     assert isinstance(iter(DataLoader(SAMPLES)), t.LoaderIterator)
     assert [callable(each.fetch) for each in t.FETCHERS] == [True, True]
@@ -667,12 +568,7 @@ def loops_of_workers(t):
     assert t.worker_loop is getattr(t.WORKER_MODULE, t.WORKER_LOOP)
 
 
-def no_shutdown(t):
-    assert not t.has_shutdown
-
-
-@promise(WITH_WORKERS, without=no_shutdown)
-@promise(f"{WITH_WORKERS}._shutdown_workers", without=no_shutdown)
+@promise(WITH_WORKERS, f"{WITH_WORKERS}._shutdown_workers", without=equals(has_shutdown=False))
 def ends_of_workers(t):
     assert t.has_shutdown and t.SHUTDOWN in vars(t.WORKER_ITERATOR)
     assert isinstance(iterator(), t.WORKER_ITERATOR)
@@ -698,15 +594,8 @@ OF_ITERATORS = {
 
 @functools.cache
 def iterator() -> Any:
-    return iter(
-        DataLoader(
-            SAMPLES,
-            batch_size=2,
-            num_workers=1,
-            persistent_workers=True,
-            collate_fn=sum,
-        )
-    )
+    how = {"num_workers": 1, "persistent_workers": True, "collate_fn": sum}
+    return iter(DataLoader(SAMPLES, batch_size=2, **how))
 
 
 def of_iterator(t, name, expected):
@@ -732,9 +621,9 @@ def whether_history_is_on(t):
         assert not t.history_is_on()
 
 
-@promise("torch._C._cuda_attach_out_of_memory_observer", without=equals(attach_oom_observer=None))
-def observers(t):
-    assert callable(t.attach_oom_observer)
+promise("torch._C._cuda_attach_out_of_memory_observer", without=equals(attach_oom_observer=None))(
+    holds(lambda t: callable(t.attach_oom_observer))
+)
 
 
 @promise("torch.cuda.memory._record_memory_history", without=refuses("record_history"))
@@ -748,14 +637,9 @@ def history(t):
     ) or callable(t.record_history)
 
 
-@promise("torch.cuda.memory._snapshot", without=refuses("take_snapshot"))
-def snapshots(t):
-    assert t.take_snapshot is torch.cuda.memory._snapshot
-
-
-@promise("torch._C")
-def the_module_of_c(t):
-    assert t.C is torch._C
+promise("torch.cuda.memory._snapshot", without=refuses("take_snapshot"))(
+    holds(lambda t: t.take_snapshot is torch.cuda.memory._snapshot)
+)
 
 
 @promise("torch._C._group_tensors_by_device_and_dtype")
@@ -764,8 +648,7 @@ def groups(t):
     assert (device.type, dtype, len(lists[0])) == ("cpu", torch.float32, 1)
 
 
-@promise("torch._C._nn")
-@promise("torch._C._nn._parse_to")
+@promise("torch._C._nn", "torch._C._nn._parse_to")
 def arguments_of_to(t):
     assert t.parse_to("cpu", torch.float64)[:2] == (torch.device("cpu"), torch.float64)
     assert t.nn._parse_to is t.parse_to
@@ -777,8 +660,38 @@ LATER = {
 }
 """What torch 2.8 lacks."""
 
-# -- all of them -----------------------------------------------------------------------------------
+# -- one expression of an accessor that a rehearsal needs, or that has another way --------------------
 
+HOLD: dict[str, Callable[[SimpleNamespace], Any]] = {
+    "_C": lambda t: t.C is torch._C,
+    "_C.DispatchKey": lambda t: t.DispatchKeySet(t.DispatchKey.CPU).has(t.DispatchKey.CPU),
+    "_C.DispatchKeySet": lambda t: t.DispatchKeySet(t.DispatchKey.CPU).has(t.DispatchKey.CPU),
+    "_C.DispatchKeySet.from_raw_repr": lambda t: t.keys_from_bits(
+        t.DispatchKeySet(t.DispatchKey.CPU).raw_repr()
+    ).has(t.DispatchKey.CPU),
+    "_C._dispatch_get_all_op_names": lambda t: "aten::silu_backward" in t.operator_names(),
+    "_C._dispatch_has_kernel_for_dispatch_key": lambda t: (
+        t.has_kernel("aten::silu_backward", "CPU")
+        and not t.has_kernel("aten::silu", "CompositeImplicitAutograd")
+    ),
+    "_C._nn.flatten_dense_tensors": lambda t: (
+        t.flatten([torch.ones(2, 1), torch.zeros(1)]).tolist() == [1, 1, 0]
+    ),
+    "_foreach_norm": lambda t: (
+        [float(norm) for norm in t.norms([torch.tensor([3.0, 4.0]), torch.zeros(2)])] == [5, 0]
+    ),
+    "Tensor._values": lambda t: t.stored_values(SPARSE).tolist() == [1.0, 2.0],
+    "Tensor._indices": lambda t: t.stored_indices(SPARSE).tolist() == [[0, 2]],
+    "utils._pytree.tree_leaves": lambda t: (
+        t.tree_leaves(({"a": 1, "b": [2, (3,)]}, 4)) == [1, 2, 3, 4]
+    ),
+    "utils._foreach_utils._foreach_supported_types": lambda t: torch.Tensor in t.foreach_types,
+    "nn.parallel.DistributedDataParallel._set_static_graph": lambda t: (
+        nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
+    ),
+}
+for _path, _ask in HOLD.items():
+    promise(f"torch.{_path}")(holds(_ask))
 
 # -- the compiler ----------------------------------------------------------------------------------
 
@@ -852,7 +765,8 @@ def compiled_code_has_its_callback(t):
     seen = []
     function = torch.compile(lambda x: x + 1, backend="eager")
     module = torch.compile(torch.nn.Linear(2, 2), backend="eager")
-    with mock.patch.object(torch._dynamo.eval_frame, t.TURN, t_turn()):
+    turn = torch._dynamo.eval_frame._maybe_set_eval_frame
+    with mock.patch.object(torch._dynamo.eval_frame, t.TURN, turn):
         t.when_left(setattr, lambda: None, entered=seen.append)
         for each in (function, module):
             each(torch.ones(2))
@@ -860,12 +774,6 @@ def compiled_code_has_its_callback(t):
     assert t.callback_of(function) is not t.callback_of(module)
     assert t.callback_of(torch.nn.Linear(2, 2)) is None
     assert t.callback_of(print) is None
-
-
-def t_turn() -> Any:
-    import torch._dynamo.eval_frame
-
-    return torch._dynamo.eval_frame._maybe_set_eval_frame
 
 
 @promise("torch._dynamo.eval_frame._stance", without=gives("forced_to", value="default"))
@@ -906,7 +814,7 @@ def nothing_of_torch():
     raise AssertionError
 
 
-def test_every_name_that_is_looked_up_has_its_promise() -> None:
+def test_every_name_that_is_looked_up_has_its_promise():
     for name in EXACT_FOREACH:
         accessors().foreach_default(name)
     assert set(FOUND) | {path for path in PROMISES if path.startswith("torch.optim.")} == set(
@@ -914,27 +822,25 @@ def test_every_name_that_is_looked_up_has_its_promise() -> None:
     )
 
 
-def test_the_installed_torch_has_all_of_them() -> None:
+def test_the_installed_torch_has_all_of_them():
     lacking = {path for path, found in FOUND.items() if not found}
     later = LATER if torch.__version__ < "2.9" else set()
     assert lacking <= later | (ONLY_WITH_CUDA if torch.version.cuda is None else set())
 
 
 @pytest.mark.parametrize("path", sorted(PROMISES))
-def test_an_accessor_gives_what_it_promises(path: str) -> None:
+def test_an_accessor_gives_what_it_promises(path):
     if not FOUND.get(path, True):
         pytest.skip(f"torch {torch.__version__} does not have it")
     PROMISES[path].check(accessors())
 
 
 @pytest.mark.parametrize("path", sorted(set(PROMISES) - look_up.REHEARSAL_NEEDS))
-def test_without_the_name_it_does_what_its_docstring_says(path: str) -> None:
+def test_without_the_name_it_does_what_its_docstring_says(path):
     PROMISES[path].without(accessors(path))
 
 
-def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_rehearsal_does_not_start_without_what_it_is_made_of(monkeypatch):
     for path in look_up.REHEARSAL_NEEDS:
         monkeypatch.setitem(look_up.FOUND, path, False)
         with pytest.raises(Missing, match=path.replace(".", r"\.")):
@@ -946,14 +852,8 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
 
 ROOT = Path(__file__).resolve().parents[3]
 WATCHES = {
-    "averages",
-    "differences",
-    "doubles",
-    "modules",
-    "numerics",
-    "piecewise",
-    "reproduce",
-    "thrown",
+    *("averages", "differences", "doubles", "modules"),
+    *("numerics", "piecewise", "reproduce", "thrown"),
 }
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(look_up.REHEARSAL_NEEDS, {"rehearsal"}),
@@ -962,9 +862,7 @@ MAY_FAIL: dict[str, set[str]] = {
     "torch.Tensor._version": {"strays", "uncleared", "loss_repairs", "layers"},
     ITERATOR: {"loader", "batch_digests"},
 }
-"""Name -> the probes that cannot do without it, as its docstring says; no probe needs any other
-name.
-"""
+"""Name -> the probes that cannot do without it; no probe needs any other name."""
 
 ASKED_BY_TORCH = {"torch._has_compatible_shallow_copy_type"}
 """What torch goes on calling when only we do not find it."""
@@ -972,19 +870,13 @@ ASKED_BY_TORCH = {"torch._has_compatible_shallow_copy_type"}
 
 def failed_without(tmp_path: Path, *names: str) -> dict[str, Any]:
     """What :mod:`without_a_name` says of each."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.capture.instruments.without_a_name",
-        str(tmp_path),
-        *names,
-    ]
+    command = [sys.executable, "-m", "tests.capture.instruments.without_a_name", str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+        [*command, *names], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
     )
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def check_failures(said: Any, allowed: set[str]) -> None:
@@ -993,7 +885,7 @@ def check_failures(said: Any, allowed: set[str]) -> None:
     assert {probe for failed in said.values() for probe in failed} <= allowed
 
 
-def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path: Path) -> None:
+def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path):
     said = failed_without(tmp_path, "all", *sorted(PROMISES))["all"]
     check_failures(said, set().union(*MAY_FAIL.values()))
     assert "rehearsal" in said["rehearse"] and "loader" in said["cpu"]
@@ -1001,15 +893,13 @@ def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-def test_each_name_in_turn_costs_only_the_probes_that_need_it(tmp_path: Path, part: int) -> None:
+def test_each_name_in_turn_costs_only_the_probes_that_need_it(tmp_path, part):
     names = sorted(set(PROMISES) - ASKED_BY_TORCH)[part::8]
     for name, said in failed_without(tmp_path, *names).items():
         check_failures(said, MAY_FAIL.get(name, set()))
 
 
 def test_a_compiled_module_is_told_from_a_plain_one():
-    from auditor.capture.instruments.torch_private.training import is_compiled
-
     plain, inside = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     assert not is_compiled(plain)
     assert is_compiled(torch.compile(plain))

@@ -1,6 +1,4 @@
-"""Whose file is it? What is installed is nobody's trainer, in whatever environment; the target's
-own package is the user's.
-"""
+"""Whose file is it? What is installed is a library's; the target's own package is the user's."""
 
 import functools
 import json
@@ -15,36 +13,39 @@ from auditor.capture import process
 from auditor.capture.instruments.user_frames import Frames
 from auditor.recordings.folder import RecordingWriter
 
-
-def test_installed_files_are_a_librarys_in_whatever_environment(tmp_path):
-    frames = Frames(RecordingWriter(tmp_path / "r"), ("/other/lib/python3.11/site-packages/mine",))
-    assert frames.is_user(str(tmp_path / "trainer.py"))
-    assert not frames.is_user(torch.__file__)
-    assert not frames.is_user(os.__file__)
-    assert not frames.is_user("/other/lib/python3.11/site-packages/torch/nn/modules/module.py")
-    assert not frames.is_user("/usr/lib/python3/dist-packages/numpy/__init__.py")
-    assert frames.is_user("/other/lib/python3.11/site-packages/mine/train.py")
-    assert not frames.is_user("/other/lib/python3.11/site-packages/mine_too/train.py")
-    assert not frames.is_user("<frozen importlib._bootstrap>")
+INSTALLED = "/other/lib/python3.11/site-packages"
 
 
-def test_an_environment_inside_the_project_is_not_the_users(tmp_path):
-    project = tmp_path / "project"
-    frames = Frames(RecordingWriter(tmp_path / "r"), (str(project),))
-    assert frames.is_user(str(project / "train.py"))
-    assert frames.is_user(str(project / "model" / "layers.py"))
-    assert not frames.is_user(
-        str(project / ".venv/lib/python3.11/site-packages/torch/nn/modules/module.py")
-    )
-    assert not frames.is_user(str(project / "env/lib/python3/dist-packages/lightning/trainer.py"))
-
-
-def test_a_target_that_is_one_installed_file_is_the_users(tmp_path):
-    frames = Frames(
-        RecordingWriter(tmp_path / "r"), ("/other/lib/python3.11/site-packages/mine.py",)
-    )
-    assert frames.is_user("/other/lib/python3.11/site-packages/mine.py")
-    assert not frames.is_user("/other/lib/python3.11/site-packages/other.py")
+@pytest.mark.parametrize(
+    ("roots", "users", "others"),
+    [
+        (
+            [f"{INSTALLED}/mine"],
+            ["{here}/trainer.py", f"{INSTALLED}/mine/train.py"],
+            [
+                *(torch.__file__, os.__file__, "<frozen importlib._bootstrap>"),
+                f"{INSTALLED}/torch/nn/modules/module.py",
+                "/usr/lib/python3/dist-packages/numpy/__init__.py",
+                f"{INSTALLED}/mine_too/train.py",
+            ],
+        ),
+        (
+            ["{here}/project"],
+            ["{here}/project/train.py", "{here}/project/model/layers.py"],
+            [
+                "{here}/project/.venv/lib/python3.11/site-packages/torch/nn/modules/module.py",
+                "{here}/project/env/lib/python3/dist-packages/lightning/trainer.py",
+            ],
+        ),
+        ([f"{INSTALLED}/mine.py"], [f"{INSTALLED}/mine.py"], [f"{INSTALLED}/other.py"]),
+    ],
+    ids=["in an environment", "an environment inside", "one file"],
+)
+def test_what_is_installed_is_a_librarys_but_the_target(tmp_path, roots, users, others):
+    writer = RecordingWriter(tmp_path / "r")
+    frames = Frames(writer, tuple(root.format(here=tmp_path) for root in roots))
+    seen = [frames.is_user(each.format(here=tmp_path)) for each in (*users, *others)]
+    assert seen == [True] * len(users) + [False] * len(others)
 
 
 def test_a_link_to_the_environment_does_not_make_it_the_users(tmp_path):

@@ -1,7 +1,6 @@
 """The hook on warnings: what it hears, and that the program sees and raises what it did without it."""
 
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ TEXT = "`parameters` is an empty generator, no gradient clipping will occur."
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, str]]]:
+def shown(monkeypatch):
     """What the program's user sees: file, line, text."""
     seen: list[tuple[str, int, str]] = []
     with warnings.catch_warnings():
@@ -26,7 +25,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, str]
 
 
 @pytest.fixture
-def heard(shown: list[tuple[str, int, str]]) -> Iterator[list[str]]:
+def heard(shown):
     names: list[str] = []
     hook = WarningHook(lambda name, _: names.append(name))
     hook.place()
@@ -39,25 +38,20 @@ def says(text: str = TEXT) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def test_each_is_heard_and_the_default_filter_shows_one(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
-    for _ in range(3):
-        says()
-    assert heard == ["empty clipping"] * 3
-    assert [text for _, _, text in shown] == [TEXT]
+@pytest.mark.parametrize(
+    ("action", "text", "times", "visible"),
+    [("default", TEXT, 3, 1), ("always", TEXT, 2, 2), ("default", "something else", 2, 1)],
+)
+def test_each_is_heard_and_shown_as_the_program_has_it(heard, shown, action, text, times, visible):
+    if action != "default":
+        warnings.simplefilter(action)
+    for _ in range(times):
+        says(text)
+    assert heard == ["empty clipping"] * (times if text == TEXT else 0)
+    assert [each for _, _, each in shown] == [text] * visible
 
 
-def test_a_program_that_asks_for_all_sees_all(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
-    warnings.simplefilter("always")
-    for _ in range(2):
-        says()
-    assert len(shown) == 2
-
-
-def test_what_the_program_hides_stays_hidden(shown: list[tuple[str, int, str]]) -> None:
+def test_what_the_program_hides_stays_hidden(shown):
     names: list[str] = []
     warnings.filterwarnings("ignore", message=".*empty generator")
     hook = WarningHook(lambda name, _: names.append(name))
@@ -67,7 +61,7 @@ def test_what_the_program_hides_stays_hidden(shown: list[tuple[str, int, str]]) 
     assert names and not shown
 
 
-def test_an_error_of_the_programs_filter_is_raised(shown: list[tuple[str, int, str]]) -> None:
+def test_an_error_of_the_programs_filter_is_raised(shown):
     warnings.simplefilter("error")
     hook = WarningHook(lambda *_: None)
     hook.place()
@@ -78,18 +72,7 @@ def test_an_error_of_the_programs_filter_is_raised(shown: list[tuple[str, int, s
         says()
 
 
-def test_other_warnings_pass_as_they_are(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
-    for _ in range(2):
-        says("something else")
-    assert not heard
-    assert [text for _, _, text in shown] == ["something else"]
-
-
-def test_a_wrapper_of_ours_is_not_named(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_a_wrapper_of_ours_is_not_named(heard, shown):
     class Owner:
         def says(self, text: str) -> None:
             warnings.warn(text, stacklevel=2)
@@ -102,17 +85,13 @@ def test_a_wrapper_of_ours_is_not_named(
     assert [file for file, _, _ in shown] == [__file__, __file__]
 
 
-def test_a_look_of_ours_is_neither_heard_nor_shown(
-    heard: list[str], shown: list[tuple[str, int, str]]
-) -> None:
+def test_a_look_of_ours_is_neither_heard_nor_shown(heard, shown):
     with LOOKING:
         says()
     assert not heard and not shown
 
 
-def test_a_function_that_the_program_puts_around_it_is_called_once(
-    shown: list[tuple[str, int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_that_the_program_puts_around_it_is_called_once(shown, monkeypatch):
     names: list[str] = []
     logged: list[str] = []
     hook = WarningHook(lambda name, _: names.append(name))

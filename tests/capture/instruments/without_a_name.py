@@ -22,9 +22,7 @@ DEVICES = ("cpu", "rehearse")
 
 
 def make() -> Any:
-    """A step with what the probes look at: a loader, autocast, a scaler, clipping, sparse
-    gradients, reads, a checkpoint.
-    """
+    """A step with what the probes look at: a loader, autocast, clipping, sparse gradients ..."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     words = torch.nn.EmbeddingBag(8, 4, sparse=True).to(device)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)).to(

@@ -1,6 +1,4 @@
-"""Any probe, whatever it watches: training is the same to the bit, nothing of the program's lives
-longer, and everything is put back, also where a step raises.
-"""
+"""Any probe: training is the same to the bit, nothing lives longer, everything is put back."""
 
 import gc
 import signal
@@ -9,7 +7,6 @@ import threading
 import types
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from torch.optim import optimizer as optimizers
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _python_dispatch
 
-from auditor.capture.probes.base import Probe
 from auditor.capture.probes.registry import PROBES
 from tests.capture.drive import Drive, load
 
@@ -138,7 +134,7 @@ def different(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+def alone(tmp_path_factory):
     """The losses without any probe; also what the program imports is imported then."""
     user = load(tmp_path_factory.mktemp("alone"), PROGRAM)
     with pytest.raises(ValueError, match="own"):
@@ -148,9 +144,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
-def test_nothing_is_changed_and_nothing_is_left(
-    tmp_path: Path, probe: type[Probe], alone: list[float]
-) -> None:
+def test_nothing_is_changed_and_nothing_is_left(tmp_path, probe, alone):
     before = as_it_is()
     with Drive(tmp_path, probe) as drive:
         for each in sorted(probe.passes | probe.also):

@@ -4,7 +4,6 @@ import gc
 import os
 import threading
 import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -378,14 +377,8 @@ def test_what_is_dropped_is_not_known():
 
 def test_names_of_an_operator():
     operator = Operator(torch.ops.aten._foreach_add_.Scalar)
-    wanted = SimpleNamespace(
-        namespace="aten",
-        own_name="_foreach_add_",
-        name="foreach_add",
-        view=False,
-        writes=True,
-        product=False,
-    )
-    assert all(getattr(operator, key) == value for key, value in vars(wanted).items())
+    names = operator.namespace, operator.own_name, operator.name
+    assert names == ("aten", "_foreach_add_", "foreach_add")
+    assert (operator.view, operator.writes, operator.product) == (False, True, False)
     assert Operator(torch.ops.aten.t.default).view
     assert Operator(torch.ops.aten.addmm.default).product

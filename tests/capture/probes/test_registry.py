@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,9 +27,7 @@ PROBE = (
 
 
 @pytest.fixture
-def found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[dict[str, str]], list[str]]]:
+def found(tmp_path, monkeypatch):
     """Names of the probes in a package with these files."""
     monkeypatch.syspath_prepend(str(tmp_path))
     name = f"family{next(_NUMBER)}"
@@ -52,9 +49,7 @@ def probe(name: str, cls: str = "Sample", after: tuple[str, ...] = ()) -> str:
     return PROBE.format(name=name, cls=cls, after=after)
 
 
-def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_name(
-    found: Callable[..., list[str]],
-) -> None:
+def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_name(found):
     files = {
         "a/one.py": probe("one", after=("three",)),
         "a/helper.py": "HELPS = True\n",
@@ -66,16 +61,15 @@ def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_nam
     assert found(files) == ["two", "three", "one", "four"]
 
 
-def test_two_probes_of_one_name_are_an_error(found: Callable[..., list[str]]) -> None:
+def test_two_probes_of_one_name_are_an_error(found):
     with pytest.raises(TypeError, match=r"two probes are named 'same': \w+\.a\.x and \w+\.b\.y"):
         found({"a/x.py": probe("same"), "b/y.py": probe("same")})
 
 
 @pytest.mark.parametrize(
-    ("earlier", "later"),
-    [("numerics", "doubles"), ("numerics", "piecewise"), ("birth", "finite")],
+    ("earlier", "later"), [("numerics", "doubles"), ("numerics", "piecewise"), ("birth", "finite")]
 )
-def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier: str, later: str) -> None:
+def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier, later):
     names = [probe.name for probe in PROBES]
     assert names.index(earlier) < names.index(later)
 
@@ -85,9 +79,7 @@ def _selected(folder: Path, device: DeviceInfo, *parts: str) -> list[Probe]:
     return select(parts, Context(writer, Frames(writer), device))
 
 
-def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
-    tmp_path: Path,
-) -> None:
+def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(tmp_path):
     names = [
         probe.name for probe in _selected(tmp_path, SHADOW, "reads", "leaner", "graphs", "fed")
     ]
@@ -96,7 +88,7 @@ def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
     assert not {"reads", "fed"} & set(names)
 
 
-def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Path) -> None:
+def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path):
     names = {probe.name for probe in _selected(tmp_path, CPU, "reads", "leaner")}
     assert names == {
         *("modes", "training", "owners", "reads", "eager_held", "loop_times", "torch_warnings")
@@ -104,12 +96,8 @@ def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Pa
 
 
 @pytest.mark.parametrize("own", PROBES, ids=lambda own: own.name)
-def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(
-    own: type[Probe], tmp_path: Path
-) -> None:
-    """In a script a step ends inside such a hook, while torch walks their list: RuntimeError in
-    the user's program if it changed.
-    """
+def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(own, tmp_path):
+    """In a script a step ends inside such a hook, while torch walks their list."""
     from torch.optim import optimizer
 
     with contextlib.closing(RecordingWriter(tmp_path)) as writer:
@@ -127,11 +115,11 @@ def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(
             probe.uninstall()
 
 
-def test_values_are_watched_in_all_timed_passes() -> None:
+def test_values_are_watched_in_all_timed_passes():
     """A pass that nobody watches would give its step to the next one."""
     assert TIMED.keys() <= NonfiniteProbe.passes
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_each_pass_has_a_name_for_people(name: str) -> None:
+def test_each_pass_has_a_name_for_people(name):
     assert "_" not in amounts.pass_named(name)

@@ -1,7 +1,6 @@
 """What all probes share that count calls: which count, and that everything is put back."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,12 +43,12 @@ def broken():
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> Any:
+def user(tmp_path):
     return load(tmp_path, SOURCE)
 
 
 @pytest.fixture
-def probe(user: Any) -> type[Tally]:
+def probe(user):
     class Counts(Tally):
         row = CallRow
 
@@ -63,11 +62,11 @@ def probe(user: Any) -> type[Tally]:
     return Counts
 
 
-def test_the_row_says_name_parts_and_passes(probe: type[Tally]) -> None:
+def test_the_row_says_name_parts_and_passes(probe):
     assert (probe.name, probe.parts, probe.passes) == ("calls", ("calls",), {"quiet", "loud"})
 
 
-def test_the_outermost_calls_count_by_line(tmp_path: Path, user: Any, probe: type[Tally]) -> None:
+def test_the_outermost_calls_count_by_line(tmp_path, user, probe):
     with Drive(tmp_path, probe) as drive:
         drive.run("quiet", user.step, steps=2)
         rows = drive.rows("calls")
@@ -80,9 +79,7 @@ def test_the_outermost_calls_count_by_line(tmp_path: Path, user: Any, probe: typ
     assert all(row["us"] >= 0.0 for row in rows)
 
 
-def test_other_threads_and_the_time_between_steps_do_not(
-    tmp_path: Path, user: Any, probe: type[Tally]
-) -> None:
+def test_other_threads_and_the_time_between_steps_do_not(tmp_path, user, probe):
     with Drive(tmp_path, probe) as drive:
         with drive.running("quiet"):
             user.free()
@@ -92,9 +89,7 @@ def test_other_threads_and_the_time_between_steps_do_not(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_everything_is_put_back(
-    tmp_path: Path, user: Any, probe: type[Tally], *, fails: bool
-) -> None:
+def test_everything_is_put_back(tmp_path, user, probe, *, fails):
     before = user.free.__code__, user.Device.wait, threading.active_count()
     with Drive(tmp_path, probe) as drive:
         if fails:
@@ -105,7 +100,7 @@ def test_everything_is_put_back(
     assert (user.free.__code__, user.Device.wait, threading.active_count()) == before
 
 
-def test_a_call_that_raises_counts(tmp_path: Path, user: Any, probe: type[Tally]) -> None:
+def test_a_call_that_raises_counts(tmp_path, user, probe):
     def caught() -> None:
         with pytest.raises(ValueError, match="-1"):
             user.broken()
@@ -116,7 +111,7 @@ def test_a_call_that_raises_counts(tmp_path: Path, user: Any, probe: type[Tally]
     assert (row["at_line"], row["n"]) == (line_of(user, "broken"), 1)
 
 
-def test_our_own_error_costs_a_row_and_not_the_call(tmp_path: Path, user: Any) -> None:
+def test_our_own_error_costs_a_row_and_not_the_call(tmp_path, user):
     def fails(*_: Any) -> dict[str, Any]:
         raise KeyError("ours")
 

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from auditor.capture.process import hear, ignore
 MINE, OTHER = "auditor.test.mine", "auditor.test.other"
 
 
-def test_each_hears_its_events_and_nothing_after_it_ends() -> None:
+def test_each_hears_its_events_and_nothing_after_it_ends():
     heard: list[tuple[str, str, tuple[Any, ...]]] = []
 
     def first(event: str, args: tuple[Any, ...]) -> None:
@@ -45,7 +44,7 @@ def test_each_hears_its_events_and_nothing_after_it_ends() -> None:
     assert not {MINE, OTHER} & set(process._HANDLERS)
 
 
-def test_what_a_handler_raises_fails_what_was_about_to_happen() -> None:
+def test_what_a_handler_raises_fails_what_was_about_to_happen():
     def refuse(event: str, args: tuple[Any, ...]) -> None:
         raise PermissionError("no")
 
@@ -57,7 +56,7 @@ def test_what_a_handler_raises_fails_what_was_about_to_happen() -> None:
         ignore(refuse)
 
 
-def test_there_is_one_hook_and_the_interpreter_ends_quietly(tmp_path: Path) -> None:
+def test_there_is_one_hook_and_the_interpreter_ends_quietly(tmp_path):
     program = """
         import sys
         hooks = []

@@ -1,6 +1,4 @@
-"""Processes that a script starts itself: counted, so that a script that only lets them train is
-told so.
-"""
+"""Processes that a script starts itself are counted."""
 
 import multiprocessing
 from multiprocessing.process import BaseProcess
@@ -44,5 +42,5 @@ def test_trainers_are_counted_and_loaders_workers_are_not():
         (4, "started 4 processes by"),
     ],
 )
-def test_a_script_without_a_step_is_told_why(started: int, said: str):
+def test_a_script_without_a_step_is_told_why(started, said):
     assert said in str(no_step("main.py", started))

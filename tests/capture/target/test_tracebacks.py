@@ -1,6 +1,4 @@
-"""Tracebacks of a target's errors: nothing of ours at their top, in the middle (a rehearsal) or in
-what caused them.
-"""
+"""Tracebacks of a target's errors hold nothing of ours, nor do those that caused them."""
 
 import multiprocessing
 import os
@@ -85,9 +83,7 @@ def killed():
     "error", [RESET, EOFError(), RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")]
 )
 def test_who_killed_a_worker_is_told(error):
-    """Torch says that a connection was reset, where its worker has closed it and is no zombie
-    yet.
-    """
+    """Torch says that a connection was reset, where its worker is no zombie yet."""
     stays, dies = worker(signal.pause), worker(killed)
     if isinstance(error, RuntimeError):  # torch has seen its end
         dies.join()

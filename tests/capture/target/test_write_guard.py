@@ -1,6 +1,4 @@
-"""A program in a copy of its project tries to damage the original: in place, through links, by
-absolute paths, from C++.
-"""
+"""A program in a copy of its project tries to damage the original in every way."""
 
 import json
 import os
@@ -36,7 +34,7 @@ exec(sys.argv[2])
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch):
     """A project whose every file is linked, beside a folder that it reaches as ``../beside``."""
     monkeypatch.setattr(project_copy, "FILE_LIMIT", 2)
     home = tmp_path / "home" / "project"
@@ -60,9 +58,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def run(project: Path, code: str, *, also: str = "") -> Path:
-    """Run code in a copy; the original must be as it was afterwards. ``also`` is run in the copy
-    then, sheltered too.
-    """
+    """Run code in a copy, then ``also``; the original must be as it was afterwards."""
     before = contents(project.parent)
     with ProjectCopy(project) as place:
         copied = place.plan(Plan("t:s", (), 1, 0, "cpu", "", ())).copied
@@ -142,7 +138,7 @@ def run(project: Path, code: str, *, also: str = "") -> Path:
         ),
     ],
 )
-def test_links_are_cut_before_something_is_written_through_them(project: Path, code: str) -> None:
+def test_links_are_cut_before_something_is_written_through_them(project, code):
     run(project, code)
 
 
@@ -162,12 +158,12 @@ def test_links_are_cut_before_something_is_written_through_them(project: Path, c
         "import subprocess as s; s.run(['cp', 'a.db', '{project}/model.pt'], check=True)",
     ],
 )
-def test_what_is_done_to_the_original_by_its_path_is_undone(project: Path, code: str) -> None:
+def test_what_is_done_to_the_original_by_its_path_is_undone(project, code):
     run(project, code)
     assert not (project / "out").exists()
 
 
-def test_what_torch_writes_from_cpp_is_seen_too(project: Path) -> None:
+def test_what_torch_writes_from_cpp_is_seen_too(project):
     elsewhere = project.parent / "beside" / "x" / "best.pt"
     code = f"""
         from torch import save
@@ -188,7 +184,7 @@ def test_what_torch_writes_from_cpp_is_seen_too(project: Path) -> None:
     run(project, code)
 
 
-def test_safetensors_writes_from_rust(project: Path) -> None:
+def test_safetensors_writes_from_rust(project):
     pytest.importorskip("safetensors")
     code = """
         from safetensors.torch import save_file
@@ -204,7 +200,7 @@ def test_safetensors_writes_from_rust(project: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["real.db", "file:real.db?mode=rw", "file:{project}/real.db", "{project}/real.db"]
 )
-def test_sqlite_writes_from_c(project: Path, name: str) -> None:
+def test_sqlite_writes_from_c(project, name):
     with closing(sqlite3.connect(project / "real.db")) as data, data:
         data.execute("create table t(x)")
     code = f"""
@@ -217,7 +213,7 @@ def test_sqlite_writes_from_c(project: Path, name: str) -> None:
     run(project, code)
 
 
-def test_h5py_writes_from_c(project: Path) -> None:
+def test_h5py_writes_from_c(project):
     h5py = pytest.importorskip("h5py")
     with h5py.File(project / "data.h5", "w") as data:
         data["x"] = [1, 2]
@@ -235,7 +231,7 @@ def test_h5py_writes_from_c(project: Path) -> None:
     run(project, code)
 
 
-def test_two_runs_in_one_copy_are_undone_to_before_the_first(project: Path) -> None:
+def test_two_runs_in_one_copy_are_undone_to_before_the_first(project):
     run(
         project,
         "open('{project}/model.pt', 'w').write('first')",
@@ -243,7 +239,7 @@ def test_two_runs_in_one_copy_are_undone_to_before_the_first(project: Path) -> N
     )
 
 
-def test_nothing_is_cut_by_reading(project: Path) -> None:
+def test_nothing_is_cut_by_reading(project):
     run(
         project,
         "import os; open('model.pt').read(); os.listdir('wandb'); assert "
@@ -251,7 +247,7 @@ def test_nothing_is_cut_by_reading(project: Path) -> None:
     )
 
 
-def test_a_file_too_large_to_be_kept_is_not_overwritten(project: Path) -> None:
+def test_a_file_too_large_to_be_kept_is_not_overwritten(project):
     code = """
         from auditor.capture import process
         process.LARGE = 3
@@ -267,7 +263,7 @@ def test_a_file_too_large_to_be_kept_is_not_overwritten(project: Path) -> None:
     run(project, code)
 
 
-def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project: Path) -> None:
+def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project):
     code = """
         import os, time
         begin = time.time() + 0.2
@@ -300,5 +296,5 @@ def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project: Path)
         (7, 7),
     ],
 )
-def test_the_file_of_a_sqlite_database(name: object, file: object) -> None:
+def test_the_file_of_a_sqlite_database(name, file):
     assert process._database(name) == file

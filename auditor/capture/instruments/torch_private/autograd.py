@@ -1,6 +1,4 @@
-"""Torch's autograd: the engine's entry, nodes of a graph and their numbers, saved tensors, what
-else is under way.
-"""
+"""Torch's autograd: the engine's entry, nodes and their numbers, saved tensors, its state."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ stacks. Without it: the user's line in a backward is that of the call of ``backw
 inside the engine count as the user's."""
 
 engine: FunctionType | None = private(f"torch.autograd.graph.{ENGINE}")
-"""That function. Without it: the two public ones, ``torch.autograd.backward`` and ``grad``, are
-watched instead.
-"""
+"""That function. Without it: ``torch.autograd.backward`` and ``grad`` are watched instead."""
 
 current_node: Callable[[], Any] = private("torch._C._current_autograd_node", lambda: None)
 """The node of the backward that runs in this thread; None outside of one. Without it: None, so an
@@ -54,17 +50,14 @@ def _nodes_have_numbers() -> bool:
 number_of: Callable[[Any], int] = (
     methodcaller("_sequence_nr") if _nodes_have_numbers() else lambda node: -1
 )
-"""The number that a node got when it was made. Without ``Node._sequence_nr``: -1, as without
-:data:`next_number`.
-"""
+"""The number of a node. Without ``Node._sequence_nr``: -1, as without :data:`next_number`."""
 
 SAVED: Final = "_raw_saved_"
 """How the attributes of a node begin that hold saved tensors, not unpacked. Without them: a graph
 weighs what its custom functions keep."""
 
 REDUCTION: Final = "_saved_reduction"
-"""The attribute of a loss's node that says how it reduces: 1 for the mean. Without it: nothing is
-known of that loss."""
+"""The attribute of a loss's node for its reduction, 1 for the mean. Without it: not known."""
 
 OTHER: Final = "_saved_other"
 """The attribute of a product's or quotient's node that holds its second operand. Without it: what
@@ -74,9 +67,7 @@ METADATA: Final = "_input_metadata"
 """The attribute of a node that says which shapes its results have. Without it: they are not known."""
 
 CAN_WEIGH: Final[bool] = private("torch._C._autograd.SavedTensor.data") is not None
-"""Saved tensors can be looked at without unpacking them; later than torch 2.6. Without it: the
-weight of a graph is unknown.
-"""
+"""Saved tensors can be seen without unpacking. Without it: no graph has a weight."""
 
 # -- forward mode ----------------------------------------------------------------------------------
 

@@ -15,9 +15,7 @@ from auditor.capture.instruments.torch_private.look_up import on_instances, priv
 _F = TypeVar("_F")
 
 PACKAGE: Final = "torch._dynamo"
-"""The module that whoever compiles imports. Without it: nothing is compiled, and nothing is done
-here.
-"""
+"""The module that whoever compiles imports. Without it: nothing is compiled, nothing is done."""
 
 _INLINE: Final = "_torchdynamo_inline"
 _skip_rules = on_instances("torch._dynamo.trace_rules.SKIP_DIRS")
@@ -42,9 +40,7 @@ _context = on_instances("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx")
 _callback = on_instances("torch._dynamo.eval_frame._TorchDynamoContext.callback")
 
 TURN: Final = "_maybe_set_eval_frame"
-"""Its name: compiled functions call it as they begin and as they end. Without it: see
-:func:`when_left`.
-"""
+"""Its name: compiled functions call it at both ends. Without it: see :func:`when_left`."""
 
 
 def _module(name: str) -> ModuleType | None:
@@ -102,9 +98,7 @@ def stepped(*args, **kwargs):
 """
 exec(compile(_TRACED, "<audit: traced>", "exec"), globals())
 NOTHING: Final[FunctionType] = globals()["nothing"]
-"""Traced in the place of a hook: adds no operator and no break. Without ``_torchdynamo_inline``: see
-:func:`traced_as`.
-"""
+"""Traced in a hook's place: no operator, no break. Without it: see :func:`traced_as`."""
 STEPPED: Final[FunctionType] = globals()["stepped"]
 """The same for a hook after an optimizer's step: :data:`MARK` holds the optimizer when the compiled
 code has run. Without ``_torchdynamo_inline``: see :func:`traced_as`.
@@ -147,9 +141,7 @@ _STAND_INS: Final = "torch._subclasses."
 
 
 def is_traced(value: object) -> bool:
-    """Whether a tensor is one that the compiler hands through a function to see what it does.
-    Without ``torch._subclasses``: no tensor is one.
-    """
+    """Whether the compiler only hands it through. Without ``torch._subclasses``: no tensor."""
     return type(value).__module__.startswith(_STAND_INS)
 
 
@@ -157,9 +149,7 @@ def is_traced(value: object) -> bool:
 
 
 class Listener(Protocol):
-    """Hears a message: its name, what makes its data, what makes its text (which may be long).
-    Without ``trace_structured``: it hears none.
-    """
+    """Hears a message: name, what makes its data and text. Without ``trace_structured``: none."""
 
     def __call__(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
         """A message."""
@@ -218,20 +208,12 @@ def callback_of(compiled: Any) -> Any:
         return _callback(context)
     names = getattr(getattr(compiled, "__code__", None), "co_freevars", ())
     cells = getattr(compiled, "__closure__", None) or ()
-    return next(
-        (
-            cell.cell_contents
-            for name, cell in zip(names, cells, strict=False)
-            if name == "callback"
-        ),
-        None,
-    )
+    named = dict(zip(names, cells, strict=False))
+    return named["callback"].cell_contents if "callback" in named else None
 
 
 def forced_to() -> str:
-    """The stance that the program has the compiler take; ``disabled`` where it is switched off.
-    Without ``_stance``: ``default``.
-    """
+    """The compiler's stance, ``disabled`` if it is off. Without ``_stance``: ``default``."""
     if _disabled(_module("config")):
         return "disabled"
     stance = _stance(_module("eval_frame"))

@@ -21,31 +21,21 @@ group_of_name: Callable[[str], Any] = private(
 
 
 history_is_on: Callable[[], bool] = private("torch._C._cuda_isHistoryEnabled", lambda: False)
-"""Whether allocations are recorded; only builds with CUDA have it. Without it: no, so a history of
-the user's ends with ours.
-"""
+"""Whether allocations are recorded (CUDA builds). Without it: no; the user's may end with ours."""
 
 record_history: Callable[..., None] = needed("torch.cuda.memory._record_memory_history")
-"""Records allocations with their stacks. Without it: Missing, said in a warning, and no snapshot is
-taken.
-"""
+"""Records allocations with stacks. Without it: Missing, in a warning, and no snapshot."""
 
 when_initialized: Callable[[Callable[[], None]], None] | None = private("torch.cuda._lazy_call")
-"""Calls a function now if CUDA is initialized, else when it will be. Without it: None, and a
-history begins with the first step.
-"""
+"""Calls a function once CUDA is initialized. Without it: None; history begins with a step."""
 
 take_snapshot: Callable[[], Any] = needed("torch.cuda.memory._snapshot")
-"""The allocator's state and history. Without it: Missing, and no snapshot is taken; an
-out-of-memory error leaves none either.
-"""
+"""The allocator's state and history. Without it: Missing, and no snapshot is taken."""
 
 attach_oom_observer: Callable[[Any], None] | None = private(
     "torch._C._cuda_attach_out_of_memory_observer"
 )
-"""Calls a function before an out-of-memory error is raised. Without it: None, and such an error
-leaves no snapshot.
-"""
+"""Calls a function before an out-of-memory error. Without it: None; it leaves no snapshot."""
 
 C: Any = for_rehearsals("torch._C")
 """The module whose functions a rehearsal replaces."""

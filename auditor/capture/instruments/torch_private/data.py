@@ -22,9 +22,7 @@ FETCHERS: Final[tuple[Any, ...]] = tuple(
     )
     if each is not None
 )
-"""Classes that make a batch of samples. Without one: devices of the samples before collation are
-not seen.
-"""
+"""Classes that make a batch of samples. Without one: devices of its samples are not seen."""
 
 workers_of: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_workers", 0)
 """Of an iterator whose loader was made before the recorder. Without it: 0."""
@@ -36,9 +34,7 @@ yielded: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_yielded", 0)
 """The same: batches that it gave in this epoch. Without it: 0, and no batch is an epoch's first."""
 
 persistent: Callable[[Any], bool | None] = on_instances(f"{_ITERATOR}._persistent_workers")
-"""The same: whether its workers stay for the next epoch; None where it has none. Without it: None,
-which is unknown.
-"""
+"""The same: whether its workers stay for the next epoch. Without it: None, unknown."""
 
 index_sampler: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._index_sampler")
 """The same: what its indices come from. Without it: None, so the size of its batches is unknown."""
@@ -56,17 +52,13 @@ WORKER_LOOP: Final = "_worker_loop"
 """Name of the function that worker processes run. Without it: nobody looks for it by this name."""
 
 WORKER_MODULE: Any = private(_WORKER)
-"""Where torch looks that function up. Without it: None, and what the loading takes its time in is
-not seen in workers.
-"""
+"""Where torch looks it up. Without it: None; what loading does in workers is not seen."""
 
 worker_loop: Any = needed(f"{_WORKER}.{WORKER_LOOP}")
 """The function, as it was when this module was imported. Without it: Missing when it is called."""
 
 NEXT_INDEX: Final = "_next_index"
-"""Name of the method that draws the indices of a batch. Without it: the sampler's time counts as
-that of the loader's other work.
-"""
+"""Name of the method that draws a batch's indices. Without it: its time is other work's."""
 
 SHUTDOWN: Final = "_shutdown_workers"
 """Name of the method that ends workers. Without it: see ``has_shutdown``."""
@@ -75,9 +67,7 @@ WORKER_ITERATOR: Any = private(_WITH_WORKERS)
 """Class of the iterators that have workers. Without it: None."""
 
 worker_processes: Callable[[Any], Any] = on_instances(f"{_WITH_WORKERS}._workers", ())
-"""Its worker processes, as multiprocessing has them. Without it: none, and how long they wait for a
-processor is not known.
-"""
+"""Its worker processes. Without it: none, and their waits for a processor are not known."""
 
 has_shutdown: Final[bool] = private(f"{_WITH_WORKERS}.{SHUTDOWN}") is not None
 """Whether it has that method. Without it: False, and the time that ending takes is in no wait."""

@@ -37,9 +37,7 @@ else:
 dispatch_mode_now: Callable[[], Any] | None = private(
     "torch.utils._python_dispatch._get_current_dispatch_mode"
 )
-"""The mode on top of the stack. Without it: a watch of ours stays on the stack to the end, and
-passes everything through.
-"""
+"""The mode on top of the stack. Without it: a watch of ours stays there, and passes all on."""
 
 pop_dispatch_mode: Callable[[], Any] | None = private("torch.utils._python_dispatch._pop_mode")
 """Takes the top of the stack. Without it: as without :data:`dispatch_mode_now`."""
@@ -47,9 +45,7 @@ pop_dispatch_mode: Callable[[], Any] | None = private("torch.utils._python_dispa
 push_dispatch_mode: Callable[[Any], None] | None = private(
     "torch.utils._python_dispatch._push_mode"
 )
-"""Puts a mode of the user's back that came on top of ours. Without it: as without
-:data:`dispatch_mode_now`.
-"""
+"""Puts back a mode of the user's on top of ours. Without it: as :data:`dispatch_mode_now`."""
 
 dispatch_modes: Callable[[], list[Any]] | None = private(
     "torch.utils._python_dispatch._get_current_dispatch_mode_stack"
@@ -57,9 +53,7 @@ dispatch_modes: Callable[[], list[Any]] | None = private(
 """The stack. Without it: as without :data:`dispatch_mode_now`."""
 
 function_mode_now: Callable[[], Any] | None = private("torch.overrides._get_current_function_mode")
-"""The same of modes over torch's functions. Without it: the watch stays on its stack, and passes
-everything through.
-"""
+"""The same of modes over functions. Without it: the watch stays there, and passes all on."""
 
 pop_function_mode: Callable[[], Any] | None = private("torch.overrides._pop_mode")
 """Takes the top of that stack. Without it: as without :data:`function_mode_now`."""
@@ -70,9 +64,7 @@ push_function_mode: Callable[[Any], None] | None = private("torch.overrides._pus
 function_modes: Callable[[], list[Any]] = private(
     "torch.overrides._get_current_function_mode_stack", list
 )
-"""That stack. Without it: empty, so a watch of ours stays on it, and a rehearsal knows of no
-default device.
-"""
+"""That stack. Without it: empty; a watch stays on it, and no default device is known."""
 
 count_function_modes: Callable[[], int] = for_rehearsals("torch._C._len_torch_function_stack")
 """How many modes over functions there are, at the price of no list."""
@@ -84,9 +76,7 @@ schema_of: Callable[[Any], Any] = on_instances("torch._ops.OpOverload._schema")
 operator, which has none. Without it: None, and :data:`HAS_SCHEMAS` says so."""
 
 HAS_SCHEMAS: Final[bool] = schema_of(torch.ops.aten.add.Tensor) is not None
-"""Operators have schemas. Where they do not, watches over operators raise Missing when they are
-made.
-"""
+"""Operators have schemas. Without: watches over operators raise Missing when they are made."""
 
 overload_of: Callable[[Any], str] = on_instances("torch._ops.OpOverload._overloadname", "")
 """``"Tensor"`` of ``aten::add.Tensor``, ``"default"`` of ``aten::mm``. Without it: empty, so a

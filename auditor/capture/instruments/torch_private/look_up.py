@@ -12,24 +12,18 @@ import torch
 _NOTHING: Final = object()
 
 FOUND: dict[str, bool] = {}
-"""Full name -> whether this torch has it. Names that only instances have are True: they are asked
-for at each call.
-"""
+"""Full name -> whether this torch has it; True for names that only instances have."""
 
 
 class Missing(RuntimeError):
-    """The torch that is installed lacks a private name, and there is no other way to what it is
-    for.
-    """
+    """A private name is not in this torch, and there is no other way to what it is for."""
 
     def __init__(self, *paths: str) -> None:
         super().__init__(f"torch {torch.__version__} has no {', no '.join(paths)}")
 
 
 class Absent:
-    """Takes the place of a function, a class or a constant: :class:`Missing` whenever it is
-    used.
-    """
+    """In the place of a function, a class or a constant: :class:`Missing` whenever it is used."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -80,9 +74,7 @@ def on_instances(path: str, otherwise: Any = None) -> Callable[[Any], Any]:
 
 
 def in_dict(path: str) -> Callable[[Any], Any]:
-    """The same where the instance's class may answer for attributes in its own way: the instance's
-    dictionary is asked.
-    """
+    """The same where the class may answer in its own way: the instance's dictionary is asked."""
     FOUND[path] = True
     name = path.rpartition(".")[2]
 

@@ -1,6 +1,4 @@
-"""What a tensor and its storage do not tell in public: who owns memory, versions, sparse parts,
-exact exchange.
-"""
+"""What tensors and storages do not tell in public: owners, versions, sparse parts, exchange."""
 
 from __future__ import annotations
 
@@ -40,16 +38,12 @@ key_of: Callable[[torch.UntypedStorage], int] = _attribute(
 its bytes, which empty storages share."""
 
 base_of: Callable[[Tensor], Tensor | None] = _attribute("torch.Tensor._base", lambda tensor: None)
-"""The tensor that a view was made of. Without it: None, so views of parameters count into the
-weight of a graph.
-"""
+"""The tensor that a view was made of. Without it: None; views weigh as a graph's own."""
 
 version_of: Callable[[Tensor], int] = _attribute(
     "torch.Tensor._version", _missing("torch.Tensor._version")
 )
-"""How often a tensor was written in place. Without it: Missing, and probes that compare versions
-are those that failed.
-"""
+"""How often a tensor was written in place. Without it: Missing, as are probes of versions."""
 
 has_hooks: Callable[[Tensor], Any] = _attribute("torch.Tensor._backward_hooks", lambda tensor: True)
 """Whether hooks of the program run as a gradient reaches a leaf. Without it: they may, and
@@ -72,11 +66,8 @@ def fix_weakref(found: Any) -> None:
 
 _FIXABLE: Final = tuple(
     kind
-    for kind, path in (
-        (Tensor, "torch.Tensor._fix_weakref"),
-        (torch.UntypedStorage, "torch.UntypedStorage._fix_weakref"),
-    )
-    if private(path) is not None
+    for kind in (Tensor, torch.UntypedStorage)
+    if private(f"torch.{kind.__name__}._fix_weakref") is not None
 )
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -117,8 +108,7 @@ flatten: Callable[[Any], Tensor] = private(
 
 
 norms: Callable[[list[Tensor]], Any] = private(
-    "torch._foreach_norm",
-    lambda tensors: [torch.linalg.vector_norm(tensor) for tensor in tensors],
+    "torch._foreach_norm", lambda tensors: [torch.linalg.vector_norm(tensor) for tensor in tensors]
 )
 """The Euclidean norm of each tensor. Without it: one by one, several times slower."""
 
@@ -128,9 +118,7 @@ foreach_copy: Any = for_rehearsals("torch._foreach_copy_")
 # -- printing --------------------------------------------------------------------------------------
 
 tensor_printing: Any = private("torch._tensor_str")
-"""The module that prints tensors. Without it: None, and printing counts as the reads that it
-makes.
-"""
+"""The module that prints tensors. Without it: None, and printing counts as its reads."""
 
 print_tensor: Callable[..., str] | None = private("torch._tensor_str._str")
 """Its function that does. Without it: None, as :data:`tensor_printing`."""

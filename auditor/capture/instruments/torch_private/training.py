@@ -1,6 +1,4 @@
-"""Modules, optimizers, autocast, gradient scaling and clipping: what they hold, and which function
-does the work.
-"""
+"""Modules, optimizers, autocast, gradient scaling and clipping: what they hold and call."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from auditor.capture.instruments.torch_private.look_up import (
 # -- modules ---------------------------------------------------------------------------------------
 
 any_global_hook: Callable[[], bool] | None = private("torch.nn.modules.module._has_any_global_hook")
-"""Whether there are hooks on every module: compiled modules warn of them; later than torch 2.6.
-Without it: None, and ours may be warned of.
-"""
+"""Whether every module has hooks: compiled modules warn of them. Without it: None."""
 
 ANY_GLOBAL_HOOK: Final = "_has_any_global_hook"
 """Its name in ``torch.nn.modules.module``."""
@@ -92,9 +88,7 @@ FOREACH_DEFAULT: Final = "_default_to_fused_or_foreach"
 
 
 def foreach_default(optimizer: str) -> tuple[Any, Callable[..., Any]] | None:
-    """The module ``torch.optim.<optimizer>`` and its choice. None without it: a rehearsal steps one
-    parameter at a time.
-    """
+    """The module ``torch.optim.<optimizer>`` and its choice; None without it."""
     chosen = private(f"torch.optim.{optimizer}.{FOREACH_DEFAULT}")
     return None if chosen is None else (importlib.import_module(f"torch.optim.{optimizer}"), chosen)
 
@@ -107,14 +101,10 @@ autocast_enabled: Callable[[Any], bool] = on_instances("torch.autocast._enabled"
 unscaled_states: Callable[[Any], dict[int, Any] | None] = on_instances(
     "torch.amp.GradScaler._per_optimizer_states"
 )
-"""What a scaler remembers of each optimizer's step. Without it: None, and clipping of scaled
-gradients is not told of.
-"""
+"""What a scaler remembers of each optimizer. Without it: None; such clipping is not told of."""
 
 scale_of: Callable[[Any], torch.Tensor | None] = on_instances("torch.amp.GradScaler._scale")
-"""The scale; None of a disabled scaler. Without it: None, so that updates of the scale are not told
-of.
-"""
+"""The scale; None of a disabled scaler. Without it: None; its updates are not told of."""
 
 # -- clipping --------------------------------------------------------------------------------------
 
@@ -130,9 +120,7 @@ set_static_graph: Callable[..., Any] = for_rehearsals(
 """A method of DistributedDataParallel that tells its reducer."""
 
 BatchNorm: Any = private("torch.nn.modules.batchnorm._BatchNorm")
-"""Base of all batch norms, whose ``forward`` they share. Without it: None, and what their buffers
-hold is not looked at.
-"""
+"""Base of all batch norms, with their ``forward``. Without it: None; buffers are not seen."""
 
 # -- profilers -------------------------------------------------------------------------------------
 
@@ -144,6 +132,4 @@ PREPARE: Final = (
     if private("torch.autograd.profiler.profile._prepare_trace") is not None
     else "__enter__"
 )
-"""What every start of a profiler calls, a schedule's later cycles too. Without it: ``__enter__``,
-so only the first cycle is seen.
-"""
+"""What every start of a profiler calls. Without it: ``__enter__``, the first cycle alone."""

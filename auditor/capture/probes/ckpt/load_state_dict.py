@@ -1,6 +1,4 @@
-"""States that the program loaded before its first step: tensors in them that are not finite, rates
-that they brought back.
-"""
+"""States loaded before the first step: non-finite tensors, rates that they brought back."""
 
 from __future__ import annotations
 

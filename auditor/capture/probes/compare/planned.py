@@ -58,9 +58,7 @@ Call = Callable[..., Any]
 
 
 class PlannedChangeProbe(Probe):
-    """Writes ``planned``. Changes what :class:`auditor.runs.plan.Change` names, from the import of
-    torch on: as if the program's own lines said so.
-    """
+    """Writes ``planned``. Changes what :class:`auditor.runs.plan.Change` names, from the start."""
 
     name = "planned"
     parts = (PART,)
@@ -169,16 +167,11 @@ class PlannedChangeProbe(Probe):
         on = self._autocast is None and torch.is_autocast_enabled("cuda")
         if len(self._inputs) < CALLS:
             shapes = [list(each.shape) for each in tensors_in((args, kwargs), TENSORS)]
-            self._inputs.append(
-                PlannedInputRow(
-                    module=type(module).__qualname__,
-                    shapes=shapes,
-                    autocast=on,
-                    halvable=any(
-                        p.requires_grad and p.dtype is torch.float32 for p in module.parameters()
-                    ),
-                )
-            )
+            trained = [each for each in module.parameters() if each.requires_grad]
+            halvable = any(each.dtype is torch.float32 for each in trained)
+            name = type(module).__qualname__
+            row = PlannedInputRow(module=name, shapes=shapes, autocast=on, halvable=halvable)
+            self._inputs.append(row)
         if module not in self._seen:
             self._seen.add(module)
             blocks = repeated_blocks(module)
@@ -231,9 +224,7 @@ def _optimizer_row(optimizer: Optimizer, at: int | None) -> PlannedOptimizerRow:
 
 
 SHARE = 0.5
-"""Of the parameters that repeated blocks hold at most, a class must hold so many to be the one that
-is checkpointed.
-"""
+"""Share of the repeated blocks' parameters that the checkpointed class must hold."""
 
 SETTINGS = ("foreach", "fused")
 """Arguments of torch's optimizers that choose how the same step is computed."""
@@ -241,9 +232,7 @@ SETTINGS = ("foreach", "fused")
 
 @dataclass(frozen=True)
 class Blocks:
-    """Modules of one class that follow each other. ``size`` are bytes of the parameters of the
-    largest, ``total`` of all.
-    """
+    """Modules of one class in a row; bytes of the largest's parameters (``size``), of all."""
 
     kind: type[nn.Module]
     n: int

@@ -1,6 +1,4 @@
-"""What a training step computes: the losses that backward was called on, and the parameters at the
-end. For ``audit verify``.
-"""
+"""What a step computes, for ``audit verify``: losses of backwards, parameters at the end."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ LOSSES = 10_000
 """Losses that are kept at most: a scalar of a few bytes each."""
 
 OPTIMIZERS = 16
-"""Optimizers whose parameters are compared at most. They are held, so that both sides of a
-comparison have the same ones.
-"""
+"""Optimizers whose parameters are compared at most; they are held, alike on both sides."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

@@ -251,9 +251,7 @@ class LoadingStacks:
                 yield self._starting[loader], row
 
     def _users(self, frames: list[Frame]) -> tuple[tuple[int, ...], str]:
-        """Sites of the user's frames, outermost first, and the library's function that the
-        innermost of them calls. Wrappers of ours stand for what they call.
-        """
+        """Sites of the user's frames, outermost first, and the library's function below them."""
         frames = [each for each in frames if not self._context.frames.is_own(each[0])]
         mine = [at for at, frame in enumerate(frames) if self._context.frames.is_user(frame[0])]
         if not mine:
@@ -297,9 +295,7 @@ def phase_of(frames: Iterable[Frame]) -> str:
 # processor.
 
 MOST = 8
-"""Worker processes of one loader that are asked: reading one takes some 30 us after each step, and
-those of one loader wait alike.
-"""
+"""Workers of one loader that are asked, some 30 us each and step: they wait alike."""
 
 
 class WorkerQueues:
@@ -361,9 +357,7 @@ TENSORS_SEEN = 1000
 """Tensors of a batch that are looked at."""
 
 SAMPLES_SEEN, SAMPLE_TENSORS_SEEN = 16, 64
-"""Samples of a batch, and tensors of theirs, that are looked at: where samples lie differs by
-dataset, hardly by sample.
-"""
+"""Samples and tensors of a batch that are looked at: samples of a dataset lie alike."""
 
 
 @dataclass

@@ -1,6 +1,4 @@
-"""What a DataLoader is: its settings, its dataset's and its collate function's place in the source;
-tensors in a batch.
-"""
+"""What a DataLoader is: settings, places of dataset and collate function, tensors in a batch."""
 
 from __future__ import annotations
 
@@ -98,9 +96,7 @@ class LargestBatches:
 
 
 def largest_batch(iterator: Any) -> Largest | None:
-    """Of the epoch as the loader's sampler would draw it next. None where samples are alike in
-    size, or cannot be asked for by an index.
-    """
+    """Of the epoch that its sampler would draw. None of samples alike in size, or not indexed."""
     dataset, sampler, collate = dataset_of(iterator), index_sampler(iterator), collate_of(iterator)
     if dataset is None or isinstance(dataset, IterableDataset) or not callable(collate):
         return None
@@ -171,9 +167,7 @@ def _chance_as_it_was(sampler: Any) -> Iterator[None]:
 
 
 class LoaderOrigins:
-    """Remembers it from :meth:`install` on, and keeps no loader alive. A loader
-    that a framework builds from the user's, with its settings, is of the user's line.
-    """
+    """Remembers it from :meth:`install` on; a framework's loader is the user's it came from."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -220,9 +214,7 @@ DEPTH = 3
 """Levels of containers and objects below the batch itself that are searched for tensors."""
 
 VISITS_PER_TENSOR = 8
-"""Objects visited for each tensor that may be found: a batch may drag a tokenizer's vocabulary
-along.
-"""
+"""Objects visited for each tensor: a batch may drag a tokenizer's vocabulary along."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,9 +290,7 @@ FILES = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.TextIOWrapper)
 
 
 def keeps_open_file(dataset: Any) -> bool:
-    """Whether an attribute of it is an open file: worker processes would share its position, and
-    tear what they read.
-    """
+    """Whether it holds an open file: worker processes would share its position."""
     held = getattr(_whole(dataset), "__dict__", None) or {}
     return any(
         (isinstance(each, FILES) and not each.closed) or type(each).__module__.startswith("h5py.")
@@ -386,9 +376,7 @@ def is_in_order(batch: Any) -> bool:
 
 
 def lengths_in(batch: Any) -> list[int] | None:
-    """Width and lengths of the rows of a batch's first padded matrix, which must be half as large as
-    its largest tensor; None where none is padded.
-    """
+    """Width and lengths of the rows of a batch's first large padded matrix, else None."""
     held = list(tensors_in(batch, VECTORS))
     largest = max((each.numel() for each in held), default=0)
     for each in held:

@@ -82,9 +82,7 @@ def _keep(found: PerOptimizer[list[int]], optimizer: Optimizer, nbytes: int) -> 
 
 
 def on_device(given: Iterable[Any]) -> int:
-    """Bytes of these tensors on a device, of shards this rank's own. Views that begin at one place
-    of a storage count once.
-    """
+    """Bytes of these tensors on a device, of shards this rank's. Views of one place count once."""
     found: dict[int, dict[int, int]] = {}
     most: dict[int, int] = {}
     for each in given:
@@ -176,17 +174,10 @@ class BatchDigestsProbe(Probe):
 
     def step_end(self) -> None:
         for loader_at, (at, digests) in self._step.items():
-            self.context.add(
-                BatchDigestRow(
-                    at=at,
-                    loader_at=loader_at,
-                    rank=dist.get_rank(),
-                    ranks=dist.get_world_size(),
-                    digest=""
-                    if b"" in digests
-                    else hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest(),
-                )
-            )
+            whole = hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest()
+            row = BatchDigestRow(at=at, loader_at=loader_at, digest="" if b"" in digests else whole)
+            row.rank, row.ranks = dist.get_rank(), dist.get_world_size()
+            self.context.add(row)
         self._step.clear()
 
     def _iterated(self, iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:

@@ -64,8 +64,7 @@ KINDS = {
     "all_to_all_single": "all_to_all",
     "broadcast": "broadcast",
 }
-"""Operators of torch's namespaces ``c10d`` and ``_c10d_functional``, and what they are called in
-``torch.distributed``."""
+"""Operators of ``c10d`` and ``_c10d_functional``, and their names in ``torch.distributed``."""
 
 AT_ONCE, FUNCTIONAL, WAIT = "c10d", "_c10d_functional", "wait_tensor"
 

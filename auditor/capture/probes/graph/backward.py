@@ -1,6 +1,4 @@
-"""Every backward of the step, the graphs it asked to keep or to make of its gradients, and whether
-anything walked them again.
-"""
+"""Every backward of the step, the graphs that it kept or made, and whether they were walked."""
 
 from __future__ import annotations
 
@@ -57,17 +55,10 @@ _MADE = "audit.gradient"
 """The same at the node behind a gradient: which call with ``create_graph`` made it."""
 
 _PASS_ON = frozenset(
-    TORCH + os.path.join(*path)
-    for path in (
-        ("_tensor.py",),
-        ("autograd", "__init__.py"),
-        ("overrides.py",),
-        ("utils", "_device.py"),
-    )
+    TORCH + path.replace("/", os.sep)
+    for path in ("_tensor.py", "autograd/__init__.py", "overrides.py", "utils/_device.py")
 )
-"""Files of torch that hand on the caller's own flags. What another library asks for was the user's
-idea only if he named it.
-"""
+"""Files of torch that hand on flags. Another library's are the user's if the line names them."""
 
 
 class _Kept:
@@ -117,9 +108,7 @@ class BackwardProbe(Probe):
         super().start()
 
     def stop(self) -> None:
-        """Leave the door. Marks vanish with their graphs. Gradients of earlier steps that are there
-        still may be wanted later.
-        """
+        """Leave the door. Marks vanish with their graphs."""
         super().stop()
         for at in {made.at for made in self._made if made.step < self.context.step}:
             self.context.add(ReusedRow(at=at, by=None, n=1, gradients=True))

@@ -26,9 +26,7 @@ NAMED = 20
 """Parameters that a row names; the rest are counted."""
 
 OWNERS_AFTER = 3
-"""Steps after which the modules of what had no gradient so far are looked for: one search of all
-live objects.
-"""
+"""Steps before the one search of all live objects for modules of what had no gradient."""
 
 OPTIMIZERS = 64
 """Optimizers that are watched at most; one made anew at every step is none that trains."""
@@ -202,9 +200,7 @@ def _is_checkpointed() -> bool:
 
 
 def _outermost(unfed: set[int]) -> Iterator[torch.nn.Module]:
-    """The modules all of whose trainable parameters are among these, and that lie in no such
-    module; of containers that nobody calls, their parts.
-    """
+    """The outermost called modules all of whose trainable parameters are among these."""
     whole = []
     for module in live_modules():
         if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):

@@ -30,9 +30,7 @@ _WALKED = "audit.walked"
 """The same: a backward walked it, and whether it was stored by then."""
 
 LOOKS = 256
-"""Backwards of a pass before which everything is searched for what they walk, 5 ms each at most;
-after that nothing is known of it.
-"""
+"""Backwards of a pass whose walks are searched for, 5 ms each at most; no later ones are."""
 
 ROOTS = 64
 """Roots written in one step at most."""
@@ -63,9 +61,7 @@ class _Born:
     below: tuple[_Born, ...]
     """The next marked ones: of the same boundary, or of the same variable."""
     oldest: int
-    """Boundary at which the oldest graph of the same variable was first seen that this was made
-    from.
-    """
+    """Boundary at which the oldest graph of the variable was seen that this was made from."""
 
 
 @dataclass

@@ -1,6 +1,4 @@
-"""What blocks of device memory are for: addresses of parameters, gradients and optimizer state,
-with the time they were seen.
-"""
+"""What device memory is for: addresses of parameters, gradients, state, and when seen."""
 
 from __future__ import annotations
 

@@ -21,9 +21,7 @@ HISTORY_ENTRIES = 200_000
 
 
 class MemoryHistory:
-    """``start`` → some steps (the memory pass; on the null device all) → ``stop`` writes
-    ``snapshot.pickle`` (torch's own schema).
-    """
+    """From ``start`` to ``stop``, which writes ``snapshot.pickle`` (torch's own schema)."""
 
     def __init__(self, context: Context, folder: Path) -> None:
         self._context = context
@@ -146,6 +144,4 @@ def is_oom(error: BaseException) -> bool:
 
 
 _OOM_WORDS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Said by the CPU's allocator, and where CUDA or cuBLAS themselves ask for memory: plain
-RuntimeErrors.
-"""
+"""Words of plain RuntimeErrors: of the CPU's allocator, CUDA or cuBLAS out of memory."""

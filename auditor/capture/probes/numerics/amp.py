@@ -235,9 +235,7 @@ class AmpProbe(OptimizerProbe):
             self._step.by_hand.setdefault((at, BY_HAND[name]), set()).add(tensor.data_ptr())
 
     def _steps_again(self, optimizer: Optimizer) -> bool:
-        """It stepped before on the same gradients, which a scaler had scaled: no backward ran
-        since. A script's step ends with the first of the two.
-        """
+        """It stepped before on the same scaled gradients: no backward ran since."""
         last = self._stepped.of(optimizer, lambda: [-1, False])
         if last is None:
             return False

@@ -1,6 +1,4 @@
-"""Debugging modes left on: anomaly detection and the user's own profilers. Also holds anomaly mode
-off, to find its price.
-"""
+"""Debugging modes left on: anomaly detection, which can be held off, and profilers."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ class DebugModesProbe(Probe):
         self.anomaly_seen = False
         """A backward of a step ran under anomaly mode."""
         self.on_user_profiler: Callable[[], None] = lambda: None
-        """Called right before a profiler of the user's starts: a second one would silently end the
-        first.
-        """
+        """Called right before the user's profiler starts: it would silently end ours."""
         self._own = False
         self._profiler_in_step = False
         self._site: int | None = None

@@ -23,9 +23,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def lines_of_loop(source: str, line: int) -> tuple[int, int] | None:
-    """First and last line of the innermost loop or comprehension around a line, in the same
-    function; None where there is none, or the source cannot be parsed.
-    """
+    """First and last line of the innermost loop or comprehension around a line, else None."""
     around = list(index_of(source).on(line, *LOOPS, *COMPREHENSIONS, *_SCOPES))
     if not around or isinstance(around[-1], _SCOPES):
         return None

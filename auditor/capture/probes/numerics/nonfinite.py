@@ -1,6 +1,4 @@
-"""At which step did a parameter, a gradient or a batch norm's statistics stop being finite? One cheap
-look after each step, one row at the first bad one.
-"""
+"""At which step did values stop being finite? One cheap look after each, one row at most."""
 
 from __future__ import annotations
 
@@ -83,35 +81,21 @@ class NormBuffersProbe(Probe):
 
 
 SMALL = 8192
-"""Elements up to which copying a tensor into one buffer with the others is cheaper than a reduction
-of its own.
-"""
+"""Elements up to which a copy into one buffer is cheaper than a reduction of its own."""
 
 HANDS_ON = frozenset(
-    {
-        optim.SGD,
-        optim.Adam,
-        optim.AdamW,
-        optim.NAdam,
-        optim.RAdam,
-        optim.Adamax,
-        optim.RMSprop,
-        optim.Adagrad,
-    }
+    getattr(optim, name)
+    for name in ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad")
 )
 """Optimizers whose step with a non-finite gradient always leaves a non-finite parameter (``inf /
 inf`` is NaN): it is enough to look at the parameters. Of any other (by signs, as Rprop and Lion)
 the gradients are looked at too."""
 
 QUIET_EVERY = 5
-"""Steps from look to look in passes that give times: a look costs 5 % of a launch-bound step. A
-replay finds the step in between.
-"""
+"""Steps between looks in timed passes: a look costs 5 % of a launch-bound step."""
 
 EACH_STEP = frozenset({"loud", "values", "replay"})
-"""Passes in which each step is looked at; on CUDA, where a look is a read on the host, the others
-are not looked at.
-"""
+"""Passes with a look at each step; on CUDA, where a look is a read, at no other."""
 
 _PUT_OFF = torch.ones(())
 """In the place of GradScaler's flag: leave the gradients out."""

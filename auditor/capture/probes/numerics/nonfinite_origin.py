@@ -1,6 +1,4 @@
-"""Where a non-finite value was born: the last steps of a replay, every operator watched, and the
-user's line of each birth.
-"""
+"""Where a non-finite value was born, in the last steps of a replay: every operator watched."""
 
 from __future__ import annotations
 
@@ -122,9 +120,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor | None:
 # -- nonfinite origin watch ------------------------------------------------------------------------
 
 MOST_BIRTHS = 20_000
-"""Births that are remembered; once a NaN is loose nearly everything inherits it, so there are
-few.
-"""
+"""Births that are remembered; nearly everything inherits a NaN, so there are few."""
 
 MOST_INPUTS = 4
 """Inputs whose ranges are told."""
@@ -133,9 +129,7 @@ UNWRITTEN = ("empty", "new_empty")
 """How the names of operators begin that hand out memory as they find it."""
 
 ATTACHES = "set"
-"""Operator that gives a tensor memory with numbers in it, as for a batch that a loader's worker
-made: they were there before.
-"""
+"""Operator that gives a tensor memory whose numbers were there before, as a worker's batch."""
 
 OVERWRITES = frozenset(
     """
@@ -342,9 +336,7 @@ class Birth:
 
 
 class NonfiniteOriginLog:
-    """Births by storage, so that views share them. Weak: memory is freed as ever, but no address is
-    used again meanwhile.
-    """
+    """Births by storage, shared by views. Weak; no address is used again meanwhile."""
 
     def __init__(self) -> None:
         self.births: list[Birth] = []

@@ -50,9 +50,7 @@ POLES: dict[str, tuple[int, Holes]] = {
     "asin": (0, _from_one_up),
     "exp": (0, lambda operand, result: torch.isinf(result)),
 }
-"""By operator: the operand that decides, and where it is bad. Norms are not here: torch gives 0 for
-their gradient at 0.
-"""
+"""By operator: the operand that decides, and where it is bad. A norm's gradient at 0 is 0."""
 
 
 @dataclass(eq=False)
@@ -61,9 +59,7 @@ class SingularPoint:
 
     entry: Entry
     hits: list[tuple[int, torch.Tensor, torch.Tensor]] = field(default_factory=list)
-    """Step, whether a gradient became non-finite here and reached a parameter, whether 0 was all
-    that came in there.
-    """
+    """Step, whether a gradient became non-finite and reached a parameter, whether only 0 came."""
 
     def row(self) -> NumericRow | None:
         """As the part ``numerics`` holds it; None where nothing happened. A host sync on a GPU."""
@@ -204,9 +200,7 @@ class Entry:
         self._steps: set[int] = set()
         self._range: tuple[torch.Tensor, torch.Tensor] | None = None
         self._overflowed: torch.Tensor | None = None
-        """Calls that gave an infinity though all they were given was finite; None where nobody
-        counts.
-        """
+        """Calls that gave an infinity of finite arguments; None where nobody counts."""
 
     def saw(self, step: int, tensor: torch.Tensor) -> None:
         """One more call. Nothing is read on the host."""
@@ -292,14 +286,7 @@ class OpRangesLog:
 TINY = 1e-2
 """Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
 
-FLOORS = {
-    "add": 1,
-    "foreach_add": 1,
-    "clamp": 1,
-    "clamp_min": 1,
-    "foreach_clamp_min": 1,
-    "maximum": 1,
-}
+FLOORS = dict.fromkeys("add foreach_add clamp clamp_min foreach_clamp_min maximum".split(), 1)
 """Operators that keep a value away from 0, with the position of the number."""
 
 FUNCTIONS = frozenset(
@@ -308,9 +295,7 @@ FUNCTIONS = frozenset(
     nll_loss2d_forward binary_cross_entropy binary_cross_entropy_with_logits softplus logsumexp
     """.split()
 )
-"""Functions whose values leave a narrow dtype, or crowd into its coarse part: torch.autocast runs
-them in float32.
-"""
+"""Functions whose values leave a narrow dtype: torch.autocast runs them in float32."""
 
 SOURCES = frozenset({"sigmoid", "softmax", "exp"})
 """What a logarithm undoes."""

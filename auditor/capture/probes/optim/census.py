@@ -1,6 +1,4 @@
-"""A census of optimizers, tied weights and batch norms: state that is thrown away, ties that part,
-statistics that move although the layer is frozen.
-"""
+"""Optimizers whose state is thrown away, ties that part, statistics of frozen batch norms."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ class _Life:
         self.values = _first(tensors[0]).clone() if self.again and tensors else None
 
     def untouched(self) -> bool:
-        """Nothing has written to its parameters since its last step, which was in its first pass
-        over its loader.
-        """
+        """Nothing wrote to its parameters since its last step, in its loader's first pass."""
         tensors = self.tensors()
         same = self.values is None or torch.equal(self.values, _first(tensors[0]))
         return bool(tensors) and self.left == [*map(version_hint, tensors), self.passes] and same
@@ -102,9 +98,7 @@ class _Life:
 
 @dataclass
 class _Tie:
-    """Two places that had one parameter. ``parted_at``: the line that put another one into one of
-    them last.
-    """
+    """Two places that had one parameter. ``parted_at``: the line that parted them last."""
 
     one: Place
     two: Place
@@ -125,9 +119,7 @@ class _Norm:
 
 
 class CensusProbe(OptimizerProbe):
-    """Writes ``census``. Optimizers and ties are followed from the start of the program, batch norms
-    in the diagnostic pass.
-    """
+    """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing."""
 
     name = "census"
     parts = ("census",)
@@ -324,14 +316,10 @@ class CensusProbe(OptimizerProbe):
         self._put[module] = self.context.frames.here()
 
     def _put_at(self, norm: Any) -> int | None:
-        return next(
-            (
-                at
-                for module, at in reversed([*self._put.items()])
-                if any(each is norm for each in nn.Module.modules(module))
-            ),
-            None,
-        )
+        for module, at in reversed([*self._put.items()]):
+            if any(each is norm for each in nn.Module.modules(module)):
+                return at
+        return None
 
     def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
         own = [each for each in own_parameters(module).values() if each is not None]

@@ -47,9 +47,7 @@ def watch_clipping(patches: Patches, clips: Clips) -> None:
 def watch_clipping_by_value(
     patches: Patches, clips: Callable[[Sequence[torch.Tensor]], None]
 ) -> None:
-    """Call ``clips`` with the parameters before the elements of their gradients are clipped, until
-    ``patches`` are undone.
-    """
+    """Call ``clips`` with the parameters before gradients are clipped, until ``patches`` end."""
     told = patches.guarded(clips)
 
     def around(original: Callable[..., None], parameters: Any, *args: Any, **kwargs: Any) -> None:
@@ -79,9 +77,7 @@ def tensors_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 
 
 def capturing() -> bool:
-    """True while a CUDA graph is being recorded: reading breaks the recording, and what is added
-    would be part of the graph.
-    """
+    """True while a CUDA graph is recorded, which a read breaks and an operator joins."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 

@@ -1,6 +1,4 @@
-"""What each operator of a run gave, from the import of torch on, as digests that the parent lays
-beside those of another run.
-"""
+"""Digests of what each operator gave, from torch's import on, to lay beside another run's."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ BATCH_TENSORS = 100
 """Tensors of a batch that its digest covers."""
 
 TEXT = 160
-"""Characters of an operator's arguments that are kept; of longer ones a hash in the place of the
-rest.
-"""
+"""Characters of an operator's arguments that are kept; the rest becomes a hash."""
 
 PRUNE = 10_000
 """Operators after which what is known of tensors that are gone is forgotten."""

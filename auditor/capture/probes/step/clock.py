@@ -1,6 +1,4 @@
-"""Step times: the host clock, device events where there is a device, garbage collection and memory
-counters, nothing else.
-"""
+"""Step times: host clock, device events, garbage collection and memory counters, no more."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from auditor.recordings.schema.run import Counters, DeviceTimeRow, StepRow
 
 
 class Cuda:
-    """NVIDIA's, AMD's by ROCm, and the null device: whatever torch calls CUDA. Streams and events are
-    torch's.
-    """
+    """Whatever torch calls CUDA: NVIDIA's, AMD's by ROCm, the null device."""
 
     activity = ProfilerActivity.CUDA
     """What torch.profiler calls its work."""
@@ -221,9 +217,7 @@ COLLECTOR = Collector()
 
 
 class Mark(NamedTuple):
-    """A moment on a thread: by ``perf_counter_ns``, what the collector had taken until then, and
-    what :meth:`RunQueue.ns` said just after it.
-    """
+    """A moment on a thread: ``perf_counter_ns``, the collector's time, :meth:`RunQueue.ns`."""
 
     at_ns: int = 0
     queued_ns: int = 0

@@ -77,9 +77,7 @@ class WarningHook:
         self._told = set[tuple[object, ...]]()
 
     def place(self) -> None:
-        """Stand in front of the filters, and of whatever shows warnings now. Costs two comparisons
-        where that is so already.
-        """
+        """Stand in front of the filters and what shows warnings: two comparisons once it is so."""
         self._placed = True
         if not warnings.filters or warnings.filters[0] is not HEARD:
             _withdraw()
@@ -182,9 +180,7 @@ def _is_between(filename: str) -> bool:
 
 
 def calling_frame(frame: FrameType) -> FrameType:
-    """Who called the innermost of our functions here: where a mode of ours was asked, also beyond
-    the function of torch's that asked it.
-    """
+    """Who called the innermost of our functions here, also through a function of torch's."""
     asked = False
     while frame.f_back is not None:
         file = frame.f_code.co_filename
@@ -201,9 +197,7 @@ WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 
 class StorageSyncsProbe(Tally):
-    """Writes ``synced``. The functions of ``os`` are builtins: they are replaced there, and where
-    user modules hold them.
-    """
+    """Writes ``synced``. Builtins of ``os`` are replaced there and where user modules hold them."""
 
     row = SyncedRow
 

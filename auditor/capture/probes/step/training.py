@@ -18,9 +18,7 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
 from auditor.recordings.schema.run import TrainingRow
 
 FIRST = 1
-"""Warm-up steps that pass before operators are watched: nearly every target has shown by then that
-it trains.
-"""
+"""Warm-up steps before operators are watched: most targets have shown that they train."""
 
 WATCHED = 3
 """Warm-up steps whose operators are watched at most, once one has run."""
@@ -116,14 +114,10 @@ class TrainingProbe(OperatorProbe):
         super().uninstall()
         if live:
             self._look_again()
-            self.context.add(
-                TrainingRow(
-                    sign=self._sign,
-                    watched=self._watched,
-                    operators=self._counts["operators"],
-                    graphs=self._counts["graphs"],
-                )
-            )
+            operators, graphs = self._counts["operators"], self._counts["graphs"]
+            row = TrainingRow(sign=self._sign, watched=self._watched, operators=operators)
+            row.graphs = graphs
+            self.context.add(row)
         self._before.clear()
 
     def _look_again(self) -> None:

@@ -189,9 +189,7 @@ class CourseProbe(OperatorProbe):
         return int(counted["launches"] + counted["library_launches"])
 
     def between(self) -> int:
-        """Calls that blocked since the last operator, between operators: ``torch.cuda.synchronize``
-        and the like, in the step's own thread.
-        """
+        """Blocking calls since the last operator, in the step's own thread."""
         now = int(self._null.mark())
         if now != self._mark:
             calls = self._null.blocking(self._mark, now)

@@ -1,6 +1,4 @@
-"""Calls of the user's that make host, device or allocator stand still: ``empty_cache``,
-``synchronize``, ``gc.collect`` ...
-"""
+"""Calls that make host, device or allocator stand still: ``empty_cache``, ``gc.collect`` ..."""
 
 from __future__ import annotations
 

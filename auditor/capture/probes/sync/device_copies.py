@@ -1,6 +1,4 @@
-"""Copies from the host to the device as torch's own code makes them: where, how much, from which
-memory, and whether the host waits.
-"""
+"""Copies from host to device, as torch's code makes them: where, how much, and who waits."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class CopyLog:
     def note(
         self, place: Place, nbytes: int, *, subject: torch.Tensor | None, **facts: bool
     ) -> None:
-        """Count a copy of ``nbytes`` of the ``subject`` at ``place``; ``facts`` are ``pinned``,
-        ``blocking``, ``constant`` and ``index``.
-        """
+        """Count a copy at ``place``; ``facts``: pinned, blocking, constant and index."""
         at = self._context.frames.number(place.frame, place.via)
         lib = "loader" if place.loader else ""
         loader = None if subject is None else loader_of(subject)

@@ -164,13 +164,9 @@ _SCALARS: Final = tuple(
     "item __bool__ __float__ __int__ __index__ __complex__ is_nonzero allclose".split()
 )
 _COUNTED: Final = {
-    "nonzero": "nonzero",
+    **{name: name for name in ("nonzero", "masked_select", "unique", "equal", "bincount")},
     "argwhere": "nonzero",
-    "masked_select": "masked_select",
-    "unique": "unique",
     "unique_consecutive": "unique",
-    "equal": "equal",
-    "bincount": "bincount",
 }
 
 

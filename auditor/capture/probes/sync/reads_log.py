@@ -33,27 +33,17 @@ _PLUMBING: Final = tuple(
     _dynamo/eval_frame.py _dynamo/external_utils.py
     """.split()
 )
-"""Frames that overrides, modes and the entry into compiled code put there: never the place of a
-read.
-"""
-_SURFACE: Final = (
-    "_tensor.py",
-    "_tensor_str.py",
-    "functional.py",
-    "_jit_internal.py",
-    "nn/parameter.py",
+"""Frames of overrides, modes and compiled code's entry: never the place of a read."""
+_SURFACE: Final = tuple(
+    "_tensor.py _tensor_str.py functional.py _jit_internal.py nn/parameter.py".split()
 )
-"""The tensor's own methods written in Python: the user's line reads, not a library on its
-behalf.
-"""
+"""The tensor's own methods in Python: there the user's line reads, not a library."""
 
 _USER, _SKIP, _LIBRARY, _LOADER, _COMPILER = range(5)
 
 
 class Place(NamedTuple):
-    """Where a read happened: the user's frame, the innermost library frame below it, and whether
-    the loader called.
-    """
+    """Where a read happened: the user's frame, the innermost library frame, the loader."""
 
     frame: FrameType
     via: FrameType | None

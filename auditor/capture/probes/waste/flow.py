@@ -1,6 +1,4 @@
-"""The flow of values through the operators of some steps: who made what, who read it, and what was
-let go before anybody did.
-"""
+"""The flow of values through operators: who made what, who read it, what was let go unread."""
 
 from __future__ import annotations
 
@@ -377,9 +375,7 @@ def _upload() -> CodeType:
 
 
 def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
-    """Which of these calls made the same: with a graph to the same leaves, or where one of the two
-    has no graph. The gradient of an input needs a graph of its own.
-    """
+    """Which of these calls made the same: with a graph to the same leaves, or one without."""
     if node.records in known or not known:
         return known.get(node.records)
     return known.get(0) if node.records else next(iter(known.values()))
@@ -391,9 +387,7 @@ def _whole(tensor: torch.Tensor) -> bool:
 
 
 FLOPS_PER_BYTE = 8
-"""Operations that a processor does while it moves one byte: of the order of a CPU's, less than a
-GPU's.
-"""
+"""Operations for one byte moved: of the order of a CPU's, less than a GPU's."""
 
 CALL_BYTES = 1 << 14
 """What the host's price for a call is worth in bytes: some us at some GB/s."""
@@ -415,9 +409,7 @@ LIKE = frozenset(["ones_like", "zeros_like", "full_like", "new_zeros", "new_ones
 """Operators that need no more than the shape of what they are given."""
 
 _NORM_INPUTS = 7
-"""Arguments of an operator of batch norm before ``eps``: the statistics are the fourth and fifth,
-whether it trains is the sixth.
-"""
+"""Places of batch norm's arguments before ``eps``: statistics 4 and 5, training 6."""
 
 
 class FlowOperator:

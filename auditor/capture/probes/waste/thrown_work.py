@@ -147,9 +147,7 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Of parameters whose gradients of this backward nobody ever read. One that the pass ends
-        with tells nothing, nor do those that were added to it.
-        """
+        """Of parameters whose gradients of this backward nobody ever read, but the pass's last."""
         spared = {each.parameter for each in group if each.value in self._used}
         dead = [
             each
@@ -573,9 +571,7 @@ class ThrownWorkProbe(OperatorProbe):
         self._stepping.pop(step - REMEMBERED, None)
 
     def wants_more(self) -> bool:
-        """Steps alternate, and not all kinds of them were seen twice and once more: what the last
-        one made may still be needed.
-        """
+        """Steps alternate, and not every kind came three times: the last may still be needed."""
         watch, last = self._watch, self.context.global_step
         if watch is None or watch.blind or not self._steps:
             return False

@@ -1,13 +1,11 @@
 """The probe of sizes that convolutions have not met before."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from auditor.rules.cfg.probes.float64_ops import ConvSizesProbe
 
 from auditor.capture.shadow import shadow_cuda
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU is no shadow")
 
@@ -26,18 +24,16 @@ def step():
 
 
 @pytest.mark.parametrize(("benchmark", "enabled"), [(True, True), (True, False), (False, True)])
-def test_benchmark_mode_is_told(tmp_path: Path, monkeypatch, benchmark, enabled) -> None:
+def test_benchmark_mode_is_told(tmp_path, monkeypatch, benchmark, enabled):
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", benchmark)
     monkeypatch.setattr(torch.backends.cudnn, "enabled", enabled)
     with shadow_cuda():
-        user = load(tmp_path, SOURCE)
-        with Drive(tmp_path, ConvSizesProbe) as drive:
-            drive.run("loud", user.step, steps=1)
-            (row,) = drive.rows("conv_sizes")
+        user, drive = watched(tmp_path, SOURCE, ConvSizesProbe, steps=1)
+        (row,) = drive.rows("conv_sizes")
     assert row["benchmark"] is (benchmark and enabled)
 
 
-def test_a_stride_of_its_own_is_another_size(tmp_path: Path) -> None:
+def test_a_stride_of_its_own_is_another_size(tmp_path):
     source = SOURCE.replace("sizes = iter([8, 8, 9, 9, 10])", "sizes = iter([8, 8, 8])")
     with shadow_cuda():
         user = load(tmp_path, source)

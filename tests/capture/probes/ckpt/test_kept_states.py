@@ -1,6 +1,4 @@
-"""States of modules that are kept while an optimizer changes them: what is counted, and what is put
-back.
-"""
+"""States of modules that are kept while an optimizer changes them."""
 
 import pytest
 import torch

@@ -1,10 +1,8 @@
 """The probe of torch.save: names of a compiled module."""
 
-from pathlib import Path
-
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.ckpt.load_state_dict import TorchSaveProbe
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 COMPILED = """
 import io, torch
@@ -26,14 +24,12 @@ def step():
 """
 
 
-def test_where_nothing_is_known_to_compile_no_name_is_looked_at(tmp_path: Path) -> None:
-    user = load(tmp_path, COMPILED)
-    with Drive(tmp_path, TorchSaveProbe) as drive:
-        drive.run("quiet", user.step, steps=1)
-        assert all("compiled" not in row for row in drive.rows("saves"))
+def test_where_nothing_is_known_to_compile_no_name_is_looked_at(tmp_path):
+    user, drive = watched(tmp_path, COMPILED, TorchSaveProbe, run="quiet", steps=1)
+    assert all("compiled" not in row for row in drive.rows("saves"))
 
 
-def test_what_a_mapping_raises_does_not_reach_the_program(tmp_path: Path) -> None:
+def test_what_a_mapping_raises_does_not_reach_the_program(tmp_path):
     source = (
         COMPILED
         + """

@@ -8,8 +8,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from auditor.capture.probes.compare.planned import PlannedChangeProbe, class_name, repeated_blocks
-from auditor.runs.plan import Change, Plan
-from tests.capture.drive import Drive, line_of, load
+from auditor.runs.plan import Change
+from tests.capture.drive import Drive, line_of, load, watched
 
 MODEL = """
 import torch
@@ -78,10 +78,8 @@ def changing(change):
 
 
 def trained(tmp_path, change, steps=2):
-    with Drive(tmp_path, changing(change)) as drive:
-        program = load(tmp_path, MODEL)
-        drive.run("loud", program.step, steps)
-        return program, drive.rows("planned")
+    program, drive = watched(tmp_path, MODEL, changing(change), steps=steps)
+    return program, drive.rows("planned")
 
 
 def of(rows, what):
@@ -229,9 +227,3 @@ def test_the_larger_blocks_count():
     layer = nn.TransformerEncoderLayer(8, 2, 16)
     found = repeated_blocks(nn.TransformerEncoder(layer, 3, enable_nested_tensor=False))
     assert found is not None and (found.kind, found.n) == (nn.TransformerEncoderLayer, 3)
-
-
-def test_a_change_survives_the_way_to_the_child():
-    change = Change((16, 8), (("a.py", 3),), "m:Block", "bfloat16", {"fused": True})
-    plan = Plan("t.py", (), 3, 1, "null", "f", (), purpose=change)
-    assert Plan.from_json(plan.to_json()) == plan

@@ -1,6 +1,4 @@
-"""What a step computes is written down exactly, without a change to it; a trial's imports come from
-the copy.
-"""
+"""What a step computes is written down exactly; a trial's imports come from the copy."""
 
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ import torch
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS
 from auditor.capture.process import moved
 from auditor.extensions.verify.trials import Results
-from auditor.runs.plan import Copied, Plan, Trial
+from auditor.runs.plan import Copied
 from tests.inprocess import record
 
 HERE = Path(__file__)
@@ -34,7 +32,7 @@ def make() -> Any:
     return step
 
 
-def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: Path) -> None:
+def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path):
     results = Results.read(record(tmp_path / "r", make, ("results",), roots=[HERE], steps=STEPS))
     step = make()
     bare = [step() for _ in range(WARMUP + STEPS)]
@@ -52,7 +50,7 @@ def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: 
     ]
 
 
-def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path: Path) -> None:
+def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path):
     def compiled() -> Any:
         torch.manual_seed(3)
         model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5))
@@ -74,28 +72,7 @@ def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path: Path) 
     assert not any("results" in each for each in recording.manifest["warnings"])
 
 
-def test_one_flipped_bit_shows(tmp_path: Path) -> None:
-    def nudged() -> Any:
-        step = make()
-        weight = next(iter(step()[1].parameters()))
-        weight.data.view(torch.int32)[0, 0] ^= 1
-        torch.manual_seed(3)
-        return step
-
-    def same() -> Any:
-        step = make()
-        step()
-        torch.manual_seed(3)
-        return step
-
-    one, other = (
-        Results.read(record(tmp_path / each.__name__, each, ("results",), roots=[HERE]))
-        for each in (same, nudged)
-    )
-    assert one != other
-
-
-def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path: Path) -> None:
+def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path):
     def penalised() -> Any:
         weight = torch.ones(3, requires_grad=True)
 
@@ -127,25 +104,10 @@ def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path: Path) -> N
         ("", ""),
     ],
 )
-def test_imports_from_the_project_come_from_the_copy(entry: str, after: str) -> None:
+def test_imports_from_the_project_come_from_the_copy(entry, after):
     assert moved(entry, Copied("/tmp/copy", "/home/me/project", "/tmp", "/tmp/kept")) == after
 
 
-def test_the_running_environment_stays_where_it_is() -> None:
+def test_the_running_environment_stays_where_it_is():
     inside = f"{sys.prefix}/lib/something"
     assert moved(inside, Copied("/tmp/copy", sys.prefix, "/tmp", "/tmp/kept")) == inside
-
-
-def test_a_trial_crosses_the_process_seam() -> None:
-    plan = Plan(
-        "t:step",
-        ("a",),
-        3,
-        1,
-        "cpu",
-        "out",
-        ("results",),
-        purpose=Trial(7),
-        copied=Copied("/tmp/copy", "/home/me", "/tmp", "/tmp/kept"),
-    )
-    assert Plan.from_json(plan.to_json()) == plan

@@ -4,7 +4,7 @@ import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.compile.compiles import CompilesProbe, _resumed, _why
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 from tests.capture.test_compiled import fresh
 
 PROGRAM = """
@@ -39,9 +39,7 @@ def recorded(tmp_path, values, text=PROGRAM):
 
 
 def guard_line(program):
-    """Torch 2.6 tells no line of a guard and the function has its own; up to 2.9 what goes on after
-    a break has the line of that.
-    """
+    """Torch up to 2.6 and 2.9 has the function's line, and that of the break before."""
     torch_of = tuple(map(int, torch.__version__.split(".")[:2]))
     return line_of(
         program, "made" if torch_of < (2, 7) else "printed" if torch_of < (2, 10) else "guarded"
@@ -79,9 +77,7 @@ def test_a_function_that_is_left_to_python_as_a_whole_is_marked(tmp_path):
     fresh()
     COMPILED_CODE.install()
     try:
-        with Drive(tmp_path, CompilesProbe) as drive:
-            program = load(tmp_path, LOST)
-            drive.run("quiet", program.step, 1)
+        program, drive = watched(tmp_path, LOST, CompilesProbe, run="quiet", steps=1)
     finally:
         COMPILED_CODE.uninstall()
     broken = [row for row in drive.rows("compiles") if row["what"] == "break"]

@@ -52,50 +52,26 @@ def runs(drive, name="quiet"):
     ]
 
 
+COMPILED = 'compiled = torch.compile(net, backend="eager")'
+IN_PLACE = 'net.compile(backend="eager")'
+FUNCTION = 'f = torch.compile(lambda x: net(x).cos(), backend="eager")'
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("made", "step", "expected"),
     [
-        ("""
-         compiled = torch.compile(net, backend="eager")
-         def step():
-             train(compiled)
-         """, (0, 3, True, False)),
-        ("""
-         compiled = torch.compile(net, backend="eager")
-         def step():
-             train(net)
-         """, (0, 0, True, False)),
-        ("""
-         compiled = torch.compile(net, backend="eager")
-         def step():
-             net(x).sum().backward()
-         """, (0, 0, False, False)),
-        ("""
-         torch.compile(net, backend="eager")
-         def step():
-             train(net)
-         """, (0, 0, True, True)),
-        ("""
-         net.compile(backend="eager")
-         def step():
-             train(net)
-         """, (0, 3, True, False)),
-        ("""
-         net.compile(backend="eager")
-         def step():
-             train(net.forward)
-         """, (0, 0, True, False)),
-        ("""
-         f = torch.compile(lambda x: net(x).cos(), backend="eager")
-         def step():
-             if taken < 2:
-                 train(f)
-         """, (0, 2, False, False)),
+        (COMPILED, "train(compiled)", (0, 3, True, False)),
+        (COMPILED, "train(net)", (0, 0, True, False)),
+        (COMPILED, "net(x).sum().backward()", (0, 0, False, False)),
+        (COMPILED.removeprefix("compiled = "), "train(net)", (0, 0, True, True)),
+        (IN_PLACE, "train(net)", (0, 3, True, False)),
+        (IN_PLACE, "train(net.forward)", (0, 0, True, False)),
+        (FUNCTION, "taken < 2 and train(f)", (0, 2, False, False)),
     ],
     ids=["called", "raw module", "not trained", "dropped", "in place", "forward", "function"],
-)  # fmt: skip
-def test_what_ran_is_known(tmp_path, text, expected):
-    _, drive = recorded(tmp_path, text)
+)
+def test_what_ran_is_known(tmp_path, made, step, expected):
+    _, drive = recorded(tmp_path, f"{made}\ndef step():\n    {step}\n")
     assert runs(drive) == [expected]
 
 

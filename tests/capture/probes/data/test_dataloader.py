@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
-from torch.utils.data._utils import fetch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
 from auditor.capture.probes.data.dataloader_facts import describe_loader
-from tests.capture.drive import Drive, framework, line_of, load
+from tests.capture.drive import Drive, framework, line_of, load, watched
 
 HEAD = """
 import collections, dataclasses, functools, itertools, time, numpy, torch
@@ -20,13 +18,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 """
 
 
-def program(tmp_path: Path, source: str):
+def program(tmp_path, source):
     import textwrap
 
     return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
 
 
-def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
+def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path):
     class Lines(list[float]):
         file: Any = None
 
@@ -42,7 +40,7 @@ def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
     assert told == [False, True, True, False, True]
 
 
-def test_default_device_is_told(tmp_path: Path) -> None:
+def test_default_device_is_told(tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(
             tmp_path, "batches = iter(DataLoader([1.0, 2.0]))\ndef step(): next(batches)\n"
@@ -60,7 +58,7 @@ def test_default_device_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> None:
+def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
     source = """
     class Slow(Dataset):
         def __len__(self): return 2
@@ -80,10 +78,8 @@ def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> No
             batches = iter(loader)
             next(batches)
     """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("quiet", user.step, steps=3)
-        rows, loaders = drive.rows("batches"), drive.rows("loaders")
+    user, drive = watched(tmp_path, source, DataLoaderProbe, run="quiet", steps=3, load=program)
+    rows, loaders = drive.rows("batches"), drive.rows("loaders")
     assert (
         [row["n"] for row in rows] == [1, 1, 1]
         and len(loaders) == 1
@@ -92,29 +88,7 @@ def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> No
     assert rows[0]["wait_us"] < 10_000 < rows[1]["wait_us"]
 
 
-def test_the_start_of_workers_is_waited_for_once(tmp_path: Path) -> None:
-    source = """
-    class Data(Dataset):
-        def __len__(self): return 8
-        def __getitem__(self, i): return torch.ones(3)
-    loader = DataLoader(Data(), batch_size=2, num_workers=1, prefetch_factor=3)
-    outer = 0.0
-    def step():
-        global outer
-        start = time.perf_counter()
-        for batch in loader: pass
-        outer = (time.perf_counter() - start) * 1e6
-    """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=1)
-        (row,), (loader,) = drive.rows("batches"), drive.rows("loaders")
-    assert row["n"] == 4 and row["devices"] == {"cpu": 4} and row["sample_devices"] == []
-    assert 0.5 * user.outer < row["wait_us"] <= user.outer
-    assert (loader["workers"], loader["persistent"]) == (1, False)
-
-
-def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path: Path) -> None:
+def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path):
     source = """
     class Outer(Dataset):
         def __len__(self): return 4
@@ -124,15 +98,13 @@ def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path: Path) -> 
     loader = DataLoader(Outer())
     def step(): next(iter(loader))
     """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=1)
-        (row,) = drive.rows("batches")
-        assert len(drive.rows("loaders")) == 1
+    user, drive = watched(tmp_path, source, DataLoaderProbe, steps=1, load=program)
+    (row,) = drive.rows("batches")
+    assert len(drive.rows("loaders")) == 1
     assert row["n"] == 1 and row["sample_devices"] == ["cpu"] and row["wait_us"] < 30_000
 
 
-def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path: Path) -> None:
+def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(tmp_path, "loader = DataLoader([1.0] * 9)\ndef use(): next(iter(loader))\n")
 
@@ -148,18 +120,21 @@ def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path: Path) -
         assert drive.rows("batches") == [] and drive.rows("loaders") == []
 
 
-def test_a_loader_made_in_every_step_is_one_loader(tmp_path: Path) -> None:
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(
-            tmp_path, "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n"
-        )
-        drive.run("quiet", user.step, steps=3)
-        (loader,) = drive.rows("loaders")
-        assert [row["loader"] for row in drive.rows("batches")] == [0, 0, 0]
+def test_a_loader_made_in_every_step_is_one_loader(tmp_path):
+    user, drive = watched(
+        tmp_path,
+        "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n",
+        DataLoaderProbe,
+        run="quiet",
+        steps=3,
+        load=program,
+    )
+    (loader,) = drive.rows("loaders")
+    assert [row["loader"] for row in drive.rows("batches")] == [0, 0, 0]
     assert loader["at_line"] == loader["made_at_line"] == line_of(user, "here")
 
 
-def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path: Path) -> None:
+def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path):
     source = """
     class Trainer:
         def __init__(self):
@@ -178,32 +153,7 @@ def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path:
         assert gone() is None
 
 
-def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
-    def state() -> list[object]:
-        return [
-            DataLoader.__init__,
-            DataLoader.__iter__,
-            _BaseDataLoaderIter.__init__,
-            _BaseDataLoaderIter.__next__,
-            fetch._MapDatasetFetcher.fetch,
-            fetch._IterableDatasetFetcher.fetch,
-        ]
-
-    source = """
-    def bad(samples): raise KeyError("mine")
-    batches = iter(DataLoader([1, 2], collate_fn=bad))
-    def step(): next(batches)
-    """
-    before = state()
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        with pytest.raises(KeyError, match="mine"):
-            drive.run("loud", user.step)
-        assert user.batches._dataset_fetcher.collate_fn is user.bad
-    assert state() == before
-
-
-def test_a_loader_from_before_the_recorder(tmp_path: Path) -> None:
+def test_a_loader_from_before_the_recorder(tmp_path):
     user = program(
         tmp_path,
         "loader = DataLoader([1.0] * 9, batch_size=3)\nbatches = iter(loader)\ndef step(): "
@@ -251,17 +201,18 @@ def loader_for(dataset):
     ],
     ids=["in one line", "in two", "made by the framework alone", "from one of two"],
 )
-def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(
-    tmp_path: Path, made: str, library: bool
-) -> None:
+def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(tmp_path, made, library):
     framework(tmp_path, FRAMEWORK)
     head = "import framework\ndata = TensorDataset(torch.ones(64, 2))\n"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(
-            tmp_path, f"{head}{made}\nbatches = iter(loader)\n\ndef step():\n    next(batches)\n"
-        )
-        drive.run("quiet", user.step, steps=2)
-        (loader,) = drive.rows("loaders")
+    user, drive = watched(
+        tmp_path,
+        f"{head}{made}\nbatches = iter(loader)\n\ndef step():\n    next(batches)\n",
+        DataLoaderProbe,
+        run="quiet",
+        steps=2,
+        load=program,
+    )
+    (loader,) = drive.rows("loaders")
     assert loader["made_at_line"] == line_of(user, "at")
     assert ("via" in loader["made_at_site"]) is library
 
@@ -271,9 +222,7 @@ def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(
     reason="this kernel does not count waits for the processor",
 )
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(
-    tmp_path: Path, workers: int
-) -> None:
+def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(tmp_path, workers):
     source = f"""
     loader = DataLoader(torch.ones(64, 3), batch_size=2, num_workers={workers})
     batches = iter(loader)

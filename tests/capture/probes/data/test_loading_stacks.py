@@ -5,7 +5,6 @@ import os
 import tempfile
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 from torch.utils.data import DataLoader
@@ -13,7 +12,7 @@ from torch.utils.data._utils import fetch, worker
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
 from auditor.recordings.folder import Recording
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 
 HEAD = """
 import random, time, numpy, torch
@@ -51,11 +50,11 @@ quick = TensorDataset(torch.ones(4000, 3))
 """
 
 
-def program(folder: Path, source: str):
+def program(folder, source):
     return load(folder, HEAD.lstrip("\n") + textwrap.dedent(source))
 
 
-def rows_of(drive: Drive):
+def rows_of(drive):
     drive.writer.flush()
     rows = drive.rows("loading")
     recording = Recording(drive.folder)
@@ -65,7 +64,7 @@ def rows_of(drive: Drive):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers: int, tmp_path: Path) -> None:
+def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers, tmp_path):
     source = f"""
     rows = [numpy.ones(4000) for _ in range(30)]
     class Arrays(Dataset):
@@ -85,7 +84,7 @@ def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("workers", "rows"), [(0, 0), (1, 1)])
-def test_what_workers_take_for_a_batch(workers: int, rows: int, tmp_path: Path) -> None:
+def test_what_workers_take_for_a_batch(workers, rows, tmp_path):
     source = f"""
     class Busy(Dataset):
         def __len__(self): return 400
@@ -110,7 +109,7 @@ def test_what_workers_take_for_a_batch(workers: int, rows: int, tmp_path: Path) 
         assert row["us"] >= 0.9 * 3000 * row["samples"] > 0.9 * row["cpu_us"]
 
 
-def test_a_spawned_worker_tells_as_well(tmp_path: Path) -> None:
+def test_a_spawned_worker_tells_as_well(tmp_path):
     source = """
     loader = DataLoader(range(1_000_000), batch_size=100_000, collate_fn=sorted, num_workers=1,
                         multiprocessing_context="spawn")
@@ -133,43 +132,39 @@ class Noise(Dataset):
         return torch.tensor([float(torch.rand(1)), random.random(), numpy.random.rand()])
 def begin(number):
     random.seed(number)
-def run(workers, **more):
+def run():
     torch.manual_seed(3), random.seed(3), numpy.random.seed(3)
-    loader = DataLoader(Noise(), batch_size=4, shuffle=True, num_workers=workers, **more)
+    loader = DataLoader(Noise(), batch_size=4, shuffle=True, num_workers=2, worker_init_fn=begin, persistent_workers=True)
     batches = iter(loader)
     def step(): seen.append(next(batches))
     return step
 """
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_what_the_loader_yields_is_the_same_to_the_bit(workers: int, tmp_path: Path) -> None:
-    more = "worker_init_fn=begin, persistent_workers=True" if workers else ""
-    user = program(tmp_path, f"{NOISE}\ndef make(): return run({workers}, {more})\n")
-    step = user.make()
+def test_what_the_loader_yields_is_the_same_to_the_bit(tmp_path):
+    user = program(tmp_path, NOISE)
+    step = user.run()
     for _ in range(8):
         step()
     plain = [batch.clone() for batch in user.seen]
     del step
     with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, f"{NOISE}\ndef make(): return run({workers}, {more})\n")
-        step = user.make()
+        user = program(tmp_path, NOISE)
+        step = user.run()
         drive.run("quiet", step, steps=2)
         drive.run("loud", step, steps=6)
         del step
     assert all(one.equal(other) for one, other in zip(plain, user.seen, strict=True))
 
 
-def test_everything_is_put_back(tmp_path: Path) -> None:
+def test_everything_is_put_back(tmp_path):
     def state():
         return worker._worker_loop, fetch._MapDatasetFetcher.fetch
 
     folders = os.path.join(tempfile.gettempdir(), "audit-loading-*")
     before, there, threads = state(), set(glob.glob(folders)), set(threading.enumerate())
     source = f"{SLOW}\nloader = DataLoader(Slow(), num_workers=1)\ndef step(): next(iter(loader))\n"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=2)
+    user, drive = watched(tmp_path, source, DataLoaderProbe, steps=2, load=program)
     assert state() == before and set(glob.glob(folders)) <= there
     assert set(threading.enumerate()) <= threads
     next(iter(DataLoader([1, 2], num_workers=1)))
@@ -187,7 +182,7 @@ def epoch():
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (1, True)])
-def test_how_iterators_begin(workers: int, persistent: bool, tmp_path: Path) -> None:
+def test_how_iterators_begin(workers, persistent, tmp_path):
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(tmp_path, STARTS.format(w=workers, p=persistent))
         drive.run("quiet", user.dropped, steps=3)
@@ -202,38 +197,10 @@ def test_how_iterators_begin(workers: int, persistent: bool, tmp_path: Path) -> 
     assert once["start_us"] == pytest.approx(once["wait_us"]), "there was nothing but the beginning"
 
 
-def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path: Path) -> None:
+def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path):
     source = "batches = iter(DataLoader([1.0] * 9))\ndef step(): next(batches)\n"
     with Drive(tmp_path, DataLoaderProbe) as drive:
         drive.run("quiet", program(tmp_path, source).step, steps=2)
         assert all("made" not in r and "start_us" not in r for r in drive.rows("batches"))
         assert "iter_at" not in drive.rows("loaders")[0]
     assert isinstance(DataLoader([1]), DataLoader)
-
-
-LISTS = """
-class Pairs(Dataset):
-    def __len__(self): return 4000
-    def __getitem__(self, i):
-        return numpy.full(50, i, dtype=numpy.float32)
-
-def pack(rows):
-    return torch.tensor(rows)  # packs
-
-class Random(Pairs):
-    def __init__(self): self.rng = random.Random(3)
-    def __getitem__(self, i): return super().__getitem__(i) + numpy.float32(self.rng.random())
-"""
-
-
-@pytest.mark.parametrize(("workers", "where"), [(0, "step"), (2, "worker")])
-def test_tensors_of_lists_of_arrays_are_counted_where_they_are_made(tmp_path, workers, where):
-    source = f"loader = DataLoader(Pairs(), batch_size=4, num_workers={workers}, collate_fn=pack)"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, f"{LISTS}\n{source}\nbatches = iter(loader)\n")
-        drive.run("loud", lambda: next(user.batches), steps=8)
-        (row,) = drive.rows("listed")
-        assert drive.rows("draws") == []
-    assert (row["where"], row["at_line"]) == (where, line_of(user, "packs"))
-    assert (row["arrays"], row["numbers"]) == (4 * row["n"], 200 * row["n"]) and row["n"] >= 4
-    assert (row["us"] <= row["fetch_us"]) == (workers > 0)

@@ -1,7 +1,5 @@
 """The probes of DistributedDataParallel and of its samplers' epochs."""
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.dist.probes.collectives import AT_ONCE, CollectivesProbe
 
@@ -29,7 +27,7 @@ def validation():
 """
 
 
-def test_equal_batches_have_equal_digests(tmp_path: Path) -> None:
+def test_equal_batches_have_equal_digests(tmp_path):
     ranks()
     iterator = LoaderIterator
     before = [vars(iterator)[name] for name in ("__init__", "__next__")]
@@ -50,7 +48,7 @@ def test_equal_batches_have_equal_digests(tmp_path: Path) -> None:
     assert [vars(iterator)[name] for name in ("__init__", "__next__")] == before
 
 
-def test_calls_are_on_disk_before_they_are_made(tmp_path: Path) -> None:
+def test_calls_are_on_disk_before_they_are_made(tmp_path):
     ranks()
     source = """
 import torch
@@ -74,7 +72,7 @@ def step(times=20):
     assert (row["numbers"], row.get("total", 0)) == (6, 0)
 
 
-def test_groups_of_a_part_of_the_ranks_are_not_logged(tmp_path: Path) -> None:
+def test_groups_of_a_part_of_the_ranks_are_not_logged(tmp_path):
     ranks()
     source = """
 import torch

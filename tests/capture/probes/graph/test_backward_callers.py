@@ -1,7 +1,5 @@
 """The probe of the lines around a backward: innermost first, each stack once."""
 
-from pathlib import Path
-
 from auditor.rules.mem.probes.peak_experiments import BackwardCallersProbe
 
 from tests.capture.drive import Drive, line_of, load
@@ -19,7 +17,7 @@ def step():
 """
 
 
-def test_each_stack_once_innermost_first(tmp_path: Path) -> None:
+def test_each_stack_once_innermost_first(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, BackwardCallersProbe) as drive:
         drive.run("loud", user.step, steps=3)

@@ -1,14 +1,9 @@
-"""The probe of tensors outside optimizers and modules: what it says of them, and that it keeps none
-alive.
-"""
+"""The probe of tensors outside optimizers and modules; it keeps none alive."""
 
-from pathlib import Path
-
-import pytest
 from auditor.rules.graph.probes import leaves_outside_optimizer
 from auditor.rules.graph.probes.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 SOURCE = """import torch
 model = torch.nn.Linear(2, 1)
@@ -32,18 +27,14 @@ def step():
 """
 
 
-def test_values_are_kept_of_so_many_elements_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_are_kept_of_so_many_elements_and_no_more(tmp_path, monkeypatch):
     monkeypatch.setattr(leaves_outside_optimizer, "KEPT", 1)
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:
-        drive.run("loud", user.step, steps=4)
-        changed = [row["changed"] for row in drive.rows("strays") if not row["optimized"]]
+    user, drive = watched(tmp_path, SOURCE, LeavesOutsideOptimizerProbe, steps=4)
+    changed = [row["changed"] for row in drive.rows("strays") if not row["optimized"]]
     assert changed.count(None) == 1, changed  # the first one is within the limit
 
 
-def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
+def test_a_tensor_that_became_another_kind_has_changed(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive, drive.running("loud", user.step):
         for _ in range(3):
@@ -54,8 +45,8 @@ def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
     assert changed["self.tables[*]"] is False
 
 
-def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path: Path) -> None:
-    user = load(
+def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path):
+    user, drive = watched(
         tmp_path,
         """
         import torch
@@ -66,8 +57,8 @@ def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path: Path) -> N
             cleared.grad.zero_()
             torch.autograd.grad((asked * 2).sum(), asked)
         """,
+        LeavesOutsideOptimizerProbe,
+        steps=4,
     )
-    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:
-        drive.run("loud", user.step, steps=4)
-        rows = {row["name"]: (row["touched"], row["asked"]) for row in drive.rows("strays")}
+    rows = {row["name"]: (row["touched"], row["asked"]) for row in drive.rows("strays")}
     assert rows == {"cleared": (3, False), "asked": (0, True), "left": (0, False)}

@@ -1,18 +1,15 @@
-"""The probes of graphs in eval mode and of gradients with a graph: rows, and everything put
-back.
-"""
+"""The probes of graphs in eval mode and of gradients with a graph."""
 
 import json
-from pathlib import Path
 
 import torch
 from auditor.rules.graph.probes.summed_losses import CreateGraphCyclesProbe
 from auditor.rules.graph.probes.unused_graphs import UnusedGraphsProbe
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 
 
-def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path: Path) -> None:
+def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path):
     user = load(
         tmp_path,
         """
@@ -49,8 +46,8 @@ def _hooks_of(model: torch.nn.Module) -> int:
     return len(model._forward_hooks)
 
 
-def test_what_our_hook_raises_does_not_reach_the_user(tmp_path: Path) -> None:
-    user = load(
+def test_what_our_hook_raises_does_not_reach_the_user(tmp_path):
+    user, drive = watched(
         tmp_path,
         """
         import torch
@@ -66,14 +63,13 @@ def test_what_our_hook_raises_does_not_reach_the_user(tmp_path: Path) -> None:
         def step():
             model(torch.ones(4, 8))
         """,
+        UnusedGraphsProbe,
     )
-    with Drive(tmp_path, UnusedGraphsProbe) as drive:
-        drive.run("loud", user.step)
-        assert drive.rows("evals") == []
+    assert drive.rows("evals") == []
 
 
-def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> None:
-    user = load(
+def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path):
+    user, drive = watched(
         tmp_path,
         """
         import torch
@@ -82,10 +78,10 @@ def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> No
             w = torch.ones(1000, requires_grad=True)
             w.pow(3).sum().backward(create_graph=True)  # keeps
         """,
+        CreateGraphCyclesProbe,
+        steps=4,
     )
-    with Drive(tmp_path, CreateGraphCyclesProbe) as drive:
-        drive.run("loud", user.step, steps=4)
-        rows = drive.rows("cycles")
+    rows = drive.rows("cycles")
     assert [(row["step"], row["leaves"], row["at_line"]) for row in rows] == [
         (n, n, line_of(user, "keeps")) for n in (1, 2, 3)
     ]
@@ -93,8 +89,8 @@ def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> No
     assert held[0] > 0 and held[1] == 2 * held[0] and held[2] == 3 * held[0]
 
 
-def test_the_line_below_which_no_graph_is_needed(tmp_path: Path) -> None:
-    user = load(
+def test_the_line_below_which_no_graph_is_needed(tmp_path):
+    user, drive = watched(
         tmp_path,
         """
         import torch
@@ -113,10 +109,10 @@ def test_the_line_below_which_no_graph_is_needed(tmp_path: Path) -> None:
             model(drawn).mean().backward()
             optimizer.step()
         """,
+        UnusedGraphsProbe,
+        steps=3,
     )
-    with Drive(tmp_path, UnusedGraphsProbe) as drive:
-        drive.run("loud", user.step, 3)
-        rows = drive.rows("evals")
+    rows = drive.rows("evals")
     (row,) = [row for row in rows if not row["walked"]]
     (sites,) = [each.read_text() for each in tmp_path.glob("recording*/sites.jsonl")]
     lines = [json.loads(line)["line"] for line in sites.splitlines()]

@@ -1,6 +1,4 @@
-"""What device memory is for: in a rehearsal, to the byte, and on addresses that are used for one
-thing after another.
-"""
+"""What device memory is for: in a rehearsal, and on addresses that are used again."""
 
 from pathlib import Path
 from types import SimpleNamespace

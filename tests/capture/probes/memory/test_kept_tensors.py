@@ -1,18 +1,13 @@
 """The probe of variables that hold more and more tensors."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from auditor.capture.probes.memory.kept_tensors import (
-    FEWEST_KEYS,
-    KeptTensorsProbe,
-    never_again,
-)
-from tests.capture.drive import Drive, load
+from auditor.capture.probes.memory.kept_tensors import FEWEST_KEYS, KeptTensorsProbe, never_again
+from tests.capture.drive import Drive, watched
 
 SOURCE = """import collections
 import torch
@@ -42,35 +37,33 @@ def kept(drive: Drive, user: Any) -> list[dict[str, Any]]:
     return [row for row in drive.rows("kept") if row["file"] == user.__file__]
 
 
-def test_one_step_shows_no_growth(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, KeptTensorsProbe) as drive:
-        drive.run("loud", user.step, steps=1)
-        assert kept(drive, user) == []
+def test_one_step_shows_no_growth(tmp_path):
+    user, drive = watched(tmp_path, SOURCE, KeptTensorsProbe, steps=1)
+    assert kept(drive, user) == []
 
 
-def test_views_of_one_memory_keep_it_once(tmp_path: Path) -> None:
-    user = load(
+def test_views_of_one_memory_keep_it_once(tmp_path):
+    user, drive = watched(
         tmp_path,
         "import torch\ndata = torch.ones(8, 4)\nseen, parts = [], []\nat = 0\n"
         "def step():\n    global at\n    seen.append(data[at : at + 2])\n"
         "    parts.append(torch.ones(8, 4)[:1])\n    at += 2\n",
+        KeptTensorsProbe,
+        steps=3,
     )
-    with Drive(tmp_path, KeptTensorsProbe) as drive:
-        drive.run("loud", user.step, steps=3)
-        rows = {row["name"]: row for row in kept(drive, user)}
+    rows = {row["name"]: row for row in kept(drive, user)}
     assert (rows["seen"]["tensors"], rows["seen"]["nbytes"]) == ([1, 2, 3], [128] * 3)
     assert rows["parts"]["nbytes"] == [128, 256, 384]
 
 
-def test_the_keys_of_a_dictionary_are_told(tmp_path: Path) -> None:
-    user = load(
+def test_the_keys_of_a_dictionary_are_told(tmp_path):
+    user, drive = watched(
         tmp_path,
         "import torch\ncache = {}\ndef step():\n    x = torch.ones(2)\n    cache[x] = x * 2\n",
+        KeptTensorsProbe,
+        steps=FEWEST_KEYS,
     )
-    with Drive(tmp_path, KeptTensorsProbe) as drive:
-        drive.run("loud", user.step, steps=FEWEST_KEYS)
-        (row,) = kept(drive, user)
+    (row,) = kept(drive, user)
     assert row["keys"] == "tensors"
 
 
@@ -96,10 +89,10 @@ def epochs(times: int, samples: int = 40, batch: int = 5) -> list[tuple[int, ...
         [torch.ones(1), *range(40)],
     ],
 )
-def test_other_keys_may_come_again(keys: list[object]) -> None:
+def test_other_keys_may_come_again(keys):
     assert never_again(keys) == ""
 
 
-def test_tensors_never_come_again() -> None:
+def test_tensors_never_come_again():
     assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS)]) == "tensors"
     assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS - 1)]) == ""

@@ -3,7 +3,7 @@
 import pytest
 from auditor.rules.mem.probes.peak_experiments import PairwiseDifferencesProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import watched
 
 SOURCE = """
 import torch
@@ -36,24 +36,20 @@ def broken():
 
 
 def rows_of(tmp_path, name, rows=8, size=8):
-    user = load(tmp_path, SOURCE.replace("ROWS", str(rows)).replace("SIZE", str(size)))
-    with Drive(tmp_path, PairwiseDifferencesProbe) as drive:
-        drive.run("numbers", getattr(user, name), 1)
-        return user, drive.rows("differences")
+    user, drive = watched(
+        tmp_path,
+        SOURCE.replace("ROWS", str(rows)).replace("SIZE", str(size)),
+        PairwiseDifferencesProbe,
+        run="numbers",
+        step=name,
+        steps=1,
+    )
+    return user, drive.rows("differences")
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "maximum",
-        "cubes",
-        "plain",
-        "everything",
-        "in_place",
-        "kept",
-        "squares_kept",
-        "number",
-    ],
+    ["maximum", "cubes", "plain", "everything", "in_place", "kept", "squares_kept", "number"],
 )
 def test_what_is_needed_or_no_distance(tmp_path, name):
     assert rows_of(tmp_path, name)[1] == []

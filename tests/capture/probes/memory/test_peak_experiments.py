@@ -1,6 +1,4 @@
-"""The probe of leaner steps: what it changes, only where nothing else changes by it, and that it
-puts all back.
-"""
+"""The probe of leaner steps: what it changes, only where nothing else changes by it."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +43,7 @@ def changes(tmp_path: Path, clear: str):
     return user, rows
 
 
-def test_one_thing_is_changed_in_a_step_and_put_back(tmp_path: Path) -> None:
+def test_one_thing_is_changed_in_a_step_and_put_back(tmp_path):
     user, rows = changes(tmp_path, "optimizer.zero_grad()")
     assert user.seen == [(True, None), (False, None), (True, None), (True, False), (True, None)]
     assert [(row["what"], row["changed"]) for row in rows] == [
@@ -59,18 +57,18 @@ def test_one_thing_is_changed_in_a_step_and_put_back(tmp_path: Path) -> None:
     assert rows[-2]["at_line"] == line_of(user, "steps")
 
 
-def test_gradients_that_the_step_adds_to_are_left_alone(tmp_path: Path) -> None:
+def test_gradients_that_the_step_adds_to_are_left_alone(tmp_path):
     user, rows = changes(tmp_path, "pass")
     assert all(held for held, _ in user.seen)
     assert rows[1]["changed"] == 0
 
 
-def test_gradients_filled_with_zeros_are_cleared_too(tmp_path: Path) -> None:
+def test_gradients_filled_with_zeros_are_cleared_too(tmp_path):
     user, rows = changes(tmp_path, "optimizer.zero_grad(set_to_none=False)")
     assert rows[1]["changed"] == 2 and user.seen[1] == (False, None)
 
 
-def test_a_step_that_breaks_off_leaves_the_optimizer_as_it_was(tmp_path: Path) -> None:
+def test_a_step_that_breaks_off_leaves_the_optimizer_as_it_was(tmp_path):
     user = load(
         tmp_path, SOURCE.replace("CLEAR", "assert optimizer.param_groups[0]['foreach'] is None")
     )

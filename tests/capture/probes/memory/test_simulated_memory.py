@@ -1,10 +1,6 @@
-"""The simulated card of a rehearsal: settings that torch would refuse do not cost the rehearsal,
-frees wait their turn.
-"""
+"""The simulated card of a rehearsal: settings that torch would refuse, frees in their turn."""
 
 from pathlib import Path
-
-import pytest
 
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.rehearsal import RehearsedMemory
@@ -15,9 +11,7 @@ def held(folder: Path) -> RehearsedMemory:
     return RehearsedMemory(1 << 30, Frames(RecordingWriter(folder)), folder)
 
 
-def test_allocator_settings_are_read_and_bad_ones_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_allocator_settings_are_read_and_bad_ones_passed_over(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     assert held(tmp_path / "a").allocator.settings.expandable_segments
@@ -25,7 +19,7 @@ def test_allocator_settings_are_read_and_bad_ones_passed_over(
     assert not held(tmp_path / "b").allocator.settings.expandable_segments
 
 
-def test_a_free_is_done_before_the_next_question(tmp_path: Path) -> None:
+def test_a_free_is_done_before_the_next_question(tmp_path):
     memory = held(tmp_path)
     memory.allocated(7, 4 << 20)
     assert memory.counters()["allocated"] == 4 << 20
@@ -33,7 +27,7 @@ def test_a_free_is_done_before_the_next_question(tmp_path: Path) -> None:
     assert (memory.counters()["allocated"], memory.counters()["peak_allocated"]) == (0, 4 << 20)
 
 
-def test_workspaces_are_kept_and_those_of_one_call_are_not(tmp_path: Path) -> None:
+def test_workspaces_are_kept_and_those_of_one_call_are_not(tmp_path):
     memory = held(tmp_path)
     memory.workspace(32 << 20, kept=True)
     memory.workspace(1 << 20, kept=False)

@@ -1,9 +1,7 @@
 """The probe of mixed precision: what it sees, and that it leaves no trace in torch."""
 
-from pathlib import Path
-
 from auditor.capture.probes.numerics.amp import AmpProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, watched
 
 SOURCE = """import torch
 from torch.nn.utils import clip_grad_norm_
@@ -21,11 +19,9 @@ def step():
 """
 
 
-def test_what_ran_is_told_with_its_line(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, AmpProbe) as drive:
-        drive.run("loud", user.step, steps=2)
-        rows = [row for row in drive.rows("amp") if row["step"] == 1]
+def test_what_ran_is_told_with_its_line(tmp_path):
+    user, drive = watched(tmp_path, SOURCE, AmpProbe, steps=2)
+    rows = [row for row in drive.rows("amp") if row["step"] == 1]
     seen = {row["what"]: row for row in rows}
     lines = {what: row["at_line"] for what, row in seen.items()}
     marks = {
@@ -40,17 +36,17 @@ def test_what_ran_is_told_with_its_line(tmp_path: Path) -> None:
     assert (seen["update"]["before"], seen["update"]["after"]) == (4.0, 2.0)
 
 
-def test_a_disabled_scaler_runs_as_without_us(tmp_path: Path) -> None:
-    user = load(
-        tmp_path, SOURCE.replace("init_scale=8.0", "enabled=False").replace(' * float("inf")', "")
+def test_a_disabled_scaler_runs_as_without_us(tmp_path):
+    user, drive = watched(
+        tmp_path,
+        SOURCE.replace("init_scale=8.0", "enabled=False").replace(' * float("inf")', ""),
+        AmpProbe,
     )
-    with Drive(tmp_path, AmpProbe) as drive:
-        drive.run("loud", user.step)
-        assert {row["what"] for row in drive.rows("amp")} == {"autocast", "backward"}
+    assert {row["what"] for row in drive.rows("amp")} == {"autocast", "backward"}
 
 
-def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path: Path) -> None:
-    user = load(
+def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path):
+    user, drive = watched(
         tmp_path,
         """
         import torch
@@ -64,7 +60,6 @@ def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path: Path) -> Non
             assert len(scaled) == 2
             torch.stack(scaled).sum().backward()
         """,
+        AmpProbe,
     )
-    with Drive(tmp_path, AmpProbe) as drive:
-        drive.run("loud", user.step)
-        assert "backward_unscaled" not in {row["what"] for row in drive.rows("amp")}
+    assert "backward_unscaled" not in {row["what"] for row in drive.rows("amp")}

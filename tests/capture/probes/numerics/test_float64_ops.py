@@ -1,11 +1,9 @@
 """The probe of float64: what it counts, what it leaves out, and that nothing of it stays."""
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.cfg.probes.float64_ops import Float64OpsProbe
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, watched
 
 SOURCE = """
 import torch
@@ -26,11 +24,9 @@ def broken():
 """
 
 
-def test_what_follows_from_one_promotion(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, Float64OpsProbe) as drive:
-        drive.run("numbers", user.step, 2)
-        birth, parameters = drive.rows("doubles")
+def test_what_follows_from_one_promotion(tmp_path):
+    user, drive = watched(tmp_path, SOURCE, Float64OpsProbe, run="numbers", steps=2)
+    birth, parameters = drive.rows("doubles")
     # the product by the weight, that of matrices, relu and sum on each of two steps
     assert (birth["how"], birth["n"], birth["products"], birth["steps"]) == ("mixed", 8, 2, 2)
     assert (birth["elements"], birth["largest"], birth["all"]) == (
@@ -71,18 +67,16 @@ def one_number():
 
 
 @pytest.mark.parametrize("name", ["used_as_well", "cast_and_used", "computed_here", "one_number"])
-def test_what_is_used_in_float64_is_not_only_narrowed(tmp_path: Path, name: str) -> None:
-    user = load(tmp_path, NARROWED)
-    with Drive(tmp_path, Float64OpsProbe) as drive:
-        drive.run("numbers", getattr(user, name), 2)
-        assert "narrowed" not in {row.get("how") for row in drive.rows("doubles")}
+def test_what_is_used_in_float64_is_not_only_narrowed(tmp_path, name):
+    user, drive = watched(tmp_path, NARROWED, Float64OpsProbe, run="numbers", step=name, steps=2)
+    assert "narrowed" not in {row.get("how") for row in drive.rows("doubles")}
 
 
-def test_what_is_only_cast_is_narrowed_also_behind_a_copy(tmp_path: Path) -> None:
-    user = load(tmp_path, NARROWED)
-    with Drive(tmp_path, Float64OpsProbe) as drive:
-        drive.run("numbers", user.only_cast, 2)
-        rows = [row for row in drive.rows("doubles") if row.get("how") == "narrowed"]
+def test_what_is_only_cast_is_narrowed_also_behind_a_copy(tmp_path):
+    user, drive = watched(
+        tmp_path, NARROWED, Float64OpsProbe, run="numbers", step="only_cast", steps=2
+    )
+    rows = [row for row in drive.rows("doubles") if row.get("how") == "narrowed"]
     first = line_of(user, "first")
     assert [(row["at_line"], row["n"], row["elements"], row["steps"]) for row in rows] == [
         (first, 2, 64, 2),

@@ -1,13 +1,10 @@
 """The probe of loops over pieces: what it counts, and that nothing of it stays."""
 
-from pathlib import Path
-
-import pytest
 import torch
 from auditor.rules.kern.probes import indexing_loops
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe, ParametersNow
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, watched
 
 SOURCE = """
 import torch
@@ -27,11 +24,9 @@ def broken():
 """
 
 
-def test_turns_and_operators_of_a_loop(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, IndexingLoopsProbe) as drive:
-        drive.run("numbers", user.step, 2)
-        rows = drive.rows("piecewise")
+def test_turns_and_operators_of_a_loop(tmp_path):
+    user, drive = watched(tmp_path, SOURCE, IndexingLoopsProbe, run="numbers", steps=2)
+    rows = drive.rows("piecewise")
     # 12 times exp and a product; relu before, stack, sum and the first gradient after it
     assert [
         (row["op"], row["n"], row["operators"], row["all"], row["elements"]) for row in rows
@@ -39,7 +34,7 @@ def test_turns_and_operators_of_a_loop(tmp_path: Path) -> None:
     assert rows[0]["at_line"] == line_of(user, "piece")
 
 
-def test_parameters_are_those_of_now_each_time() -> None:
+def test_parameters_are_those_of_now_each_time():
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     now = ParametersNow()
@@ -53,9 +48,7 @@ def test_parameters_are_those_of_now_each_time() -> None:
     assert now.given_whole([torch.ones(2)]) is None
 
 
-def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(monkeypatch):
     monkeypatch.setattr(indexing_loops, "live_optimizers", list)  # those of other tests
     now = ParametersNow()
     now.look()

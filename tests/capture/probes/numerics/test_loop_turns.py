@@ -32,11 +32,11 @@ def run(*names: str) -> Turns:
         (["add", "local_scalar_dense"], True),
     ],
 )
-def test_a_state_that_only_folds_is_none(names: list[str], chained: bool) -> None:
+def test_a_state_that_only_folds_is_none(names, chained):
     assert run(*names).chained is chained
 
 
-def test_what_is_computed_of_it_once_is_no_state() -> None:
+def test_what_is_computed_of_it_once_is_no_state():
     turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=20)
     early, late = Made(12), Made(22)
     once = made_of("relu", 23, [early, late], [turns])
@@ -50,7 +50,7 @@ def test_what_is_computed_of_it_once_is_no_state() -> None:
     assert turns.chained
 
 
-def test_what_was_made_before_the_loop_or_in_the_latest_turn_is_not_carried() -> None:
+def test_what_was_made_before_the_loop_or_in_the_latest_turn_is_not_carried():
     turns = Turns(at=0, op="mul", kind="pieces", shapes=(), first=10, last=20)
     for number in (9, 20, 21):
         assert made_of("tanh", 22, [Made(number)], [turns]).carried == {}

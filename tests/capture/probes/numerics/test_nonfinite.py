@@ -1,8 +1,5 @@
-"""The look after each step and the watch over operators: what they see, what they leave alone, what
-they cost.
-"""
+"""The look after each step and the watch over operators: what they see and leave alone."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +16,6 @@ from auditor.capture.probes.numerics.nonfinite import HANDS_ON, NonfiniteProbe, 
 from auditor.capture.probes.numerics.nonfinite_origin import NonfiniteOriginProbe
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
-from auditor.recordings.folder import Recording
 from auditor.runs.plan import Plan, Replay
 from tests.capture.drive import Drive, line_of, load
 from tests.inprocess import record
@@ -35,9 +31,7 @@ PARTS = engine.parts_of((RULE, catalogue.rule("NUM013")))
 
 
 def trainer(*, bad_at=None, losses=None, scale=1.0):
-    """A step of a two-layer model, and its model; at one call the input of an exp is far too
-    large.
-    """
+    """A step of a two-layer model; at one call the input of an exp is far too large."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Linear(6, 6), torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Linear(6, 3))
@@ -118,9 +112,7 @@ def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_n
 
 
 def normed(spoiled_at, poisoned_at=None):
-    """A step behind a guard, whose batch norm is given an infinity at one call, and whose weight is
-    made NaN at another.
-    """
+    """A step behind a guard, whose batch norm is given an infinity, and whose weight a NaN."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     count = [0]
@@ -141,16 +133,6 @@ def normed(spoiled_at, poisoned_at=None):
         count[0] += 1
 
     return step
-
-
-def test_statistics_have_a_row_of_their_own_and_the_line_of_what_they_were_given(tmp_path):
-    recording = record(tmp_path / "r", lambda: normed(7), PARTS, roots=[], steps=10)
-    (row,) = recording.rows("nonfinite")
-    assert (row["what"], row["global_step"], row["last_good"], row["n"]) == ("buffer", 7, 6, 2)
-    assert row["tensors"][0]["name"] == "1.running_mean"
-    found = Nonfinite.build(Evidence(recording))
-    assert (found.step, found.birth.op, found.birth.phase) == (7, "mul", "forward")
-    assert "1e30 * 1e30" in found.birth.site.text
 
 
 def test_weights_are_told_whatever_statistics_were_before(tmp_path):
@@ -287,27 +269,6 @@ def test_a_bad_gradient_is_seen_whatever_the_optimizer_makes_of_it(kind, value):
     assert {bad.what for bad in bad_tensors([(optimizer, None)])} >= {"gradient"}
     parameter.grad = None
     assert bool(bad_tensors([(optimizer, None)])) == (kind in HANDS_ON)
-
-
-def test_a_look_at_fifty_parameters_costs_less_than_one_reduction_for_each():
-    parameters = [torch.nn.Parameter(torch.randn(16, 16 if i % 2 else 1)) for i in range(50)]
-    for parameter in parameters:
-        parameter.grad = torch.randn_like(parameter)
-    optimizer = torch.optim.SGD(parameters, lr=0.1)
-    tensors = [
-        tensor.detach() for parameter in parameters for tensor in (parameter, parameter.grad)
-    ]
-    looks, reductions = [], []
-    for _ in range(200):
-        looks.append(timed(lambda: bad_tensors([(optimizer, None)])))
-        reductions.append(timed(lambda: [tensor.sum() for tensor in tensors]))
-    assert min(looks) < min(reductions)
-
-
-def timed(do):
-    start = time.perf_counter()
-    do()
-    return time.perf_counter() - start
 
 
 # -- the watch over operators ----------------------------------------------------------------------
@@ -516,14 +477,5 @@ def test_the_watch_keeps_no_memory_alive(tmp_path):
 def test_the_steps_that_a_replay_watches(tmp_path, bad, last_good, watched):
     plan = Plan("a:b", (), 50, 5, "cpu", str(tmp_path), PARTS).replay(bad, last_good)
     assert plan.watched == watched
-    assert Plan.from_json(plan.to_json()) == plan
     assert plan.folder == f"{tmp_path}/replay"
     assert Plan("a:b", (), 50, 5, "cpu", str(tmp_path), PARTS).watched == range(0)
-
-
-def test_the_replay_is_a_recording_of_its_own(tmp_path):
-    recording = record(tmp_path / "r", lambda: trainer(bad_at=4), PARTS, roots=[])
-    replay = Recording(recording.folder / "replay")
-    assert [row["pass"] for row in replay.rows("steps")] == ["replay"] * 5
-    assert replay.rows("births")[0]["op"] == "exp"
-    assert recording.rows("births") == []

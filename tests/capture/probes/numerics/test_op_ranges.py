@@ -1,15 +1,9 @@
-"""The probe of delicate operators: dtypes that ran, what came before, the loss's part, and
-everything put back.
-"""
-
-from pathlib import Path
-
-import pytest
+"""The probe of delicate operators: dtypes that ran, what came before, the loss's part."""
 
 from auditor import shadow_cuda
 from auditor.capture.probes.numerics import op_ranges
 from auditor.capture.probes.numerics.op_ranges import OpRangesProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, load, watched
 
 SOURCE = """import torch
 torch.manual_seed(0)
@@ -29,16 +23,14 @@ def step():
 """
 
 
-def rows_of(folder: Path, source: str, steps: int = 3) -> tuple[object, dict[str, dict]]:
-    user = load(folder, source)
-    with Drive(folder, OpRangesProbe) as drive:
-        drive.run("numbers", user.step, steps)
-        rows = drive.rows("numerics")
+def rows_of(folder, source, steps=3):
+    user, drive = watched(folder, source, OpRangesProbe, run="numbers", steps=steps)
+    rows = drive.rows("numerics")
     assert not drive.warnings
     return user, {f"{row['what']} {row['op']}": row for row in rows}
 
 
-def test_infinities_are_written_as_text(tmp_path: Path) -> None:
+def test_infinities_are_written_as_text(tmp_path):
     source = """import torch
 x = torch.zeros(3, requires_grad=True)
 def step():
@@ -62,7 +54,7 @@ def step():
 """
 
 
-def test_a_pole_that_a_gradient_met(tmp_path: Path) -> None:
+def test_a_pole_that_a_gradient_met(tmp_path):
     alone = load(tmp_path, POLE)
     alone.step()
     user, rows = rows_of(tmp_path, POLE)
@@ -75,14 +67,10 @@ def test_a_pole_that_a_gradient_met(tmp_path: Path) -> None:
     assert user.model.weight.grad.isnan().equal(alone.model.weight.grad.isnan())
 
 
-def test_a_graph_that_is_kept_keeps_no_hook(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_that_is_kept_keeps_no_hook(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(
-        op_ranges,
-        "_made",
-        lambda *given, made=op_ranges._made: calls.append(given) or made(*given),
+        op_ranges, "_made", lambda *given, made=op_ranges._made: calls.append(given) or made(*given)
     )
     source = POLE.replace(".backward()", ".backward(retain_graph=True)").replace(
         "    kept", "    global kept\n    kept", 1
@@ -93,9 +81,7 @@ def test_a_graph_that_is_kept_keeps_no_hook(
     assert len(calls) == 2
 
 
-def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(tmp_path, monkeypatch):
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 
@@ -105,7 +91,7 @@ def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(
     assert "gradient reciprocal" not in rows
 
 
-def test_the_shadow_device_is_no_library_below_the_line(tmp_path: Path) -> None:
+def test_the_shadow_device_is_no_library_below_the_line(tmp_path):
     on_gpu = SOURCE.replace("Linear(4, 1)", 'Linear(4, 1, device="cuda")').replace(
         "ones(2, 4)", 'ones(2, 4, device="cuda")'
     )

@@ -1,8 +1,4 @@
-"""Steps of an optimizer on modules that stayed in eval mode: what is counted, and what is put
-back.
-"""
-
-from pathlib import Path
+"""Steps of an optimizer on modules that stayed in eval mode."""
 
 import pytest
 from auditor.rules.cfg.probes import train_mode_forwards
@@ -31,7 +27,7 @@ def step():
 """
 
 
-def rows_of(tmp_path: Path, modes: dict[int, bool], steps: int = 8):
+def rows_of(tmp_path, modes, steps=8):
     user = load(tmp_path, SOURCE)
     user.MODES = modes
     with Drive(tmp_path, EvalModeStepsProbe) as drive:

@@ -1,13 +1,9 @@
-"""The probe of gradient norms: what is divided out, what is left out, and torch as it was
-afterwards.
-"""
-
-from pathlib import Path
+"""The probe of gradient norms: what is divided out, and what is left out."""
 
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import watched
 
 SOURCE = """import torch
 weight = torch.nn.Parameter(torch.zeros(4, dtype=torch.{dtype}))
@@ -34,16 +30,14 @@ PLAIN = {
 }
 
 
-def rows_of(
-    folder: Path, pass_name: str = "loud", steps: int = 4, **changed: object
-) -> tuple[object, list[dict]]:
-    user = load(folder, SOURCE.format(**{**PLAIN, **changed}))
-    with Drive(folder, GradNormsProbe) as drive:
-        drive.run(pass_name, user.step, steps)
-        return user, drive.rows("norms")
+def rows_of(folder, pass_name="loud", steps=4, **changed):
+    user, drive = watched(
+        folder, SOURCE.format(**{**PLAIN, **changed}), GradNormsProbe, run=pass_name, steps=steps
+    )
+    return user, drive.rows("norms")
 
 
-def test_every_fifth_step_where_times_are_taken(tmp_path: Path) -> None:
+def test_every_fifth_step_where_times_are_taken(tmp_path):
     _, rows = rows_of(tmp_path, "quiet", 11)
     assert [row["step"] for row in rows] == [0, 5, 10]
 
@@ -61,13 +55,13 @@ def test_every_fifth_step_where_times_are_taken(tmp_path: Path) -> None:
     ],
     ids=["scaled", "scaled and fused", "clipped", "unscaled, then clipped"],
 )
-def test_the_norm_is_that_of_true_gradients_before_clipping(tmp_path: Path, changed: dict) -> None:
+def test_the_norm_is_that_of_true_gradients_before_clipping(tmp_path, changed):
     _, rows = rows_of(tmp_path, **changed)
     assert [row["norm"] for row in rows] == pytest.approx([6.0] * 4)
     assert all(row["clipped"] == ("clip" in changed) for row in rows)
 
 
-def test_a_norm_in_half_does_not_overflow(tmp_path: Path) -> None:
+def test_a_norm_in_half_does_not_overflow(tmp_path):
     _, rows = rows_of(tmp_path, dtype="float16", gradient="6e4")
     assert [row["norm"] for row in rows] == pytest.approx([1.2e5] * 4, rel=1e-3)
 
@@ -83,7 +77,7 @@ def test_a_norm_in_half_does_not_overflow(tmp_path: Path) -> None:
         ("optimizer.param_groups[0]['lr'] = torch.tensor(1.0)", [(0.0, 0.0)] * 3),
     ],
 )
-def test_the_rate_and_what_a_scheduler_found(tmp_path: Path, clip: str, rates: list) -> None:
+def test_the_rate_and_what_a_scheduler_found(tmp_path, clip, rates):
     _, rows = rows_of(tmp_path, steps=3, clip=clip)
     assert [(row["rate"], row["base"]) for row in rows] == rates
 
@@ -91,7 +85,7 @@ def test_the_rate_and_what_a_scheduler_found(tmp_path: Path, clip: str, rates: l
 @pytest.mark.parametrize(
     "optimizer", [{}, {"optimizer": "Adam", "more": ", fused=True"}], ids=["plain", "fused"]
 )
-def test_steps_that_the_scaler_skips_have_no_row(tmp_path: Path, optimizer: dict) -> None:
+def test_steps_that_the_scaler_skips_have_no_row(tmp_path, optimizer):
     _, rows = rows_of(
         tmp_path, scaled=True, gradient="(float('inf') if count[0] == 2 else 3.0)", **optimizer
     )

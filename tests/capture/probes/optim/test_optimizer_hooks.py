@@ -1,8 +1,4 @@
-"""What probes of optimizers have in common: nothing of the user's is kept, and nothing is done
-while a graph is recorded.
-"""
-
-from pathlib import Path
+"""What probes of optimizers have in common."""
 
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe
@@ -11,7 +7,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.probes.optim import optimizer_hooks
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 SOURCE = """import torch, weakref
 made = []
@@ -25,9 +21,7 @@ def step():
 """
 
 
-def test_while_a_graph_is_recorded_nobody_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_a_graph_is_recorded_nobody_is_told(tmp_path, monkeypatch):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, GradNormsProbe) as drive:
         monkeypatch.setattr(optimizer_hooks, "capturing", lambda: True)
@@ -38,7 +32,7 @@ def test_while_a_graph_is_recorded_nobody_is_told(
         assert len(drive.rows("norms")) == 1
 
 
-def test_only_what_a_probe_looks_at_is_hooked(tmp_path: Path) -> None:
+def test_only_what_a_probe_looks_at_is_hooked(tmp_path):
     class After(OptimizerProbe):
         def after_optimizer(self, optimizer: object) -> None:
             pass
@@ -72,9 +66,7 @@ def step():
 
 @pytest.mark.parametrize("given", ["closure", "closure=closure"])
 @pytest.mark.parametrize("optimizer", ["SGD", "LBFGS"])
-def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(
-    tmp_path: Path, given: str, optimizer: str
-) -> None:
+def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(tmp_path, given, optimizer):
     told: list[tuple[int, bool]] = []
 
     class Before(OptimizerProbe):
@@ -94,15 +86,11 @@ def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(
     assert user.count == plain.count
 
 
-def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(
-    tmp_path: Path,
-) -> None:
+def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(tmp_path):
     source = CLOSURE.format(optimizer="SGD", given="closure").replace(
         "return loss", "torch.nn.utils.clip_grad_norm_([weight], 1e-3); return loss"
     )
-    user = load(tmp_path, source)
-    with Drive(tmp_path, GradNormsProbe) as drive:
-        drive.run("loud", user.step, steps=3)
-        rows = drive.rows("norms")
+    user, drive = watched(tmp_path, source, GradNormsProbe, steps=3)
+    rows = drive.rows("norms")
     assert [row["clipped"] for row in rows] == [True] * 3
     assert [round(row["norm"]) for row in rows] == [4, 8, 12]

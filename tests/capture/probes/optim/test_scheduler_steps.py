@@ -1,7 +1,5 @@
 """The probe of schedulers: when it asks for further steps."""
 
-from pathlib import Path
-
 import pytest
 from auditor.rules.opt.probes.scheduler_steps import SOON, SchedulerStepsProbe
 
@@ -23,7 +21,7 @@ def step():
 @pytest.mark.parametrize(
     ("steps", "more"), [(15 - SOON, False), (16 - SOON, True), (15, True), (16, False)]
 )
-def test_a_swing_that_ends_soon_is_waited_for(tmp_path: Path, steps: int, more: bool) -> None:
+def test_a_swing_that_ends_soon_is_waited_for(tmp_path, steps, more):
     with Drive(tmp_path, SchedulerStepsProbe) as drive:
         user = load(tmp_path, SOURCE)
         with drive.running("loud"):

@@ -1,12 +1,8 @@
-"""The probe of gradients that nothing clears: what it counts, and that it keeps no gradient
-alive.
-"""
-
-from pathlib import Path
+"""The probe of gradients that nothing clears."""
 
 from auditor.rules.opt.probes.gradients import StaleGradsProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import watched
 
 SOURCE = """
 import torch
@@ -22,11 +18,11 @@ def step():
 """
 
 
-def test_of_two_optimizers_at_one_address_each_has_its_own_row(tmp_path: Path) -> None:
-    user = load(
+def test_of_two_optimizers_at_one_address_each_has_its_own_row(tmp_path):
+    user, drive = watched(
         tmp_path,
         SOURCE.replace("    optimizer.step()", "    torch.optim.SGD([weight], lr=0.1).step()"),
+        StaleGradsProbe,
+        steps=4,
     )
-    with Drive(tmp_path, StaleGradsProbe) as drive:
-        drive.run("loud", user.step, 4)
-        assert all(row["piled"] == 0 for row in drive.rows("uncleared"))
+    assert all(row["piled"] == 0 for row in drive.rows("uncleared"))

@@ -1,14 +1,10 @@
-"""Trained modules that are called in train mode with gradients off: what is counted, and what is
-put back.
-"""
-
-from pathlib import Path
+"""Trained modules that are called in train mode with gradients off."""
 
 from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 SOURCE = """
 import contextlib
@@ -61,7 +57,7 @@ def step():
 """
 
 
-def rows_of(tmp_path: Path, evaluate: str, steps: int = 9, **more):
+def rows_of(tmp_path, evaluate, steps=9, **more):
     user = load(tmp_path, SOURCE)
     user.evaluate = getattr(user, evaluate)
     for name, value in more.items():
@@ -73,10 +69,8 @@ def rows_of(tmp_path: Path, evaluate: str, steps: int = 9, **more):
 
 
 def test_nothing_is_trained_before_the_first_step(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
-        drive.run("loud", user.decorated, 2)
-        assert drive.rows("train_mode_forwards") == []
+    user, drive = watched(tmp_path, SOURCE, TrainModeForwardsProbe, step="decorated", steps=2)
+    assert drive.rows("train_mode_forwards") == []
 
 
 def test_steps_before_the_pass_count_as_well(tmp_path):

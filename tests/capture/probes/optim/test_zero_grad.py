@@ -1,7 +1,5 @@
-from pathlib import Path
-
 from auditor.capture.probes.optim.zero_grad import ZeroGradProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import line_of, watched
 
 HEAD = """
 import torch
@@ -10,14 +8,12 @@ optimizer = torch.optim.AdamW(model.parameters())
 """
 
 
-def rows_of(tmp_path: Path, source: str, steps: int = 1):
-    user = load(tmp_path, HEAD.lstrip("\n") + source)
-    with Drive(tmp_path, ZeroGradProbe) as drive:
-        drive.run("loud", user.step, steps=steps)
-        return user, drive.rows("optimizer")
+def rows_of(tmp_path, source, steps=1):
+    user, drive = watched(tmp_path, HEAD.lstrip("\n") + source, ZeroGradProbe, steps=steps)
+    return user, drive.rows("optimizer")
 
 
-def test_gradients_are_cleared_as_asked(tmp_path: Path) -> None:
+def test_gradients_are_cleared_as_asked(tmp_path):
     user, _ = rows_of(
         tmp_path,
         "model.weight.grad = torch.ones(2, 2)\ndef step(): optimizer.zero_grad(set_to_none=False)\n",
@@ -29,7 +25,7 @@ def test_gradients_are_cleared_as_asked(tmp_path: Path) -> None:
     assert user.model.weight.grad is None
 
 
-def test_wrappers_count_once(tmp_path: Path) -> None:
+def test_wrappers_count_once(tmp_path):
     source = """
 class Wrapper(torch.optim.SGD):
     def zero_grad(self, set_to_none=True):
@@ -53,7 +49,7 @@ def step():
     }
 
 
-def test_a_library_that_calls_it_is_via(tmp_path: Path) -> None:
+def test_a_library_that_calls_it_is_via(tmp_path):
     source = """
 import contextlib
 def step():

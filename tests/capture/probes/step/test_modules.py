@@ -1,6 +1,4 @@
-"""The step by module: whose time, bytes and operations are whose, and what the step does per
-second.
-"""
+"""The step by module: whose time, bytes and operations, and what it does per second."""
 
 import gc
 

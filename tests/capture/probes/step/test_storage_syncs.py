@@ -5,7 +5,7 @@ import os
 import pytest
 
 from auditor.capture.probes.step.torch_warnings import StorageSyncsProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 
 SOURCE = """
 import os, tempfile, threading
@@ -47,10 +47,10 @@ def step():
 
 def test_the_flush_of_tensorboards_writer_counts(tmp_path):
     pytest.importorskip("tensorboard")
-    user = load(tmp_path, WRITER.replace("FOLDER", str(tmp_path)))
-    with Drive(tmp_path, StorageSyncsProbe) as drive:
-        drive.run("quiet", user.step, steps=2)
-        rows = drive.rows("synced")
+    user, drive = watched(
+        tmp_path, WRITER.replace("FOLDER", str(tmp_path)), StorageSyncsProbe, run="quiet", steps=2
+    )
+    rows = drive.rows("synced")
     user.writer.close()
     assert [(row["at_line"], row["name"], row["n"]) for row in rows] == [
         (line_of(user, "flushes"), "SummaryWriter.flush", 1)

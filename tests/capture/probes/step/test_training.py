@@ -1,7 +1,6 @@
-"""Whether the target trains: every honest way of training is known for one, and what trains nothing
-never looks clean.
-"""
+"""Every honest way of training is known for one, and what trains nothing is never clean."""
 
+import itertools
 import threading
 from pathlib import Path
 
@@ -40,11 +39,8 @@ def hand_written_sgd():
     model = net()
 
     def step():
-        for p, g in zip(
-            model.parameters(),
-            torch.autograd.grad(model(X).sum(), list(model.parameters())),
-            strict=True,
-        ):
+        gradients = torch.autograd.grad(model(X).sum(), list(model.parameters()))
+        for p, g in zip(model.parameters(), gradients, strict=True):
             p.data -= 0.1 * g
 
     return step
@@ -54,11 +50,8 @@ def functional_transforms():
     model = net()
     state = {"params": {name: p.detach() for name, p in model.named_parameters()}}
 
-    def loss(params):
-        return functional_call(model, params, (X,)).sum()
-
     def step():
-        slopes = grad(loss)(state["params"])
+        slopes = grad(lambda params: functional_call(model, params, (X,)).sum())(state["params"])
         state["params"] = {name: p - 0.1 * slopes[name] for name, p in state["params"].items()}
 
     return step
@@ -66,22 +59,12 @@ def functional_transforms():
 
 def evolution_in_place():
     model = net()
-
-    @torch.no_grad()
-    def step():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p))
-
-    return step
+    return torch.no_grad()(lambda: [p.add_(torch.randn_like(p)) for p in model.parameters()])
 
 
 def behind_autograds_back():
     model = net()
-
-    def step():
-        model.weight.data += 0.1
-
-    return step
+    return lambda: model.weight.data.add_(0.1)
 
 
 def through_numpy():
@@ -97,21 +80,15 @@ def through_numpy():
 
 def a_new_parameter_each_step():
     holder = {"w": torch.nn.Parameter(torch.ones(3))}
-
-    def step():
-        holder["w"] = torch.nn.Parameter(holder["w"].detach() * 0.9)
-
-    return step
+    return lambda: holder.update(w=torch.nn.Parameter(holder["w"].detach() * 0.9))
 
 
 def backward_every_tenth_step():
-    model, n = net(), 0
+    model, turns = net(), itertools.count(1)
 
     def step():
-        nonlocal n
-        n += 1
         loss = model(X).sum()
-        if n % 10 == 0:
+        if next(turns) % 10 == 0:
             loss.backward()
 
     return step
@@ -120,11 +97,8 @@ def backward_every_tenth_step():
 def learner_in_a_thread():
     model = net()
 
-    def learn():
-        model(X).sum().backward()
-
     def step():
-        thread = threading.Thread(target=learn)
+        thread = threading.Thread(target=lambda: model(X).sum().backward())
         thread.start()
         thread.join()
 
@@ -134,27 +108,20 @@ def learner_in_a_thread():
 def compiled():
     model = net()
     forward = torch.compile(lambda: model(X).sum(), backend="eager")
-
-    def step():
-        forward().backward()
-
-    return step
+    return lambda: forward().backward()
 
 
 def closure():
     model = net()
     lbfgs = torch.optim.LBFGS(model.parameters(), max_iter=2)
 
-    def step():
-        def loss():
-            lbfgs.zero_grad()
-            value = model(X).square().sum()
-            value.backward()
-            return value
+    def loss():
+        lbfgs.zero_grad()
+        value = model(X).square().sum()
+        value.backward()
+        return value
 
-        lbfgs.step(loss)
-
-    return step
+    return lambda: lbfgs.step(loss)
 
 
 # -- what does not ---------------------------------------------------------------------------------
@@ -167,33 +134,18 @@ def forward_only():
 
 def evaluation():
     model = net().eval()
-
-    @torch.no_grad()
-    def step():
-        model(X).argmax(-1)
-
-    return step
+    return torch.no_grad()(lambda: model(X).argmax(-1))
 
 
 def inference_mode():
     model = net()
-
-    @torch.inference_mode()
-    def step():
-        model(X)
-
-    return step
+    return torch.inference_mode()(lambda: model(X))
 
 
 def batch_norm_statistics():
     """Buffers are no parameters: what an evaluation in train mode changes is not learned."""
     model = torch.nn.BatchNorm1d(4)
-
-    @torch.no_grad()
-    def step():
-        model(X)
-
-    return step
+    return torch.no_grad()(lambda: model(X))
 
 
 def torch_without_a_model():
@@ -211,26 +163,15 @@ def a_model_beside():
 
 
 TRAINED = (
-    optimizer,
-    hand_written_sgd,
-    functional_transforms,
-    evolution_in_place,
-    behind_autograds_back,
-    through_numpy,
-    a_new_parameter_each_step,
-    backward_every_tenth_step,
-    learner_in_a_thread,
-    compiled,
-    closure,
+    *(optimizer, hand_written_sgd, functional_transforms, evolution_in_place),
+    *(behind_autograds_back, through_numpy, a_new_parameter_each_step),
+    *(backward_every_tenth_step, learner_in_a_thread, compiled, closure),
 )
 UNTRAINED = {
     forward_only: "forward",
-    evaluation: "evaluated",
-    inference_mode: "evaluated",
-    batch_norm_statistics: "evaluated",
+    **dict.fromkeys((evaluation, inference_mode, batch_norm_statistics), "evaluated"),
     torch_without_a_model: "evaluated",
-    no_torch: "nothing",
-    a_model_beside: "nothing",
+    **dict.fromkeys((no_torch, a_model_beside), "nothing"),
 }
 
 

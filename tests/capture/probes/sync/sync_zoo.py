@@ -1,7 +1,6 @@
 """Snippets of training code, one function each. A line marked `#: KIND` is a host read on a GPU; no other line may be reported.
 
 `#: KIND xN` is read N times; `#: h2d` is a wait of the other direction, which the reads probe does not look for.
-Functions named ``spike_*`` are the 46 constructs of the research spike (36 of them waits).
 """
 # ruff: noqa
 import functools
@@ -30,146 +29,46 @@ class Lab:
         self.loss.backward(retain_graph=True)
 
 
-# ---- the 46 constructs of the spike, in its order
-
-def spike_item(lab):
-    lab.loss.item()  #: item
-
-def spike_float(lab):
-    float(lab.loss)  #: item
-
-def spike_int(lab):
-    int(lab.loss)  #: item
-
-def spike_if_tensor(lab):
-    if lab.loss > 0:  #: item
-        pass
-
+# ---- reads and what looks like one
 def spike_while_compare(lab):
     while lab.loss > 1e9:  #: item
         pass
-
-def spike_print(lab):
-    str(lab.loss)  #: print
-
-def spike_format(lab):
-    f"{lab.loss.detach():.3f}"  #: item
-
-def spike_cpu(lab):
-    lab.loss.detach().cpu()  #: cpu
-
-def spike_to_cpu(lab):
-    lab.loss.detach().to("cpu")  #: to_cpu
-
-def spike_cpu_numpy(lab):
-    lab.x.cpu().numpy()  #: cpu
-
 def spike_tolist(lab):
     lab.x.tolist()  #: tolist
-
-def spike_nonzero(lab):
-    lab.x.nonzero()  #: nonzero
-
 def spike_where(lab):
     torch.where(lab.x > 0)  #: nonzero
-
-def spike_mask_index(lab):
-    lab.x[lab.x > 0]  #: mask_index
-
-def spike_mask_fill(lab):
-    lab.x[lab.x > 9] = 0.0
-
 def spike_mask_put(lab):
     lab.x[lab.x > 9] = torch.ones(0, device=lab.device)  #: mask_put
-
 def spike_masked_select(lab):
     torch.masked_select(lab.x, lab.x > 0)  #: masked_select
-
 def spike_unique(lab):
     torch.unique(lab.x)  #: unique
-
-def spike_isnan_any_if(lab):
-    if torch.isnan(lab.loss).any():  #: item
-        pass
-
-def spike_isnan_any_item(lab):
-    torch.isnan(lab.loss).any().item()  #: item
-
 def spike_allclose(lab):
     torch.allclose(lab.x, lab.x)  #: item
-
 def spike_equal(lab):
     torch.equal(lab.x, lab.x + 0)  #: equal
-
-def spike_clip_grad_norm(lab):
-    nn.utils.clip_grad_norm_([lab.w], 1.0)
-
 def spike_clip_grad_norm_nonfinite(lab):
     nn.utils.clip_grad_norm_([lab.w], 1.0, error_if_nonfinite=True)  #: item
-
 def spike_repeat_interleave(lab):
     torch.repeat_interleave(lab.x[:, 0], torch.ones(8, dtype=torch.long, device=lab.device))  #: repeat_interleave
-
 def spike_one_hot(lab):
     F.one_hot(torch.arange(3, device=lab.device))  #: item
-
 def spike_bincount(lab):
     torch.bincount(torch.arange(3, device=lab.device))  #: bincount
-
 def spike_range(lab):
     list(range((lab.loss * 0).long() + 1))  #: item
-
 def spike_list_index(lab):
     [1, 2][(lab.loss * 0).long()]  #: item
-
 def spike_max_of_tensors(lab):
     max(lab.loss, lab.loss + 1)  #: item
-
 def spike_in_list(lab):
     lab.loss in [lab.loss + 1]  #: item
-
 def spike_math_isnan(lab):
     math.isnan(lab.loss)  #: item
-
 def spike_np_mean(lab):
     np.mean([lab.loss.detach()])  #: numpy, item
-
-def spike_tensor_of_list(lab):
-    torch.tensor([lab.loss.detach(), lab.loss.detach()])  #: item x2
-
-def spike_h2d_pageable(lab):
-    lab.host.to(lab.device)  #: h2d
-
-def spike_h2d_non_blocking(lab):
-    lab.host.to(lab.device, non_blocking=True)
-
-def spike_tensor_device(lab):
-    torch.tensor([1.0, 2.0], device=lab.device)  #: h2d
-
-def spike_copy_into_host(lab):
-    torch.empty(8, 4).copy_(lab.x)  #: to_cpu
-
 def spike_iterate(lab):
     [row for row in lab.x]
-
-def spike_add_scalar(lab):
-    lab.x + 1.0
-
-def spike_index_int(lab):
-    lab.x[0]
-
-def spike_index_long(lab):
-    lab.x[torch.zeros(2, dtype=torch.long, device=lab.device)]
-
-def spike_detach(lab):
-    lab.loss.detach()
-
-def spike_host_item(lab):
-    lab.host.sum().item()
-
-def spike_optimizer_step(lab):
-    torch.optim.AdamW([lab.w]).step()
-
 def spike_grad_scaler(lab):
     scaler, sgd = torch.amp.GradScaler("cpu", init_scale=2.0), torch.optim.SGD([lab.w], lr=0.0)
     lab.w.grad = None
@@ -177,9 +76,7 @@ def spike_grad_scaler(lab):
     scaler.step(sgd)  #: item
     scaler.update()
 
-
 # ---- exact lines
-
 def line_of_a_multi_line_chain(lab):
     value = (
         lab.x
@@ -188,273 +85,144 @@ def line_of_a_multi_line_chain(lab):
         .item()  #: item
     )
     return value
-
 def line_of_a_multi_line_call(lab):
     dict(
         a=1,
         loss=float(lab.loss),  #: item
         b=2,
     )
-
 def line_in_a_comprehension(lab):
     return [row.sum().item()  #: item x8
             for row in lab.x]
-
 def line_in_a_lambda(lab):
     log = lambda value: value.item()  #: item
     log(lab.loss)
-
 class Tracker:
     def __init__(self, value):
         self.value = value
-
     @property
     def average(self):
         return self.value.item()  #: item
-
 def line_in_a_property(lab):
     Tracker(lab.loss).average
-
 def line_called_by_a_library(lab):
     list(map(float, [lab.loss, lab.loss]))  #: item x2
-
 def line_called_through_functools(lab):
     functools.reduce(max, [lab.loss, lab.loss + 1, lab.loss + 2])  #: item x2
-
 class Collapse(nn.Module):
     def forward(self, x):
         if x.abs().max() > 1e6:  #: item
             raise ValueError
         return x
-
 def line_in_a_module(lab):
     nn.Sequential(Collapse(), nn.Flatten())(lab.x)
-
 def line_in_a_hook(lab):
     x = lab.x.detach().requires_grad_()
     handle = (x * 2).register_hook(lambda g: None)
     y = x * 3
     y.register_hook(lambda g: g.sum().item() and None)  #: item
     y.sum().backward()
-
 class Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
         return x * x
-
     @staticmethod
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         grad.max().item()  #: item
         return 2 * x * grad
-
 def line_in_a_custom_backward(lab):
     Square.apply(lab.w).sum().backward()
 
-
 # ---- reads by other spellings
-
-def f_string_of_a_loss(lab):
-    f"loss {lab.loss:.3f}"  #: item
-
 def f_string_of_a_vector(lab):
     f"weights {lab.w}"  #: print
-
 def percent_s(lab):
     "%s" % lab.loss  #: print
-
-def percent_f(lab):
-    "%.3f" % lab.loss  #: item
-
-def round_of_a_loss(lab):
-    round(lab.loss.item(), 3)  #: item
-
 def np_asarray(lab):
     np.asarray(lab.x)  #: numpy
-
 def np_of_a_host_copy(lab):
     np.asarray(lab.x.cpu())  #: cpu
-
 def detach_cpu_numpy_over_lines(lab):
     (lab.w.detach()
         .cpu()  #: cpu
         .numpy()
         .sum())
-
 def host_copy_then_numpy(lab):
     predictions = (lab.x @ lab.w).argmax(1).cpu()  #: cpu
     predictions.numpy()
     predictions.tolist()
     predictions[0].item()
-
 def host_copy_then_device_again(lab):
     shown = lab.loss.detach().cpu()  #: cpu
     lab.loss.item()  #: item
     return shown
-
 def to_cpu_by_keyword(lab):
     lab.x.to(device="cpu")  #: to_cpu
-
-def to_cpu_by_torch_device(lab):
-    lab.x.to(torch.device("cpu"))  #: to_cpu
-
 def to_cpu_with_dtype(lab):
     lab.x.to("cpu", torch.float64).numpy()  #: to_cpu
-
 def to_cpu_over_lines(lab):
     lab.x.to(  #: to_cpu
         "cpu",
         torch.float32,
     ).numpy()
-
 def to_cpu_without_waiting(lab):
     lab.x.to("cpu", non_blocking=True)
-
-def accuracy(lab):
-    with torch.no_grad():
-        correct = (lab.net(lab.x).argmax(1) == lab.labels).sum()
-    correct.item() / len(lab.labels)  #: item
-
 def assert_finite(lab):
     assert torch.isfinite(lab.loss)  #: item
-
 def torch_is_nonzero(lab):
     torch.is_nonzero(lab.loss)  #: item
-
 def unique_consecutive(lab):
     lab.labels.unique_consecutive()  #: unique
-
 def argwhere(lab):
     torch.argwhere(lab.x > 0)  #: nonzero
-
 def to_sparse(lab):
     (lab.x > 0).float().to_sparse()  #: nonzero
-
 def masked_loss(lab):
     picked = lab.x @ lab.w
     picked[lab.labels > 1].sum()  #: mask_index
-
 def arange_of_a_tensor(lab):
     torch.arange(lab.labels.max() + 1)  #: item
-
 def distribution_that_validates(lab):
     torch.distributions.Normal(lab.x, lab.x.exp(), validate_args=True)  #: item x2
-
 def transformer_mask_check(lab):
     layer = nn.TransformerEncoderLayer(4, 2, 8).to(lab.device)
     encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).to(lab.device)
     mask = nn.Transformer.generate_square_subsequent_mask(8, device=lab.device)
     encoder(lab.x[:, None], mask=mask)  #: item
-
 def plateau_scheduler(lab):
     torch.optim.lr_scheduler.ReduceLROnPlateau(lab.opt).step(lab.loss)  #: item
-
-def read_of_device_data(lab):
-    lab.x.max().item()  #: item
-
-def read_of_zeros_on_the_device(lab):
-    torch.zeros(3, device=lab.device).sum().item()  #: item
-
-def read_of_new_zeros(lab):
-    lab.x.new_zeros(3).sum().item()  #: item
-
-def read_of_zeros_like(lab):
-    torch.zeros_like(lab.x).sum().item()  #: item
-
-def read_of_zeros_where_x_is(lab):
-    torch.zeros(3, device=lab.x.device).sum().item()  #: item
-
-def running_loss_on_the_device(lab):
-    running = torch.zeros((), device=lab.device)
-    running += lab.loss.detach()
-    running.item()  #: item
-
-def accumulated_in_a_list(lab):
-    total = sum([lab.loss.detach(), lab.loss.detach()])
-    total.item()  #: item
-
-def under_autocast(lab):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = lab.net(lab.x)
-    out.float().mean().item()  #: item
-
 def parameter_norm(lab):
     total = 0.0
     for p in lab.net.parameters():
         total += p.data.norm().item() ** 2  #: item x4
-
-def gradient_norm(lab):
-    lab.opt.zero_grad()
-    lab.net(lab.x).sum().backward()
-    for p in lab.net.parameters():
-        p.grad.norm().item()  #: item x4
-
 def batch_norm_counter(lab):
     norm = nn.BatchNorm1d(4).to(lab.device)
     norm(lab.x)
     norm.num_batches_tracked.item()  #: item
 
-
 # ---- not reads
-
 def quiet_step(lab):
     lab.opt.zero_grad(set_to_none=True)
     F.cross_entropy(lab.net(lab.x), lab.labels).backward()
     nn.utils.clip_grad_norm_(lab.net.parameters(), 1.0)
     lab.opt.step()
-
 def quiet_optimizers(lab):
     for kind in (torch.optim.Adam, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adagrad, torch.optim.Rprop):
         lab.opt = kind(lab.net.parameters())
         lab.net(lab.x).sum().backward()
         lab.opt.step()
         lab.opt.step()
-
-def quiet_scheduler(lab):
-    torch.optim.lr_scheduler.CosineAnnealingLR(lab.opt, 10).step()
-
-def quiet_one_hot(lab):
-    F.one_hot(lab.labels, 4)
-    F.one_hot(lab.labels, num_classes=4)
-
 def quiet_quantile(lab):
     torch.quantile(lab.x, 0.9)
     torch.nanquantile(lab.x, torch.tensor([0.1, 0.9]))
-
 def quiet_deviation_of_all(lab):
     lab.x.std()
     torch.var(lab.net(lab.x), unbiased=False)
-
-def quiet_repeat_interleave(lab):
-    torch.repeat_interleave(lab.x, 2, dim=0)
-    torch.repeat_interleave(lab.x[:, 0], torch.ones(8, dtype=torch.long, device=lab.device), output_size=8)
-
-def quiet_masks(lab):
-    lab.x.masked_fill(lab.x > 0, float("-inf"))
-    torch.where(lab.x > 0, lab.x, 0.0)
-    y = lab.x.clone()
-    y[y > 0] = 0
-
 def quiet_backward_of_a_maximum(lab):
     lab.net(lab.x).max().backward()
     lab.net(lab.x).prod().backward()
-
-def quiet_shapes(lab):
-    len(lab.x), lab.x.shape[0], lab.x.numel(), lab.x.size(1), lab.x.dtype, lab.x.device, lab.x.is_cuda
-
-def quiet_module_moves(lab):
-    lab.net.to(lab.device)
-    lab.net(lab.x)
-
-def quiet_dtype(lab):
-    lab.x.to(torch.float64).float().half()
-
-def host_counter(lab):
-    seen = torch.zeros((), dtype=torch.long)
-    seen += 8
-    seen.item()
-
 def host_random(lab):
     if torch.rand(()) < 0.5:
         pass
@@ -462,81 +230,53 @@ def host_random(lab):
     torch.randperm(8).tolist()
     random = torch.rand(3, device="cpu")
     random.numpy()
-
 def host_beside_its_device(lab):
     lengths = torch.tensor([3, 2, 1])
     extra = torch.zeros(3, device=lengths.device)
     extra.sum().item()
-
 def host_batch_before_it_moves(lab):
     batch = torch.randint(0, 4, (8,))
     batch.tolist()
     moved = batch.to(lab.device)
     batch.max().item()
     moved.max().item()  #: item
-
 def host_numpy(lab):
     lab.host.numpy()
     np.asarray(lab.host)
     torch.from_numpy(np.ones(3)).sum().item()
-
-def host_mask(lab):
-    table = torch.arange(10)
-    table[table > 3].tolist()
-
 class Words(Dataset):
     def __init__(self):
         self.data = torch.arange(12)
-
     def __len__(self):
         return 12
-
     def __getitem__(self, index):
         length = self.data[index].item() % 3 + 1
         return torch.ones(4) * length, length
-
 def host_dataset(lab):
     loader = DataLoader(Words(), batch_size=4, shuffle=True)
     for x, lengths in loader:
         lengths.tolist()
         int(lengths.max())
         lab.net(x.to(lab.device))
-
 def host_loader_internals(lab):
     data = TensorDataset(torch.randn(12, 4))
     train, _ = random_split(data, [8, 4])
     for (x,) in DataLoader(train, batch_size=4, sampler=RandomSampler(train, replacement=True)):
         lab.net(x.to(lab.device))
-
-def host_progress(lab):
-    shown = {"loss": "?"}
-    f"{shown['loss']:>8}"
-
 def host_packed_lengths(lab):
     lengths = torch.tensor([3, 2])
     rnn = nn.GRU(4, 4, batch_first=True).to(lab.device)
     packed = nn.utils.rnn.pack_padded_sequence(lab.x.view(2, 4, 4), lengths, batch_first=True)
     out, _ = nn.utils.rnn.pad_packed_sequence(rnn(packed)[0], batch_first=True)
     packed.batch_sizes.tolist()
-
 def host_lstm(lab):
     nn.LSTM(4, 4).to(lab.device)(lab.x[:, None])[0].sum().backward()
-
 def host_checkpointed(lab):
     from torch.utils.checkpoint import checkpoint
-
     checkpoint(lab.net, lab.x, use_reentrant=False).sum().backward()
-
-def host_ema(lab):
-    copy = [p.detach().clone() for p in lab.net.parameters()]
-    for mine, theirs in zip(copy, lab.net.parameters()):
-        mine.mul_(0.9).add_(theirs.detach(), alpha=0.1)
-        mine.copy_(theirs.detach())
-
 def host_buffer_that_receives(lab):
     staged = torch.empty(4, 4)
     staged.copy_(lab.w.detach(), non_blocking=True)
     staged.sum().item()
-
 
 SNIPPETS = [value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and not isinstance(value, type)]

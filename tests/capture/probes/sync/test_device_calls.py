@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -7,7 +5,7 @@ from auditor.capture.probes.sync.device_calls import DeviceCallsProbe
 from tests.capture.drive import Drive, line_of, load
 
 
-def test_a_deprecated_name_is_the_same_and_other_libraries_are_not_the_user(tmp_path: Path) -> None:
+def test_a_deprecated_name_is_the_same_and_other_libraries_are_not_the_user(tmp_path):
     user = load(
         tmp_path,
         """
@@ -31,7 +29,7 @@ def test_a_deprecated_name_is_the_same_and_other_libraries_are_not_the_user(tmp_
     ]
 
 
-def test_the_same_functions_of_torch_accelerator(tmp_path: Path) -> None:
+def test_the_same_functions_of_torch_accelerator(tmp_path):
     if not hasattr(torch, "accelerator"):
         pytest.skip("this torch has no torch.accelerator")
     user = load(

@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,13 +11,13 @@ from auditor.capture.probes.sync import reads, reads_log
 from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from auditor.model.devices import CUDA
 from tests.capture import drive as driving
-from tests.capture.drive import HAS_KERNELS, NO_KERNELS, Drive, line_of, load
+from tests.capture.drive import HAS_KERNELS, NO_KERNELS, Drive, line_of, load, watched
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(autouse=True)
-def host_in_the_place_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def host_in_the_place_of_a_gpu(monkeypatch):
     """Kernels and tensors of the host are watched as those of a GPU are, of which there is none."""
     monkeypatch.setattr(reads, "KEY", "CPU")
     monkeypatch.setattr(reads_log.ReadLog, "concerns", lambda log, tensor: tensor.is_cpu)
@@ -27,19 +26,8 @@ def host_in_the_place_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ZOO = Path(__file__).with_name("sync_zoo.py")
 METHODS = (
-    "cpu",
-    "to",
-    "numpy",
-    "tolist",
-    "copy_",
-    "item",
-    "__bool__",
-    "__getitem__",
-    "__setitem__",
-    "nonzero",
-    "unique",
-    "__repr__",
-)
+    "cpu to numpy tolist copy_ item __bool__ __getitem__ __setitem__ nonzero unique __repr__"
+).split()
 
 
 def zoo_module(tmp_path: Path) -> ModuleType:
@@ -69,14 +57,12 @@ def run_zoo(drive: Drive, module: ModuleType, pass_name: str) -> list[dict]:
     return rows
 
 
-def program(tmp_path: Path, source: str) -> ModuleType:
+def program(tmp_path, source):
     return load(tmp_path, "import numpy as np\nimport torch\nimport torch.nn as nn\n" + source)
 
 
 def reads_of(tmp_path: Path, source: str, steps: int = 1) -> tuple[ModuleType, list[dict]]:
-    with Drive(tmp_path, ReadsProbe) as drive:
-        module = program(tmp_path, source)
-        drive.run("loud", module.step, steps)
+    module, drive = watched(tmp_path, source, ReadsProbe, steps=steps, load=program)
     assert not drive.warnings
     return module, drive.rows("reads")
 
@@ -96,7 +82,7 @@ def torch_as_it_is() -> dict[str, object]:
 # ---- what a row says
 
 
-def test_read_inside_the_loader(tmp_path: Path) -> None:
+def test_read_inside_the_loader(tmp_path):
     module, rows = reads_of(
         tmp_path,
         """
@@ -118,7 +104,7 @@ def step():
     }
 
 
-def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path: Path) -> None:
+def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path):
     with Drive(tmp_path, ReadsProbe) as drive:
         module = program(
             tmp_path, "x = torch.ones(())\ndef step():\n    x.item(); x.cpu(); x.tolist()\n"
@@ -136,7 +122,7 @@ def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path: Path) -> None:
     assert drive.rows("reads") == []
 
 
-def test_a_step_that_raises_keeps_what_it_read(tmp_path: Path) -> None:
+def test_a_step_that_raises_keeps_what_it_read(tmp_path):
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
         module = program(
@@ -151,7 +137,7 @@ def test_a_step_that_raises_keeps_what_it_read(tmp_path: Path) -> None:
 # ---- torch's own affairs
 
 
-def test_workers_of_the_loader_are_left_alone(tmp_path: Path) -> None:
+def test_workers_of_the_loader_are_left_alone(tmp_path):
     _, rows = reads_of(
         tmp_path,
         """
@@ -166,7 +152,7 @@ def step():
     assert [row["n"] for row in rows if row["lib"]] == [1], "the seed, and no item of a worker's"
 
 
-def test_compiled_code_runs_and_its_graph_breaks_are_seen(tmp_path: Path) -> None:
+def test_compiled_code_runs_and_its_graph_breaks_are_seen(tmp_path):
     before = torch._dynamo.config.suppress_errors
     module, rows = reads_of(
         tmp_path,
@@ -191,24 +177,7 @@ def step():
 # ---- nothing left behind
 
 
-def test_everything_is_put_back(tmp_path: Path) -> None:
-    before = torch_as_it_is()
-    with Drive(tmp_path, ReadsProbe) as drive:
-        with drive.running("loud"):
-            changed = torch_as_it_is()
-            assert (
-                changed["_local_scalar_dense"] != before["_local_scalar_dense"]
-                and changed["cpu"] is not None
-            )
-            probe = drive.probes[0]
-            probe.start()  # twice is once
-        assert torch_as_it_is() == before
-        probe.stop()
-        assert torch_as_it_is() == before
-    assert "cpu" not in vars(torch.Tensor) and "to" not in vars(torch.Tensor)
-
-
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
         monkeypatch.setattr(
@@ -222,24 +191,22 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         assert torch_as_it_is() == before
 
 
-def test_our_own_error_costs_one_warning_and_not_the_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_own_error_costs_one_warning_and_not_the_step(tmp_path, monkeypatch):
     def broken(*args: object) -> None:
         raise KeyError("ours")
 
     monkeypatch.setattr(reads_log.ReadLog, "place", broken)
-    with Drive(tmp_path, ReadsProbe) as drive:
-        module = program(
-            tmp_path,
-            "x = torch.ones(())\ndef step():\n    assert x.item() == 1.0 and x.cpu().numpy() == "
-            "1.0\n",
-        )
-        drive.run("loud", module.step, 3)
+    module, drive = watched(
+        tmp_path,
+        "x = torch.ones(())\ndef step():\n    assert x.item() == 1.0 and x.cpu().numpy() == 1.0\n",
+        ReadsProbe,
+        steps=3,
+        load=program,
+    )
     assert len(drive.warnings) == 1 and "KeyError" in drive.warnings[0]
 
 
-def test_tables_by_the_original_method_find_the_patched_one(tmp_path: Path) -> None:
+def test_tables_by_the_original_method_find_the_patched_one(tmp_path):
     table = {torch.Tensor.to: "to", torch.Tensor.cpu: "cpu"}
     original = torch.Tensor.to
     with Drive(tmp_path, ReadsProbe) as drive, drive.running("loud"):
@@ -254,7 +221,7 @@ def test_tables_by_the_original_method_find_the_patched_one(tmp_path: Path) -> N
         )
 
 
-def test_subclasses_keep_their_own_methods(tmp_path: Path) -> None:
+def test_subclasses_keep_their_own_methods(tmp_path):
     _, rows = reads_of(
         tmp_path,
         """
@@ -276,9 +243,7 @@ def step():
 
 
 @pytest.mark.parametrize("breakage", ["absent", "broken"])
-def test_without_kernel_overrides_methods_are_patched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str
-) -> None:
+def test_without_kernel_overrides_methods_are_patched(tmp_path, monkeypatch, breakage):
     if breakage == "absent":
         monkeypatch.delattr(torch.library, "get_kernel", raising=False)
     else:
@@ -298,30 +263,6 @@ def test_without_kernel_overrides_methods_are_patched(
     )
 
 
-def test_values_are_those_of_a_plain_run(tmp_path: Path) -> None:
-    source = """
-torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
-opt = torch.optim.AdamW(net.parameters())
-losses = []
-def step():
-    x = torch.randn(16, 4)
-    loss = net(x[x[:, 0] > 0]).pow(2).mean()
-    opt.zero_grad()
-    loss.backward()
-    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-    opt.step()
-    losses.append(loss.item())
-"""
-    plain = program(tmp_path, source)
-    for _ in range(5):
-        plain.step()
-    with Drive(tmp_path, ReadsProbe) as drive:
-        watched = program(tmp_path, source)
-        drive.run("loud", watched.step, 5)
-    assert np.array_equal(plain.losses, watched.losses)
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -335,17 +276,17 @@ def step():
         "x.cpu().tolist()",
     ],
 )
-def test_one_read_for_one_call(tmp_path: Path, line: str) -> None:
+def test_one_read_for_one_call(tmp_path, line):
     _, rows = reads_of(tmp_path, f"x = torch.randn(20, 20)\ndef step():\n    {line}\n")
     assert [row["n"] for row in rows] == [1]
 
 
-def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path: Path) -> None:
+def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path):
     _, rows = reads_of(tmp_path, "x = [torch.ones(3), torch.ones(())]\ndef step():\n    str(x)\n")
     assert [(row["kind"], row["n"]) for row in rows] == [("print", 2)]
 
 
-def test_statement_is_the_innermost_one(tmp_path: Path) -> None:
+def test_statement_is_the_innermost_one(tmp_path):
     module = load(
         tmp_path,
         "def f(x):\n    if (x and\n            x):\n        y = (1,\n             2)\n        "

@@ -1,6 +1,4 @@
-"""The probe of layers: what is computed again, over which batches units are looked at, and that
-nothing of it stays.
-"""
+"""The probe of layers: what is computed again, over which batches units are looked at."""
 
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 from auditor.rules.train.rows import LayerRow
 
 from auditor.model import Site
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, line_of, load, watched
 from tests.capture.probes.train.test_loss_repairs import ACCUMULATED, state_of
 from tests.rules.asking import ask, rows
 from tests.rules.test_rules import factories
@@ -105,9 +103,7 @@ def test_units_that_answered_in_the_diagnostic_pass_are_alive(tmp_path):
 
 
 def test_gradients_of_ours_are_not_the_programs(tmp_path):
-    """Both probes compute gradients when a backward begins: neither takes those of the other for
-    the program's.
-    """
+    """Both compute gradients when a backward begins: neither's are the program's."""
     source = ACCUMULATED.replace("torch.nn.Embedding(9, 8)", "Scaled()").replace(
         "torch.manual_seed(0)",
         "class Scaled(torch.nn.Module):\n"
@@ -119,12 +115,10 @@ def test_gradients_of_ours_are_not_the_programs(tmp_path):
         "torch.manual_seed(0)",
     )
     source = source.replace("torch.nn.Dropout(0.1), ", "")
-    user = load(tmp_path, source)
-    with Drive(tmp_path, LossRepairsProbe, LayersProbe) as drive:
-        drive.run("gradients", user.step, 2)
-        assert [row["tokens"] for row in drive.rows("token_weights")] == [[24, 2, 10]] * 2
-        assert [row["ratio"] for row in drive.rows("layers")][0] > 10
-        assert drive.rows("lapses") == []
+    user, drive = watched(tmp_path, source, LossRepairsProbe, LayersProbe, run="gradients", steps=2)
+    assert [row["tokens"] for row in drive.rows("token_weights")] == [[24, 2, 10]] * 2
+    assert [row["ratio"] for row in drive.rows("layers")][0] > 10
+    assert drive.rows("lapses") == []
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import textwrap
 
 import pytest
 import torch
+import torch.nn.functional as F
 from auditor.rules.train.probes import padding_reads, second_gradient, token_weights
 from auditor.rules.train.probes.function_tape import MOST, FunctionTape, Wanted
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 
-from tests.capture.drive import Drive, load
+from tests.capture.drive import Drive, load, watched
 
 BROADCAST = """
 import torch
@@ -30,10 +31,8 @@ def step():
 
 
 def run(folder, source, steps=2):
-    user = load(folder, source)
-    with Drive(folder, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, steps)
-        return user, drive.rows("repairs"), drive.rows("token_weights"), drive.rows("lapses")
+    user, drive = watched(folder, source, LossRepairsProbe, run="gradients", steps=steps)
+    return user, drive.rows("repairs"), drive.rows("token_weights"), drive.rows("lapses")
 
 
 def state_of(user):
@@ -105,33 +104,28 @@ def test_training_is_the_same_to_the_bit(tmp_path, source):
         assert torch.equal(one, two)
 
 
+def angle_and_ratio(model, *losses):
+    """Between the gradients of two losses, computed by hand."""
+    grads = (
+        torch.autograd.grad(one, list(model.parameters()), retain_graph=True) for one in losses
+    )
+    one, two = (torch.cat([each.flatten() for each in some]).double() for some in grads)
+    cosine = float(one @ two / one.norm() / two.norm())
+    return math.degrees(math.acos(cosine)), float(one.norm() / two.norm())
+
+
 def test_gradients_are_those_of_both_losses(tmp_path):
-    """The angle is that between gradients computed by hand."""
     source = BROADCAST.replace("torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), ", "")
     plain = load(tmp_path, source)
     x = torch.randn(16, 4)
     out = plain.model(x)
-    both = []
-    for target in (x.sum(1), x.sum(1)[:, None]):
-        with pytest.warns() if target.dim() == 1 else _nothing():
-            loss = torch.nn.functional.mse_loss(out, target)
-        grads = torch.autograd.grad(loss, list(plain.model.parameters()), retain_graph=True)
-        both.append(torch.cat([each.flatten() for each in grads]).double())
-    cosine = float(both[0] @ both[1] / both[0].norm() / both[1].norm())
+    with pytest.warns():
+        losses = [F.mse_loss(out, target) for target in (x.sum(1), x.sum(1)[:, None])]
+    wanted = angle_and_ratio(plain.model, *losses)
     user, (first, second), _, _ = run(tmp_path, source)
-    assert first["angle"] == pytest.approx(math.degrees(math.acos(cosine)), rel=1e-4)
-    assert first["ratio"] == pytest.approx(float(both[0].norm() / both[1].norm()), rel=1e-4)
+    assert (first["angle"], first["ratio"]) == pytest.approx(wanted, rel=1e-4)
     assert (first["over"], second["over"]) == ("parameters", "outputs")
     assert (first["given"], first["other"]) == ([16, 1], [16])
-
-
-TWICE = ("tokens[:, :-1]", "F.pad(tokens[:, 1:], (-1, 1), value=-100)", 2)
-
-
-def _nothing():
-    import contextlib
-
-    return contextlib.nullcontext()
 
 
 def test_a_hook_of_the_program_runs_no_more_often(tmp_path):
@@ -147,11 +141,7 @@ def test_a_hook_of_the_program_runs_no_more_often(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrapped",
-    [
-        "checkpoint.checkpoint(model, x, use_reentrant=False)",
-        "Own.apply(model(x))",
-    ],
+    "wrapped", ["checkpoint.checkpoint(model, x, use_reentrant=False)", "Own.apply(model(x))"]
 )
 def test_code_of_the_program_in_the_graph_runs_no_more_often(tmp_path, wrapped):
     source = BROADCAST.replace("F.mse_loss(model(x)", f"F.mse_loss({wrapped}").replace(
@@ -182,9 +172,7 @@ def test_code_of_the_program_in_the_graph_runs_no_more_often(tmp_path, wrapped):
 
 
 def test_variables_of_a_module_stay(tmp_path):
-    """A frame of a module has its globals as locals: emptied, the program had no names left
-    (before Python 3.13).
-    """
+    """A frame of a module has its globals as locals (before Python 3.13)."""
     folder = tmp_path / "script"
     folder.mkdir()
     source = """
@@ -269,26 +257,11 @@ def test_weighed_micro_batches_are_the_gradient_of_all_tokens(tmp_path):
         label[:, kept:] = -100
         labels.append(label.flatten())
         out.append(plain.model(torch.randint(0, 9, (2, 12))).flatten(0, 1))
-    losses = [
-        torch.nn.functional.cross_entropy(one, two) / 3
-        for one, two in zip(out, labels, strict=True)
-    ]
-    together = torch.nn.functional.cross_entropy(torch.cat(out), torch.cat(labels))
-    both = [
-        torch.cat(
-            [
-                each.flatten().double()
-                for each in torch.autograd.grad(
-                    loss, list(plain.model.parameters()), retain_graph=True
-                )
-            ]
-        )
-        for loss in (sum(losses), together)
-    ]
-    cosine = float(both[0] @ both[1] / both[0].norm() / both[1].norm())
+    loss = sum(F.cross_entropy(one, two) / 3 for one, two in zip(out, labels, strict=True))
+    together = F.cross_entropy(torch.cat(out), torch.cat(labels))
+    wanted = angle_and_ratio(plain.model, loss, together)
     _, _, weights, _ = run(tmp_path, ACCUMULATED.replace("torch.nn.Dropout(0.1), ", ""))
-    assert weights[0]["angle"] == pytest.approx(math.degrees(math.acos(cosine)), rel=1e-3)
-    assert weights[0]["ratio"] == pytest.approx(float(both[0].norm() / both[1].norm()), rel=1e-3)
+    assert (weights[0]["angle"], weights[0]["ratio"]) == pytest.approx(wanted, rel=1e-3)
     assert weights[0]["tokens"] == [24, 2, 10]
 
 
@@ -325,10 +298,8 @@ def step():
 @pytest.mark.parametrize(("most", "n"), [(2 * 12 * 12, 2), (2 * 12 * 12 - 1, 0)])
 def test_attention_of_too_many_weights_is_not_computed_again(tmp_path, monkeypatch, most, n):
     monkeypatch.setattr(padding_reads, "WEIGHTS", most)
-    user = load(tmp_path, ATTENTION)
-    with Drive(tmp_path, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, 1)
-        rows = drive.rows("padding_reads")
+    user, drive = watched(tmp_path, ATTENTION, LossRepairsProbe, run="gradients", steps=1)
+    rows = drive.rows("padding_reads")
     assert len(rows) == n
     for row in rows:
         assert row["padded"] == 7 and row["tokens"] == 48 and 0.2 < row["share"] < 0.9
@@ -338,8 +309,12 @@ def test_attention_of_too_many_weights_is_not_computed_again(tmp_path, monkeypat
 def test_share_of_attention_is_that_of_its_weights(tmp_path, kept):
     """With queries that are zero all keys weigh the same."""
     source = ATTENTION.replace("(heads, heads, heads)", "(heads * 0, heads, heads)")
-    user = load(tmp_path, source.replace("tokens[1, 5:]", f"tokens[1, {kept}:]"))
-    with Drive(tmp_path, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, 1)
-        found = [row for row in drive.rows("padding_reads") if row["function"].startswith("scaled")]
+    user, drive = watched(
+        tmp_path,
+        source.replace("tokens[1, 5:]", f"tokens[1, {kept}:]"),
+        LossRepairsProbe,
+        run="gradients",
+        steps=1,
+    )
+    found = [row for row in drive.rows("padding_reads") if row["function"].startswith("scaled")]
     assert [row["share"] for row in found] == [pytest.approx((12 - kept) / 12)] * (kept < 12)
