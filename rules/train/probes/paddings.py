@@ -33,6 +33,9 @@ HELD = 256
 NEAR = 3
 """The user's frames around the loss that are looked at."""
 
+SEGMENTS = 3
+"""Kinds of segments that tokens may belong to."""
+
 IGNORED = -100
 """What torch leaves out by default."""
 
@@ -117,6 +120,8 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
         pads = target.flatten()[~real]
         if not 1 < pads.numel() < target.numel() or bool((pads != pads[0]).any()):
             continue
+        if any(_is_text_there(each, real) for each in tape.embeddings):
+            continue
         value = int(pads[0])
         apart = not bool((target.flatten()[real] == value).any())
         if not apart and each.name.lower() == "mask":  # of something else, among many alike
@@ -125,6 +130,17 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
             _left_out(real), pads.numel(), target.numel(), value if apart else None, each.name
         )
     return None
+
+
+def _is_text_there(embedding: Call, real: torch.Tensor) -> bool:
+    """Tokens in the targets' form differ where these should be padding: the lengths are those of
+    another sequence, such as the source of a translation.
+    """
+    tokens = embedding.argument(0, "input")
+    if tokens.dim() != 2 or tokens.numel() != real.numel() or bool((tokens == tokens[:1]).all()):
+        return False
+    pads = tokens.flatten()[~real]
+    return tokens.unique().numel() > SEGMENTS and bool((pads != pads[0]).any())
 
 
 def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
