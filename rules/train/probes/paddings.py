@@ -120,10 +120,14 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
         pads = target.flatten()[~real]
         if not 1 < pads.numel() < target.numel() or bool((pads != pads[0]).any()):
             continue
-        if any(_is_text_there(each, real) for each in tape.embeddings):
-            continue
         value = int(pads[0])
         apart = not bool((target.flatten()[real] == value).any())
+        # the lengths may be another sequence's, such as those of the source of a translation
+        rows = real.view(each.tensor.shape[0], -1)
+        if int(rows.sum(1).min()) == int(rows.sum(1).max()):  # what ends every row
+            continue
+        if not apart and _is_text_there(tape, rows):
+            continue
         if not apart and each.name.lower() == "mask":  # of something else, among many alike
             continue
         return Padded(
@@ -132,15 +136,21 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
     return None
 
 
-def _is_text_there(embedding: Call, real: torch.Tensor) -> bool:
-    """Tokens in the targets' form differ where these should be padding: the lengths are those of
-    another sequence, such as the source of a translation.
+def _is_text_there(tape: FunctionTape, real: torch.Tensor) -> bool:
+    """Some tokens in the form of ``real`` differ where it says padding. The first of each row is left
+    out: where targets are the next tokens, the input ends one later.
     """
-    tokens = embedding.argument(0, "input")
-    if tokens.dim() != 2 or tokens.numel() != real.numel() or bool((tokens == tokens[:1]).all()):
-        return False
-    pads = tokens.flatten()[~real]
-    return tokens.unique().numel() > SEGMENTS and bool((pads != pads[0]).any())
+    behind = ~real
+    behind[:, 1:] &= ~real[:, :-1]
+    if not bool(behind.any()):  # one in a row may be what ends each text
+        return True
+    for call in tape.embeddings:
+        tokens = call.argument(0, "input")
+        if tokens.shape == real.shape and tokens.unique().numel() > SEGMENTS:
+            pads, each_row_alike = tokens[behind], bool((tokens == tokens[:1]).all())
+            if not each_row_alike and bool((pads != pads[0]).any()):
+                return True
+    return False
 
 
 def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:

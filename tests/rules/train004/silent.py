@@ -766,15 +766,27 @@ def masked_sum_of_weights_that_became_nan():
     return step
 
 
-def lengths_of_the_source_beside_targets_that_end_alike():
+def _ended_alike(source, ends):
     torch.manual_seed(0)
     model, end = _model(), 7
 
     def step():
-        lengths = torch.tensor([12, 11, 12, 11])
+        lengths = torch.tensor(source)
         given = torch.randint(0, end, (4, 12))
-        targets = torch.cat([given[:, 1:], torch.full((4, 1), end)], 1)
+        targets = torch.cat([given[:, ends:], torch.full((4, ends), end)], 1)
         F.cross_entropy(model(given).flatten(0, 1), targets.flatten()).backward()
         return lengths
 
     return step
+
+
+def lengths_of_the_source_beside_targets_that_end_alike():
+    return _ended_alike((12, 11, 12, 11), ends=1)
+
+
+def what_ends_every_row():
+    return _ended_alike((11, 11, 11, 11), ends=1)
+
+
+def lengths_of_the_source_beside_a_text_without_padding():
+    return _ended_alike((12, 9, 12, 9), ends=3)
