@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 
 from auditor import amounts
 from auditor.evidence.source.files import Source, the_only, unparsed
@@ -135,6 +136,8 @@ def _finding(stepped: FedRow, site: Site | None, kind: str, said: str) -> Findin
     return Finding(site, said, steps=stepped.steps, per_step=1.0, facts=facts, remedy=remedy)
 
 
+OPTIMIZERS = "Adadelta Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop SGD".split()
+
 TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
@@ -183,6 +186,8 @@ class TrainableTensorLeftOut(Rule):
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
             finding, put = _left_out(found, kind), _replaced(source, found[0].name)
+            if kind == "parameters":
+                put = put or the_only(starmap(source.site_of, source.calls_of(*OPTIMIZERS)))
             yield finding if put is None else replace(finding, site=put)
         for each in unchanged:
             if not each.registered and not each.known:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from typing import ClassVar
 
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, the_only
 from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
@@ -50,6 +51,9 @@ SAME = {
     "rms_norm": "layer_norm",
 }
 
+
+LAYERS = {"lstm": ("LSTM", "GRU", "RNN", "MultiheadAttention", "TransformerEncoderLayer")}
+"""Classes that take ``batch_first``, by the function that they call."""
 
 MAY_BE_MEANT = frozenset({"statistics", "soft"})
 """Kinds that some programs have on purpose: notes."""
@@ -101,6 +105,14 @@ class SamplesMix(DependenceSays):
     code = "TRAIN011"
     kinds = ("samples", "statistics", "documents")
     proof = "the gradient of one sample's row is not zero at other samples"
+
+    def place(self, row: DependenceRow, source: Source) -> Site:
+        """A layer that takes the batch for the sequence is repaired where it is made."""
+        made = source.calls_of(*LAYERS.get(SAME.get(row.function, row.function), ()))
+        form = (
+            call for call in made if all(each.arg != "batch_first" for each in call[1].keywords)
+        )
+        return the_only(starmap(source.site_of, form)) or row.site
 
     def said(self, row: DependenceRow) -> str:
         if row.kind == "documents":
@@ -271,6 +283,11 @@ class SoftmaxOverAnotherAxis(DependenceSays):
     kinds = ("axis",)
 
     def said(self, row: DependenceRow) -> str:
+        if row.function == "logsumexp":
+            return (
+                f"logsumexp goes over dimension {row.n}, but the log-weights in it sum to 1 over "
+                f"dimension {row.of}: it adds up samples, not the parts of the mixture"
+            )
         return (
             f"{row.function} goes over dimension {row.n}, but the targets sum to 1 over dimension "
             f"{row.of}: the classes do not compete"
@@ -278,3 +295,17 @@ class SoftmaxOverAnotherAxis(DependenceSays):
 
     def instead(self, row: DependenceRow) -> str:
         return f"Use dim={row.of}."
+
+
+class ShiftTakenAway(DependenceSays):
+    """A norm subtracts what was added to its input."""
+
+    code = "TRAIN026"
+    kinds = ("shift",)
+    advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.function} subtracts the mean of each channel or row, and what is added in front of "
+            "it is constant there: it changes nothing, and what computes it is not trained"
+        )

@@ -150,11 +150,16 @@ class SilentBroadcast(GradientRule):
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for _, row, finding in self.judged(with_defect(repairs, "broadcast")):
             edit = _column_edit(source, row.site, row)
+            every = (
+                "loss is multiplied by every weight, and no sample counts more than another"
+                if row.function == "mul"
+                else "prediction is compared with every target"
+            )
             yield told(
                 finding,
                 row,
                 f"{row.function} broadcasts {_sizes(row.given)} from the model against "
-                f"{_sizes(row.other)}, so that every prediction is compared with every target",
+                f"{_sizes(row.other)}, so that every {every}",
                 remedy=Remedy(
                     f"Give both the shape {_sizes(row.given)} of the model's output.",
                     () if edit is None else (edit,),

@@ -15,7 +15,12 @@ LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss 
 """Losses of torch's that broadcast. Others refuse."""
 
 OPERATORS = frozenset({"sub"})
-"""Of the operators the one that compares. A factor may be a weight for each class."""
+"""Of the operators the one that compares."""
+
+FACTORS = frozenset({"mul"})
+"""By which samples are weighed: a loss for each of them, of one column, where only sums follow."""
+
+LINEAR = frozenset({"mul", "div"})
 
 ONE_BY_ONE = frozenset(
     """
@@ -43,7 +48,8 @@ def may_broadcast(name: str, given: tuple[torch.Tensor, ...]) -> bool:
     """True of a call that compares two tensors, each number of one with each of the other, where
     one has the sizes of the other (or some of them) in another place.
     """
-    return (name in LOSSES or name in OPERATORS) and len(given) >= 2 and _spreads(*given[:2])
+    compares = name in LOSSES or name in OPERATORS or name in FACTORS
+    return compares and len(given) >= 2 and _spreads(*given[:2])
 
 
 def _spreads(one: torch.Tensor, two: torch.Tensor) -> bool:
@@ -82,6 +88,8 @@ def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Spread | Non
     one, two = (each for each, _ in call.parents[:2])
     if one.requires_grad == two.requires_grad or _is_on_purpose(tail, call, one, two, others):
         return None
+    if call.name in FACTORS and not _weighs_samples(tail, call, one, two):
+        return None
     constant, index = (two, 1) if one.requires_grad else (one, 0)
     if call.argument(index, NAMES[index]) is not constant:  # ``__rsub__`` of something else
         return None
@@ -111,6 +119,19 @@ def without_broadcasts(tail: Tail, spread: Iterable[Spread]) -> dict[int, Change
         if sizes and not any(each.shape in sizes for each in given if id(each) not in meant):
             changed[call.number] = change
     return changed
+
+
+def _weighs_samples(tail: Tail, call: Call, one: torch.Tensor, two: torch.Tensor) -> bool:
+    """A loss of one column is multiplied by a row, and all products are only summed: the sum is that
+    of all losses times that of all weights.
+    """
+    losses, weights = (one, two) if one.requires_grad else (two, one)
+    if losses.numel() != losses.shape[0] or weights.dim() != 1 or losses.shape[0] != len(weights):
+        return False
+    made = {id(result) for each in tail.calls if each.name in LOSSES for result in each.results}
+    following = [each for each in tail.calls if each.number > call.number]
+    scales = all(each.name in SUMS | RESHAPED | LINEAR for each in following)
+    return id(losses) in made and scales and bool((weights != weights[0]).any())
 
 
 def _is_on_purpose(

@@ -179,10 +179,23 @@ FORMING = frozenset("getitem unsqueeze invert logical_not bitwise_not to expand 
 
 
 def mask_of(tape: FunctionTape, call: Call) -> Call:
-    """The call that puts a mask on the scores of attention; else the one that attends."""
+    """The call that puts a mask on the scores of attention, or that gives a mask which is added to
+    them its form; else the one that attends.
+    """
     reader = attention_of(tape, call)
     mask = tape.maker_before(reader, reader.parents[0][0]) if reader.name == "softmax" else None
+    if mask is not None and mask.name == "add":
+        rows = len(reader.result)
+        added = [each for each, _ in mask.parents if not each.requires_grad and len(each) == rows]
+        mask = tape.maker_before(mask, added[0]) if rows > 1 and len(added) == 1 else None
+        return mask if mask is not None and mask.at is not None else reader
     return mask if mask is not None and mask.name in MASKING and mask.at is not None else reader
+
+
+def forms_a_mask(tape: FunctionTape, name: str, given: Sequence[torch.Tensor]) -> bool:
+    """Whether a call gives what was made of a mask another form."""
+    made = tape.maker(given[0]) if given and name in ("getitem", "unsqueeze", *FORMS) else None
+    return made is not None and made.name in MASKING and not given[0].requires_grad
 
 
 def crops_convolution(tape: FunctionTape, name: str, given: Sequence[torch.Tensor]) -> bool:

@@ -111,6 +111,7 @@ class LossRepairsProbe(OptimizerProbe):
             name in PLACED
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
+            or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
         )
@@ -305,7 +306,10 @@ PLACED = (
     | dependence.MASKING
     | dependence.COMBINING
     | dependence.STATISTICS
-    | frozenset("div embedding binary_cross_entropy binary_cross_entropy_with_logits".split())
+    | no_effect.NORMS
+    | frozenset(
+        "div embedding logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
+    )
 )
 
 

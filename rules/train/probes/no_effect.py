@@ -1,5 +1,5 @@
 """Calls by which something has no effect: weights of samples after their mean, a softmax over one
-value.
+value, a shift in front of a norm.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def weighs_a_scalar(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
     """``weights``: a mean over samples is multiplied by weights of single samples, which then act by
     their sum alone. ``single``: a softmax over one value, which is 1 whatever the value is.
+    ``axis``: a softmax or logsumexp over another dimension than what it meets. ``shift``: a norm of
+    a sum with something that the norm subtracts.
     """
     for call in tape.calls.values():
         if call.at is None or not call.gives_gradient:
@@ -38,25 +40,68 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
             differ = bool((weights != weights.flatten()[0]).any())
             if made is not None and made.name in MEANS and summed and differ:
                 yield Dependence("weights", call if made.at is None else made, 0, weights.numel())
-        elif call.name in ("softmax", "log_softmax"):
-            axis = call.argument(1, "dim")
-            other = _axis_of_targets(tape, call, axis) if isinstance(axis, int) else None
-            if other is not None:
-                yield Dependence("axis", call, axis % call.result.dim(), other)
-            several = call.result.numel() > 1
-            if isinstance(axis, int) and several and call.result.shape[axis] == 1:
-                yield Dependence("single", call, 0, 1)
-        elif call.name == "cross_entropy":
-            logits, target = call.argument(0, "input"), call.argument(1, "target")
-            if logits.dim() > 1 and logits.shape[1] == 1 and not target.is_floating_point():
-                yield Dependence("single", call, 0, 1)
+        elif _is_over_one_value(call):
+            yield Dependence("single", call, 0, 1)
+        elif call.name in AXES:
+            axis, find = call.argument(1, "dim"), AXES[call.name]
+            other = find(tape, call) if isinstance(axis, int) else None
+            if other is not None and other != axis % call.parents[0][0].dim():
+                yield Dependence("axis", call, axis % call.parents[0][0].dim(), other)
+        elif call.name in NORMS and _takes_a_shift_away(tape, call):
+            yield Dependence("shift", call, 0, 0)
 
 
-def _axis_of_targets(tape: FunctionTape, call: Call, axis: int) -> int | None:
-    """The only dimension over which the targets of log-probabilities sum to 1, where these go over
-    another one; None where they agree, or where nothing says it.
+def _is_over_one_value(call: Call) -> bool:
+    given, target = call.argument(0, "input"), call.argument(1, "target")
+    if call.name == "cross_entropy":
+        return given.dim() > 1 and given.shape[1] == 1 and not target.is_floating_point()
+    axis = call.argument(1, "dim") if call.name in ("softmax", "log_softmax") else None
+    return isinstance(axis, int) and call.result.numel() > 1 and call.result.shape[axis] == 1
+
+
+def _axis_of_weights(tape: FunctionTape, call: Call) -> int | None:
+    """The dimension of the log_softmax whose result, with something added, a logsumexp is given."""
+    given = call.parents[0][0]
+    made = tape.maker_before(call, given)
+    while made is not None and made.name in ("add", "sub"):
+        terms = [(tape.maker_before(made, each), each) for each, _ in made.parents]
+        made = next((maker for maker, each in terms if maker and each.shape == given.shape), None)
+    axis = None if made is None or made.name != "log_softmax" else made.argument(1, "dim")
+    return axis % given.dim() if isinstance(axis, int) else None
+
+
+NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
+
+
+def _takes_a_shift_away(tape: FunctionTape, call: Call) -> bool:
+    """A part of the sum that a norm is given, which is computed, is constant over what the norm
+    averages.
     """
-    form = call.result.shape
+    given = call.parents[0][0]
+    made = tape.maker_before(call, given)
+    first = 2
+    if call.name == "layer_norm":
+        first = given.dim() - len(call.argument(1, "normalized_shape"))
+    elif call.name == "group_norm" and call.argument(1, "num_groups") != given.shape[1]:
+        return False
+    if made is None or made.name != "add" or given[..., 0].numel() == given.numel():
+        return False
+    return any(
+        each.requires_grad
+        and not isinstance(
+            each, torch.nn.Parameter
+        )  # a bias, of which torch's own layers have some
+        and each.dim() == given.dim()
+        and all(size == 1 for size in each.shape[first:])
+        for each, _ in made.parents
+    )
+
+
+def _axis_of_targets(tape: FunctionTape, call: Call) -> int | None:
+    """The only dimension over which the targets of log-probabilities sum to 1; None where nothing
+    says it, or one of several targets agrees.
+    """
+    form, axis = call.result.shape, call.argument(1, "dim") % call.result.dim()
     for user in tape.users(call):
         for target, _ in user.parents if user.name in ("mul", "kl_div") else ():
             if target.requires_grad or not target.is_floating_point() or target.shape != form:
@@ -65,6 +110,14 @@ def _axis_of_targets(tape: FunctionTape, call: Call, axis: int) -> int | None:
                 continue
             sums = [target.sum(each) for each in range(target.dim())]
             of_one = [n for n, each in enumerate(sums) if torch.allclose(each, each.new_ones(()))]
-            if len(of_one) == 1 and of_one[0] != axis % target.dim():
+            if len(of_one) == 1 and of_one[0] != axis:
                 return of_one[0]
     return None
+
+
+AXES = {
+    "softmax": _axis_of_targets,
+    "log_softmax": _axis_of_targets,
+    "logsumexp": _axis_of_weights,
+}
+"""What says which dimension is meant, by the function."""

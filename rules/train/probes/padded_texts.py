@@ -9,10 +9,7 @@ from itertools import chain, islice, product
 import torch
 
 from .function_tape import Call, FunctionTape, only_axis, version
-from .paddings import COMPARING, NAMES, Beside, is_real
-
-SEGMENTS = 3
-"""Kinds of segments that tokens may belong to."""
+from .paddings import COMPARING, NAMES, SEGMENTS, Beside, is_real
 
 INPUTS = 8
 """Sequences of numbers that are looked at."""

@@ -249,7 +249,7 @@ def _may_read(call: Call, row: Row, *, weighed: bool) -> bool:
     """
     value, pads = _of_row(call, row, _value(call)), row.pads
     axis, rows = row.positions_axis(value), len(row.tokens.is_padding)
-    if axis is None or rows == len(pads):
+    if axis is None or rows == len(pads) or not bool(value.isfinite().all()):
         return False
     if call.name in POOLING:
         pooled = call.result.dim() > 1 and row.positions_axis(row.of(call.result)) is None

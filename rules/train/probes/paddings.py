@@ -33,6 +33,9 @@ HELD = 256
 NEAR = 3
 """The user's frames around the loss that are looked at."""
 
+SEGMENTS = 3
+"""Kinds of segments that tokens may belong to."""
+
 IGNORED = -100
 """What torch leaves out by default."""
 
@@ -119,12 +122,35 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
             continue
         value = int(pads[0])
         apart = not bool((target.flatten()[real] == value).any())
+        # the lengths may be another sequence's, such as those of the source of a translation
+        rows = real.view(each.tensor.shape[0], -1)
+        if int(rows.sum(1).min()) == int(rows.sum(1).max()):  # what ends every row
+            continue
+        if not apart and _is_text_there(tape, rows):
+            continue
         if not apart and each.name.lower() == "mask":  # of something else, among many alike
             continue
         return Padded(
             _left_out(real), pads.numel(), target.numel(), value if apart else None, each.name
         )
     return None
+
+
+def _is_text_there(tape: FunctionTape, real: torch.Tensor) -> bool:
+    """Some tokens in the form of ``real`` differ where it says padding. The first of each row is left
+    out: where targets are the next tokens, the input ends one later.
+    """
+    behind = ~real
+    behind[:, 1:] &= ~real[:, :-1]
+    if not bool(behind.any()):  # one in a row may be what ends each text
+        return True
+    for call in tape.embeddings:
+        tokens = call.argument(0, "input")
+        if tokens.shape == real.shape and tokens.unique().numel() > SEGMENTS:
+            pads, each_row_alike = tokens[behind], bool((tokens == tokens[:1]).all())
+            if not each_row_alike and bool((pads != pads[0]).any()):
+                return True
+    return False
 
 
 def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import ref
 
 import torch
@@ -14,7 +14,7 @@ from .paddings import ignored_by
 from .second_gradient import NUMBERS, NotRepeated, angle_and_ratio
 
 MEANS = frozenset({"cross_entropy", "nll_loss"})
-FORMS = frozenset("view reshape squeeze float to double contiguous clone".split())
+FORMS = frozenset("view reshape flatten squeeze float to double contiguous clone".split())
 PICKS = frozenset({"getitem", "masked_select"})
 DEEP = 16
 """Calls between a loss and the backward that are followed."""
@@ -30,22 +30,27 @@ class Mean:
     factor: float
     ragged: bool
     """Some of the targets were left out: their number is not that of the batch."""
+    long: int = 1
+    """Positions of a row; 1 where targets have none."""
 
 
 def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
-    """Over how many tokens a loss is the mean; None where it is none, or that was not seen."""
-    factor, tensor, call = 1.0, loss, tape.maker(loss)
+    """Over how many tokens a loss is the mean, and where it is divided by a number after that, as
+    by that of the micro-batches; None where it is none, or that was not seen.
+    """
+    factor, tensor, call, divided = 1.0, loss, tape.maker(loss), None
     for _ in range(DEEP):
         if call is None:
             return None
         found = _mean(tape, call, factor)
         if found is not None:
-            return found
+            return found if divided is None else replace(found, at=divided)
         following = _scaled(call, tensor)
         if following is None:
             return None
         tensor, scale = following
         factor *= scale
+        divided = call.at if call.name == "div" and divided is None else divided
         call = tape.maker_before(call, tensor)
     return None
 
@@ -75,7 +80,7 @@ def _mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
             return None
         kept = int((target != ignored_by(call)).sum())
         ragged = kept < target.numel() or _is_picked(tape, call.argument(0, "input"))
-        return Mean(call.at, call.name, kept, factor, ragged)
+        return Mean(call.at, call.name, kept, factor, ragged, _positions(tape, target))
     if call.name == "mean" and len(call.args) == 1:
         source = tape.maker(call.args[0])
         if source is None or source.name not in PICKS:
@@ -88,6 +93,13 @@ def _mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
     if call.name == "div" and len(call.args) > 1 and _has_gradient(call.args[0]):
         return _own_mean(tape, call, factor)
     return None
+
+
+def _positions(tape: FunctionTape, target: torch.Tensor) -> int:
+    made = tape.maker(target)
+    if target.dim() == 1 and made is not None and made.name in FORMS:
+        target = made.args[0]
+    return target.shape[1] if target.dim() == 2 else 1
 
 
 def _is_picked(tape: FunctionTape, scores: torch.Tensor) -> bool:
@@ -188,7 +200,9 @@ class Sums:
         factors = [mean.factor for mean in means]
         same = max(factors) - min(factors) <= 1e-6 * abs(max(factors))
         counts = {mean.tokens for mean in means}
-        return same and len(counts) > 1 and 0 not in counts and any(mean.ragged for mean in means)
+        # a smaller batch at the end of an epoch has fewer rows, which are as long as the others
+        ragged = any(mean.ragged for mean in means) or len({mean.long for mean in means}) > 1
+        return same and ragged and len(counts) > 1 and 0 not in counts
 
     def compared(self) -> tuple[float, float]:
         """Angle and ratio of the norms. Raises NotRepeated where there is none."""

@@ -137,3 +137,13 @@ def values_clipped_around_those_of_the_rollout():
         torch.max(plain, (returns - clipped) ** 2).mean().backward()
 
     return step
+
+
+def weights_of_samples_as_a_row():
+    weights = torch.rand(16)
+
+    def loss_of(out, y):
+        error = F.smooth_l1_loss(out, y, reduction="none")
+        return (error * weights).mean()  # TRAIN001
+
+    return _trained(loss_of, (16, 1))

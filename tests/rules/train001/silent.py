@@ -196,3 +196,20 @@ def values_clipped_in_one_shape():
         torch.max((returns - values) ** 2, (returns - clipped) ** 2).mean().backward()
 
     return step
+
+
+def weights_of_samples_as_a_column():
+    weights = torch.rand(16, 1)
+    return _trained(lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights).mean())
+
+
+def products_of_all_pairs_cut_off():
+    weights = torch.rand(16)
+    return _trained(
+        lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights - 0.1).relu().mean()
+    )
+
+
+def scores_of_a_row_times_another():
+    scores = torch.rand(16)
+    return _trained(lambda out, y: (out * scores).mean())

@@ -32,6 +32,24 @@ def cross_entropy_divided_by_the_number_of_micro_batches():
     return _accumulated(loss_of)
 
 
+def texts_of_another_length_in_each_micro_batch():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def loss_of(tokens):
+        return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+    def step():
+        optimizer.zero_grad()
+        for long in (4, 30, 9):
+            loss = loss_of(torch.randint(0, 9, (2, long))) / 3  # TRAIN003
+            loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def module_of_a_loss_not_divided():
     criterion = nn.CrossEntropyLoss(ignore_index=-100)
 
@@ -67,8 +85,8 @@ def tokens_picked_before_cross_entropy():
         optimizer.zero_grad()
         for masked in (9, 2, 5):
             tokens, chosen = torch.randint(0, 7, (2, 12)), torch.arange(12).expand(2, 12) < masked
-            loss = F.cross_entropy(model(tokens)[chosen], tokens[chosen])  # TRAIN003
-            (loss / 3).backward()
+            loss = F.cross_entropy(model(tokens)[chosen], tokens[chosen])
+            (loss / 3).backward()  # TRAIN003
         optimizer.step()
 
     return step

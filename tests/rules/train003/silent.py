@@ -122,3 +122,19 @@ def last_batch_is_smaller_in_an_order():
         optimizer.step()
 
     return step
+
+
+def fewer_texts_at_the_end_of_an_epoch():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        for rows in (4, 4, 1):
+            tokens = torch.randint(0, 9, (rows, 12))
+            out = model(tokens[:, :-1]).flatten(0, 1)
+            (F.cross_entropy(out, tokens[:, 1:].flatten()) / 3).backward()
+        optimizer.step()
+
+    return step

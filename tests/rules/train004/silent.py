@@ -750,3 +750,43 @@ def old_frames_behind_the_pad_kept_out_by_a_mask():
         F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6)).backward()
 
     return step
+
+
+def masked_sum_of_weights_that_became_nan():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 3)
+    embed.weight.data[:] = float("nan")
+
+    def step():
+        tokens = padded_texts()
+        keep = (tokens != PAD).unsqueeze(-1).float()
+        mean = (embed(tokens) * keep).sum(1) / keep.sum(1)
+        F.cross_entropy(out(mean), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def _ended_alike(source, ends):
+    torch.manual_seed(0)
+    model, end = _model(), 7
+
+    def step():
+        lengths = torch.tensor(source)
+        given = torch.randint(0, end, (4, 12))
+        targets = torch.cat([given[:, ends:], torch.full((4, ends), end)], 1)
+        F.cross_entropy(model(given).flatten(0, 1), targets.flatten()).backward()
+        return lengths
+
+    return step
+
+
+def lengths_of_the_source_beside_targets_that_end_alike():
+    return _ended_alike((12, 11, 12, 11), ends=1)
+
+
+def what_ends_every_row():
+    return _ended_alike((11, 11, 11, 11), ends=1)
+
+
+def lengths_of_the_source_beside_a_text_without_padding():
+    return _ended_alike((12, 9, 12, 9), ends=3)

@@ -12,3 +12,14 @@ def divergence_over_the_batch():
         F.kl_div(logp, teacher, reduction="batchmean").backward()
 
     return step
+
+
+def mixture_summed_over_the_batch():
+    head = nn.Linear(8, 3)
+
+    def step():
+        weights = head(torch.randn(6, 8)).log_softmax(1)
+        joint = weights - (torch.randn(6, 1) - torch.arange(3.0)).square()
+        (-torch.logsumexp(joint, dim=0).mean()).backward()  # TRAIN025
+
+    return step

@@ -1,0 +1,36 @@
+import torch
+from torch import nn
+
+
+def _conditioned(norm, shift):
+    layer, head, condition = nn.Conv1d(2, 6, 3), nn.Linear(6, 1), nn.Linear(4, 6)
+
+    def step():
+        out = norm(layer(torch.randn(3, 2, 9)) + shift(condition(torch.randn(3, 4))))
+        head(out.relu().mean(-1)).square().mean().backward()
+
+    return step
+
+
+def groups_of_several_channels():
+    return _conditioned(nn.GroupNorm(2, 6), lambda out: out[..., None])
+
+
+def batch_norm_of_a_shift_for_each_sample():
+    return _conditioned(nn.BatchNorm1d(6), lambda out: out[..., None])
+
+
+def another_shift_at_each_position():
+    ramp = torch.linspace(0, 1, 7)
+    return _conditioned(nn.InstanceNorm1d(6), lambda out: out[..., None] * ramp)
+
+
+def a_layer_norm_over_channels():
+    layer, head, condition = nn.Linear(5, 6), nn.Linear(6, 1), nn.Linear(4, 6)
+    norm = nn.LayerNorm(6)
+
+    def step():
+        out = norm(layer(torch.randn(3, 7, 5)) + condition(torch.randn(3, 4))[:, None])
+        head(out.relu()).square().mean().backward()
+
+    return step
