@@ -45,7 +45,7 @@ say, on their machines; no program ran on a GPU here.
 
 Rules were mended after a program was missed, so only first results say what a new program may
 expect. Of 71 to 94, trainings that train something else than they say, 10 of 24 were found at first
-for the right reason. 101 to 115 were written for the second table. 21 programs are no longer here:
+for the right reason. 101 to 115 were written for the second table. 24 programs are no longer here:
 doubles of a program that is, found at the line by the same rule, each with a silent twin.
 
 Found at the line: {found} of {audited}. Twins with an error or a warning: {loud} of {twins}. Not
@@ -139,10 +139,7 @@ def main() -> None:
     folders = (each for each in PROGRAMS.iterdir() if (each / "truth.json").exists())
     known = sorted(folders, key=lambda each: (int(each.name.partition("_")[0]), each.name))
     chosen = [each for each in known if not given.names or each.name in given.names]
-    with (
-        tempfile.TemporaryDirectory() as temporary,
-        ThreadPoolExecutor(max(1, given.jobs)) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(max(1, given.jobs)) as pool:
         out = (given.kept or given.keep or Path(temporary)).resolve()
         pairs = list(pool.map(lambda each: pair(each, out, audit=given.kept is None), chosen))
     if given.gains:
