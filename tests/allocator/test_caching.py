@@ -47,24 +47,6 @@ def reserved(allocator):
     return allocator.stats()["reserved_bytes.all.current"]
 
 
-def test_a_small_request_takes_a_segment_of_2_mib_and_leaves_the_rest():
-    allocator = card()
-    allocator.malloc(100)
-    assert layout(allocator) == [("small", [512, 512 - 2 * MIB])]
-
-
-def test_a_request_above_1_mib_takes_20_mib_and_leaves_the_rest():
-    allocator = card()
-    allocator.malloc(MIB + 1)
-    assert layout(allocator) == [("large", [MIB + 512, MIB + 512 - 20 * MIB])]
-
-
-def test_from_10_mib_on_a_segment_fits_its_request():
-    allocator = card()
-    allocator.malloc(10 * MIB + 1)
-    assert layout(allocator) == [("large", [12 * MIB - (2 * MIB - 512), 512 - 2 * MIB])]
-
-
 def test_a_remainder_of_1_mib_is_not_split_off_in_the_large_pool():
     """``should_split``: the remainder must be more than kSmallSize."""
     allocator = card()
@@ -108,13 +90,6 @@ def test_a_freed_block_joins_both_neighbours():
         stats["inactive_split.large_pool.current"],
         stats["inactive_split_bytes.all.current"],
     ) == (0, 0)
-
-
-def test_memory_of_one_stream_does_not_serve_another():
-    allocator = card()
-    allocator.free(allocator.malloc(5 * MIB, stream=7))
-    allocator.malloc(5 * MIB, stream=0)
-    assert reserved(allocator) == 40 * MIB
 
 
 def test_a_block_that_another_stream_uses_waits_for_its_free_to_end():
@@ -196,16 +171,6 @@ def test_a_full_device_raises_in_torchs_words():
 def test_sizes_are_written_as_torch_writes_them(size, text):
     """``format_size`` (CUDACachingAllocator.cpp): a unit is used above, not from, one of it."""
     assert format_size(size) == text
-
-
-def test_one_live_block_pins_its_segment():
-    allocator = card(41 * MIB)
-    held = [allocator.malloc(4 * MIB) for _ in range(10)]
-    for address in held[:4] + held[5:9]:
-        allocator.free(address)
-    with pytest.raises(OutOfMemory) as raised:
-        allocator.malloc(20 * MIB)
-    assert raised.value.shortage.unallocated == 32 * MIB, "enough in all, but nowhere in one piece"
 
 
 def test_empty_cache_gives_whole_segments_back_and_keeps_the_others():
@@ -303,12 +268,6 @@ def test_a_block_that_can_grow_counts_as_large_as_it_could_become():
     assert allocator.malloc(8 * MIB) == between
 
 
-def test_the_last_page_of_the_device_can_be_mapped():
-    allocator = card(40 * MIB, "expandable_segments:True")
-    allocator.malloc(25 * MIB)
-    assert allocator.device_free == 0
-
-
 def test_an_expandable_segment_without_memory_gives_up_its_addresses():
     """``release_expandable_segment``: the next one is reserved anew."""
     allocator = card(config="expandable_segments:True")
@@ -320,23 +279,6 @@ def test_an_expandable_segment_without_memory_gives_up_its_addresses():
     assert allocator.malloc(30 * MIB) > second
 
 
-def test_expandable_segments_help_where_sizes_grow():
-    """Sizes that grow leave free blocks that nothing fits; one segment that grows has them all in
-    one piece.
-    """
-
-    def peak(config):
-        allocator = card(8 * GIB, config)
-        for size in range(100, 200, 10):
-            held = [allocator.malloc(size * MIB) for _ in range(3)]
-            for address in held:
-                allocator.free(address)
-        return allocator.stats()["reserved_bytes.all.peak"]
-
-    assert peak("") > 4 * GIB
-    assert peak("expandable_segments:True") == 580 * MIB
-
-
 def test_part_of_a_mapping_stays_when_the_device_is_full():
     """``alloc_block`` fails as a whole: ``map`` takes all its pages or none."""
     allocator = card(50 * MIB, "expandable_segments:True")
@@ -345,25 +287,6 @@ def test_part_of_a_mapping_stays_when_the_device_is_full():
         allocator.malloc(30 * MIB)
     assert raised.value.shortage.free == 10 * MIB
     assert layout(allocator) == [("large", [25 * MIB, -15 * MIB])]
-
-
-def test_requested_bytes_are_what_was_asked_for_and_allocated_what_was_taken():
-    allocator = card()
-    allocator.malloc(700)
-    stats = allocator.stats()
-    assert (stats["requested_bytes.all.current"], stats["allocated_bytes.small_pool.current"]) == (
-        700,
-        1024,
-    )
-
-
-def test_peaks_are_kept_until_they_are_reset():
-    allocator = card()
-    allocator.free(allocator.malloc(50 * MIB))
-    assert allocator.stats()["allocated_bytes.all.peak"] == 50 * MIB
-    allocator.reset_peak()
-    assert allocator.stats()["allocated_bytes.all.peak"] == 0
-    assert allocator.stats()["reserved_bytes.all.peak"] == 50 * MIB
 
 
 def test_no_bytes_take_nothing():

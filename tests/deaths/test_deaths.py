@@ -59,10 +59,7 @@ run.{module}.{function} = held
 """
 """An audit that waits before it records or judges, as a target does in its step."""
 
-HOLDS = {
-    "two audits": ("stages", "record"),
-    "SIGTERM while judging": ("write_results", "judge"),
-}
+HOLDS = {"two audits": ("stages", "record"), "SIGTERM while judging": ("write_results", "judge")}
 
 IGNORED = {"in the background": signal.SIGINT, "nohup": signal.SIGHUP}
 """What a shell makes the processes ignore that it starts so."""
