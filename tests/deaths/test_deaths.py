@@ -159,11 +159,9 @@ def _second(sentence: str) -> Callable[[Path, subprocess.Popen[bytes]], None]:
 
 
 OUTSIDE: dict[str, Callable[[Path, subprocess.Popen[bytes]], None]] = {
-    "SIGINT": _in_its_step("SIGINT"),
     "SIGTERM": _in_its_step("SIGTERM"),
     "SIGHUP": _in_its_step("SIGHUP"),
     "SIGINT SIGINT": _in_its_step("SIGINT", "SIGINT"),
-    "SIGKILL": _in_its_step("SIGKILL"),
     "SIGTERM while judging": _while_judging,
     "two audits": _second("another audit is writing to out"),
     "a second audit": _second("out already holds a recording"),

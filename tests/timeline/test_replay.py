@@ -37,23 +37,6 @@ def waits(*rows):
 # by hand
 
 
-def test_unchanged_it_takes_as_long_as_recorded(tmp_path):
-    made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 200),
-            *launched(1010, 1020, 300, 1),
-            *launched(1030, 1321, 100, 2),
-            note("ProfilerStep#2", 1200, 200),
-            *launched(1350, 1425, 10, 3),
-        ],
-    )
-    assert made.recorded_ns == 435 * US  # until the last kernel has run
-    assert made.unchanged.whole_ns == 435 * US
-    assert made.step_errors == [0.0, 0.0]
-    assert made.reason == ""
-
-
 def test_a_wait_gone_lets_the_next_kernel_follow_at_once(tmp_path):
     """Another stream that was told to wait for it follows, too."""
     made = replays(
@@ -74,21 +57,6 @@ def test_a_wait_gone_lets_the_next_kernel_follow_at_once(tmp_path):
     assert made.gain(waits(0)) == 25 * US
     edited = replay(made.plan, made.edits(waits(0)))
     assert [start // US for start in edited.work_start] == [1020, 1120, 1322]
-
-
-def test_without_the_event_the_other_stream_does_not_wait(tmp_path):
-    made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 160),
-            *launched(1010, 1020, 100, 1),
-            call("cudaStreamSynchronize", 1020, 105, 9),
-            *launched(1135, 1145, 200, 2),
-            *launched(1150, 1160, 100, 3, stream=20),
-        ],
-    )
-    edited = replay(made.plan, made.edits(waits(0)))
-    assert [start // US for start in edited.work_start] == [1020, 1120, 1055]
 
 
 def full(number, us):
