@@ -262,14 +262,14 @@ def restored(recorded: bytes, live: bytes, suffix: str = ".py") -> bytes:
     lines = recorded.split(b"\n")
     often = Counter(lines)
     theirs = {
-        line: iter(
-            there
-            if len(there) == often[line]
-            else itertools.repeat(there[0] if len({*there}) == 1 else line)
-        )
+        line: iter(there if len(there) == often[line] else _all_alike(there, line))
         for line, there in now.items()
     }
     return b"\n".join(next(theirs[line]) if line in theirs else line for line in lines)
+
+
+def _all_alike(there: Sequence[bytes], masked: bytes) -> Iterator[bytes]:
+    return itertools.repeat(there[0] if len({*there}) == 1 else masked)
 
 
 # -- finding ---------------------------------------------------------------------------------------

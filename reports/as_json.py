@@ -199,17 +199,14 @@ def _read_finding(row: Any) -> Any:
     remedy = row.get("remedy")
     if isinstance(remedy, dict):
         edits = remedy.get("edits")
-        edits = (
-            [
-                (edit | {"site": _read_site(edit)} if isinstance(edit, dict) else edit)
-                for edit in edits
-            ]
-            if isinstance(edits, list)
-            else edits or ()
-        )
+        edits = [_read_edit(edit) for edit in edits] if isinstance(edits, list) else edits or ()
         said = any(remedy.get(name) for name in ("text", "diff", "config", "refused")) or edits
         shaped["remedy"] = remedy | {"edits": edits} if said else None
     return shaped
+
+
+def _read_edit(row: Any) -> Any:
+    return row | {"site": _read_site(row)} if isinstance(row, dict) else row
 
 
 def _read_place(row: Any) -> Any:

@@ -74,12 +74,7 @@ class Module:
         exact = [call for call in named if span_of(call) == edit.span]
         found = [(call, self.quoted_in(call) or call) for call in exact or named]
         here = [(call, place) for call, place in found if covers(place, line)]
-        near = [
-            (call, place)
-            for call, place in here
-            if line
-            in (place.lineno, (place.func.end_lineno if isinstance(place, ast.Call) else None))
-        ]  # type: ignore[attr-defined]
+        near = [(call, place) for call, place in here if line in (place.lineno, _name_line(place))]  # type: ignore[attr-defined]
         if not here:
             raise Refused(f"there is no call of `{edit.call}` on line {line}")
         if any(place is not call for call, place in near or here):
@@ -96,6 +91,10 @@ class Module:
                 setattr(parent, name, new)
             elif isinstance(value, list):
                 value[:] = [new if item is old else item for item in value]
+
+
+def _name_line(node: ast.AST) -> int | None:
+    return node.func.end_lineno if isinstance(node, ast.Call) else None
 
 
 def covers(node: ast.AST, line: int) -> bool:
