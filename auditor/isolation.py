@@ -95,11 +95,7 @@ def isolated(
 
 
 def _work(
-    work: Callable[[], Any],
-    classes: tuple[type, ...],
-    write: int,
-    cpu: float,
-    memory: int | None,
+    work: Callable[[], Any], classes: tuple[type, ...], write: int, cpu: float, memory: int | None
 ) -> None:
     """In the child: never returns."""
     try:

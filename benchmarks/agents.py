@@ -24,9 +24,10 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 
+from benchmarks.real_defects.pairs import PROGRAMS, target
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-PROGRAMS = ROOT / "benchmarks" / "real_defects" / "programs"
 STEPS, ROUNDS = 20, 3
 
 NEXT = re.compile(r"^next: audit fix \S+ --select (\w+) \| git apply$", re.MULTILINE)
@@ -97,19 +98,18 @@ def program(name: str) -> tuple[Path, str]:
     if (EXAMPLES / name).is_dir():
         folder = EXAMPLES / name / "broken"
         return folder, tomllib.loads((folder / "expected.toml").read_text("utf-8"))["target"]
-    folder = PROGRAMS / name / "bad"
-    form = json.loads((PROGRAMS / name / "truth.json").read_text("utf-8"))["form"]
-    return folder, "trainer.py" if form == "script" else "trainer:step"
+    return PROGRAMS / name, target(PROGRAMS / name)
 
 
 def main(names: list[str]) -> None:
     print(HEAD)
+    ignored = shutil.ignore_patterns("audits", "__pycache__", "truth.json", "repaired.diff")
     for name in names or sorted(path.parent.name for path in EXAMPLES.glob("*/broken")):
-        folder, target = program(name)
+        folder, audited = program(name)
         with tempfile.TemporaryDirectory() as home:
             project = Path(home) / "project"
-            shutil.copytree(folder, project, ignore=shutil.ignore_patterns("audits", "__pycache__"))
-            cells = anyio.run(repaired, project, target)
+            shutil.copytree(folder, project, ignore=ignored)
+            cells = anyio.run(repaired, project, audited)
         print(f"| {name} | {cells} |", flush=True)
 
 

@@ -115,29 +115,12 @@ def in_child(python: str, tool: str, name: str) -> Named:
 def ours(name: str) -> Named:
     """``audit run``: the finding NUM002."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-c",
-            "from auditor.cli.main import main; main()",
-            "run",
-            f"{PLANTED}:{name}",
-            "--select",
-            "NUM002",
-        ]
-        options = [
-            "--steps",
-            str(STEPS),
-            "--warmup",
-            "2",
-            "--device",
-            "cpu",
-            "--out",
-            f"{folder}/out",
-            "--quiet",
-        ]
+        command = [sys.executable, "-m", "auditor", "run", f"{PLANTED}:{name}"]
+        options = f"--select NUM002 --steps {STEPS} --warmup 2 --device cpu --quiet --out".split()
         done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, check=False, cwd=ROOT
-        )
+            [*command, *options, f"{folder}/out"],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
         report = Path(folder) / "out" / "report.json"
         if not report.is_file():
             raise SystemExit(f"audit on {name} failed:\n{done.stderr[-2000:]}")

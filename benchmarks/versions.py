@@ -31,10 +31,7 @@ PROBES = "tests/capture/probes"
 PLACES: Mapping[str, tuple[str, ...]] = {
     "private names": ("tests/capture/instruments/test_torch_private.py",),
     "shadow device": tuple(f"tests/shadow/test_{each}.py" for each in ("device", "zoo")),
-    "reads and operators": (
-        f"{PROBES}/sync/test_reads.py",
-        f"{PROBES}/test_operator_stream.py",
-    ),
+    "reads and operators": (f"{PROBES}/sync/test_reads.py", f"{PROBES}/test_operator_stream.py"),
     "hooks": (
         "tests/capture/test_session.py",
         "tests/capture/instruments/test_user_frames.py",

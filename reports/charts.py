@@ -5,7 +5,7 @@ the page's scripts as data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -420,11 +420,6 @@ def box(left: float, top: float, width: float, height: float) -> str:
     return f"M{left * WIDTH:.1f} {top * HEIGHT:.1f}h{wide:.1f}v{height * HEIGHT:.1f}h-{wide:.1f}z"
 
 
-def upright(places: Iterable[float]) -> str:
-    """Path data of vertical lines from top to bottom, at shares of the width."""
-    return "".join(f"M{place * WIDTH:.1f} 0V{HEIGHT}" for place in places)
-
-
 def evenly(values: Sequence[Any], limit: int) -> Sequence[Any]:
     """At most ``limit`` of the values, evenly chosen, the first among them."""
     return (
@@ -576,7 +571,7 @@ def _layer_shapes(
     failed = [x / drawn.right for x, label in chosen if label == _OOM]
     for name, places in (("began", began), ("failed", failed)):
         if places:
-            yield Shape(name, upright(places))
+            yield Shape(name, "".join(f"M{place * WIDTH:.1f} 0V{HEIGHT}" for place in places))
 
 
 def _stairs(drawn: _Drawn, heights: Sequence[float], top: float) -> str:

@@ -191,7 +191,10 @@ def _context(report: Report) -> dict[str, Any]:
     memory = drawn("memory over time", lambda: _with_data(charts.pictures(report.layers)), faults)
     filled = (*made_of, *memory)
     shown = (
-        *(_shown_by_step(chart) for chart, _ in by_step),
+        *(
+            page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
+            for chart, _ in by_step
+        ),
         *(_shown(picture) for picture, _ in filled),
     )
     report = replace(report, warnings=(*report.warnings, *faults))
@@ -245,10 +248,6 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
 
 def _with_data(drawings: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
     return tuple((drawing, drawing.data()) for drawing in drawings)
-
-
-def _shown_by_step(chart: charts.Chart) -> page.Shown:
-    return page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
 
 
 def _shown(picture: charts.Picture) -> page.Shown:

@@ -33,47 +33,27 @@ for ignored in (signal.SIGINT, signal.SIGQUIT):
         starts_with = signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL
         signal.signal(ignored, starts_with)
 
-LONGEST = (
-    "rules/test_rules.py",
-    "seam/test_early_failures.py",
-    "seam/test_rehearsals.py",
-    "seam/test_outcomes.py",
-    "test_examples.py",
-    "seam/test_scripts.py",
-    "seam/test_launchers.py",
-    "extensions/reproduce/test_reproduce_command.py",
-    "extensions/verify/test_verify_command.py",
-    "seam/test_rehearsed_values.py",
-)
+LONGEST = """
+    rules/test_rules.py seam/test_early_failures.py seam/test_rehearsals.py
+    seam/test_outcomes.py test_examples.py seam/test_scripts.py seam/test_launchers.py
+    extensions/reproduce/test_reproduce_command.py extensions/verify/test_verify_command.py
+    seam/test_rehearsed_values.py
+""".split()
 """Files that take longest, first: whoever gets one of them last would keep the other worker
 waiting.
 """
 
 
-WHOLE_AUDITS = (
-    "api/test_pytest_plugin.py",
-    "api/test_types.py",
-    "extensions/drill/test_drill_command.py",
-    "extensions/drill/test_drill_examples.py",
-    "extensions/reproduce/test_reproduce_command.py",
-    "extensions/test_mcp_server.py",
-    "extensions/verify/test_verify_command.py",
-    "judging/test_rule_packs.py",
-    "mutation/test_mutation.py",
-    "seam/test_core_packages.py",
-    "seam/test_fixes.py",
-    "seam/test_launchers.py",
-    "seam/test_processes.py",
-    "seam/test_rehearsed_values.py",
-    "seam/test_replaced_functions.py",
-    "seam/test_replay.py",
-    "seam/test_early_failures.py",
-    "seam/test_formats.py",
-    "seam/test_scripts.py",
-    "seam/test_shadowed_packages.py",
-    "seam/test_sheltered.py",
-    "test_contributing.py",
-)
+WHOLE_AUDITS = """
+    api/test_pytest_plugin.py api/test_types.py extensions/drill/test_drill_command.py
+    extensions/drill/test_drill_examples.py extensions/reproduce/test_reproduce_command.py
+    extensions/test_mcp_server.py extensions/verify/test_verify_command.py
+    judging/test_rule_packs.py mutation/test_mutation.py seam/test_core_packages.py
+    seam/test_fixes.py seam/test_launchers.py seam/test_processes.py
+    seam/test_rehearsed_values.py seam/test_replaced_functions.py seam/test_replay.py
+    seam/test_early_failures.py seam/test_formats.py seam/test_scripts.py
+    seam/test_shadowed_packages.py seam/test_sheltered.py test_contributing.py
+""".split()
 """Files whose tests start audits in processes of their own, for seconds each: ``make test-full`` runs
 them. Some of each kind stay in ``make test``: seam/test_outcomes and test_rehearsals.
 """

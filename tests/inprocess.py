@@ -87,13 +87,7 @@ def _run(
     warnings: list[str] = []
     device = device_of(plan.device)
     frames.user_file = partial(_of_the_case, frames.user_file, roots)  # type: ignore[method-assign]
-    context = Context(
-        writer,
-        frames,
-        device=device,
-        plan=plan,
-        warn=warnings.append,
-    )
+    context = Context(writer, frames, device=device, plan=plan, warn=warnings.append)
     session = Session(context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
     environment, outcome, said = describe(device), "completed", ""

@@ -44,14 +44,12 @@ ALONE = {
         "auditor.errors",
         "auditor.model.gpus",
     },
-    "auditor/capture/instruments": {
-        "auditor.capture.instruments",
-        "auditor.errors",
-        "auditor.model",
-        "auditor.null_device",
-        "auditor.recordings",
-        "auditor.syntax",
-    },
+    "auditor/capture/instruments": set(
+        """
+        auditor.capture.instruments auditor.errors auditor.model auditor.null_device
+        auditor.recordings auditor.syntax
+    """.split()
+    ),
 }
 """Packages inside a package that know less than it."""
 

@@ -351,12 +351,3 @@ def test_the_image_starts_audit_and_not_as_root():
         in (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.scripts]")[2]
     )
     assert CliRunner().invoke(main, words).exit_code == 0
-
-
-def test_the_commands_of_the_documents_are_those_of_the_image():
-    page = (ROOT / "docs/ci.md").read_text("utf-8").partition("## Docker")[2]
-    build, run = re.findall(r"^docker .*$", page, re.MULTILINE)
-    assert build in (ROOT / "ci/Dockerfile").read_text("utf-8")
-    (home,), tag = of("WORKDIR")[0], shlex.split(build)[shlex.split(build).index("--tag") + 1]
-    assert f":{home}" in run and run.split(f"{tag} ")[1] == "run trainer:step"
-    assert f"FROM {tag}\n" in page

@@ -87,13 +87,7 @@ def test_each_accessor_says_what_happens_without_the_name(path: Path) -> None:
     assert not silent
 
 
-NO_NAMES = {
-    "Tensor",
-    "NoDispatchMode",
-    "ANY_GLOBAL_HOOK",
-    "FOREACH_DEFAULT",
-    "CLIP_BY_NORM",
-}
+NO_NAMES = set("Tensor NoDispatchMode ANY_GLOBAL_HOOK FOREACH_DEFAULT CLIP_BY_NORM".split())
 """What takes the place of others there, and how functions are called whose accessor stands
 beside.
 """

@@ -147,18 +147,10 @@ def test_ordinary_settings_are_kept(tmp_path: Path) -> None:
 
 
 def test_arguments() -> None:
-    words = (
-        "--token",
-        "abc",
-        "--lr",
-        "0.1",
-        "--api-key=xyz",
-        "--max_tokens=5",
-        "https://u:p1@h/x",
-        "--token",
-        "--pad_token",
-        "<pad>",
-    )
+    words = """
+        --token abc --lr 0.1 --api-key=xyz --max_tokens=5 https://u:p1@h/x --token --pad_token
+        <pad>
+    """.split()
     shown, names, values = redaction.redacted_arguments(words)
     assert shown == (
         "--token",
@@ -178,35 +170,6 @@ def test_arguments() -> None:
 
 def test_a_short_value_of_an_argument_does_not_blank_words() -> None:
     assert redaction.redacted_text("bpe tokens, hunter2", ("bpe", "hunter2")) == "bpe tokens, ***"
-
-
-# -- through a run ---------------------------------------------------------------------------------
-
-TRAINER = """\
-import sys
-import torch
-API_KEY = "correct-horse-battery"
-model = torch.nn.Linear(2, 2)
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-print("logging in with", sys.argv[2])
-for _ in range(8):
-    loss = model(torch.ones(2)).sum()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
-
-def test_nothing_of_a_run_holds_the_secret(tmp_path: Path, audit: Any) -> None:
-    (tmp_path / "train.py").write_text(TRAINER)
-    done = audit("run train.py --out out --device cpu --steps 3 -- --token hunter2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for path in (tmp_path / "out").rglob("*"):
-        if path.is_file():
-            assert b"hunter2" not in path.read_bytes(), path
-            assert b"correct-horse" not in path.read_bytes(), path
-    warnings = " ".join(as_json.load((tmp_path / "out" / "report.json").read_bytes()).warnings)
-    assert "because it looks like a secret: train.py:3, the value of --token" in warnings
 
 
 # -- with patches ----------------------------------------------------------------------------------

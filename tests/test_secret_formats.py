@@ -1,5 +1,6 @@
 """Sixty formats of secrets with values drawn at random: none is seen in what a run leaves."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def test_no_file_that_a_run_leaves_shows_one(tmp_path: Path, audit: Any) -> None
     assert done.returncode in (0, 3), done.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "train.py"]
     assert {"report.json", "report.html", "manifest.json", "output.txt"} <= {f.name for f in files}
+    warnings = json.loads((tmp_path / "out" / "report.json").read_text())["warnings"]
+    assert any("because it looks like a secret" in each for each in warnings)
     for path in files:
         raw = path.read_bytes()
         assert not [value for _, values in found for value in values if value.encode() in raw], path

@@ -238,13 +238,7 @@ document.body.dataset.mdColorScheme = arguments[0];
 @pytest.mark.parametrize("scheme", ["default", "slate"])
 @pytest.mark.parametrize(
     "page",
-    [
-        "index.html",
-        "guide.html",
-        "gallery/energy_flow.html",
-        "rules/sync001.html",
-        "report-json.html",
-    ],
+    "index.html guide.html gallery/energy_flow.html rules/sync001.html report-json.html".split(),
 )
 def test_axe_finds_no_violation_in_the_site(built, driver, page, scheme):
     driver.get((built / page).as_uri())

@@ -428,9 +428,9 @@ class Report:
     """What re-runs with the patches measured; None until ``audit verify``."""
     baseline: Baseline | None = None
     """What a baseline knows of the findings; None where none was given."""
-    editor_links: dict[str, str] = field(default_factory=dict)
     folder: str = ""
     """Name of the folder that the page is written into, as it knows it again after it was copied."""
+    editor_links: dict[str, str] = field(default_factory=dict)
     """What opens a finding's line in an editor, by ``file:line``, where the file lies on this
     machine as it was recorded; never written to report.json.
     """

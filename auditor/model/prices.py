@@ -105,8 +105,7 @@ class Scale:
         """
         us = finding.proven_us or 0.0
         return max(
-            us / self.step_us if self.step_us > 0 else float(us > 0),
-            self._of_memory(finding),
+            us / self.step_us if self.step_us > 0 else float(us > 0), self._of_memory(finding)
         )
 
     def _of_memory(self, finding: Finding) -> float:

@@ -242,7 +242,9 @@ def _expect_tensor(module: Module, value: ast.expr) -> None:
     code = module.source.code(value)
     if all(_cuts(node) or isinstance(node, ast.Constant) for node in _operands(value)):
         raise Refused(f"`{code}` already carries no graph")
-    if not isinstance(value, (*_TAKES_SUFFIX, *_NEEDS_PARENTHESES)) or _is_not(value):
+    if not isinstance(value, (*_TAKES_SUFFIX, *_NEEDS_PARENTHESES)) or (
+        isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
+    ):
         raise Refused(f"`{code}` is not an expression that can be detached")
     if module.quoted_in(value) is not None:
         raise Refused(f"`{code}` stands inside an f-string")
@@ -253,10 +255,6 @@ def _expect_tensor(module: Module, value: ast.expr) -> None:
         raise Refused(
             f"`{code}` has a plain number in it, so which part carries the graph is not known"
         )
-
-
-def _is_not(value: ast.expr) -> bool:
-    return isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
 
 
 def _cuts(node: ast.AST) -> bool:

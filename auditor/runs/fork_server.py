@@ -160,11 +160,7 @@ class ForkServer:
 
 
 def forked(
-    words: Sequence[str],
-    surroundings: dict[str, str],
-    folder: str,
-    writing: int,
-    known: set[int],
+    words: Sequence[str], surroundings: dict[str, str], folder: str, writing: int, known: set[int]
 ) -> Forked | None:
     """A recording child with these arguments, begun as a fork; ``writing`` is its pipe for progress.
     Numbers of processes of ours come to ``known``. None where it must be started.

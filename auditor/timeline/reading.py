@@ -502,11 +502,6 @@ def small(value: Any, bits: int = 31) -> int:
     return number if abs(number) < 1 << bits else -1
 
 
-def last_number(label: int | str) -> int:
-    """7 of a thread that is named ``stream 7``, or by its number."""
-    return whole(str(label).rpartition(" ")[2])
-
-
 class Numbered(dict[Any, int]):
     """Values to codes in order of appearance; over-long ones are cut, and beyond the total limit
     share the code of ``""``.
@@ -651,7 +646,7 @@ def _codes(values: list[Any]) -> NDArray[np.int32]:
 
 def _stream(event: Event) -> Any:
     given = event.args.stream
-    return last_number(event.tid) if given == -1 else given
+    return whole(str(event.tid).rpartition(" ")[2]) if given == -1 else given
 
 
 def _devices(batch: Sequence[Event]) -> NDArray[np.int32]:

@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PROGRAMS = Path(__file__).with_name("programs")
+
+
+def target(folder: Path) -> str:
+    """What ``audit run`` is given for the program in this folder."""
+    form = json.loads((folder / "truth.json").read_text("utf-8"))["form"]
+    return "trainer.py" if form == "script" else "trainer:step"
+
 
 @dataclass(frozen=True)
 class Side:

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.real_defects import pairs
+
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "same"
 SHARED = ROOT.parent / "shared" / "traces" / "data"
@@ -55,10 +57,8 @@ def programs() -> Iterator[Program]:
         target = re.search(r'^target = "(.+)"', path.read_text(), re.MULTILINE)
         assert target is not None, path
         yield Program("-".join(path.parent.relative_to(ROOT).parts), path.parent, target[1])
-    for path in sorted((ROOT / "benchmarks" / "real_defects" / "programs").iterdir()):
-        form = json.loads((path / "truth.json").read_text())["form"]
-        target = "trainer.py" if form == "script" else "trainer:step"
-        yield Program(path.name, path / "bad", target)
+    for path in sorted(pairs.PROGRAMS.iterdir()):
+        yield Program(path.name, path, pairs.target(path))
     here = Path(__file__).parent
     yield Program("compiled", here, "compiled.py")
     yield Program("ranks", here, "ranks.py", ("--nproc", "2"))

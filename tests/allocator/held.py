@@ -22,17 +22,10 @@ from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 MIB = 1 << 20
 STATS = tuple(
     f"{name}.{pool}.current"
-    for name in (
-        "allocated_bytes",
-        "reserved_bytes",
-        "active_bytes",
-        "requested_bytes",
-        "inactive_split_bytes",
-        "allocation",
-        "segment",
-        "active",
-        "inactive_split",
-    )
+    for name in """
+        allocated_bytes reserved_bytes active_bytes requested_bytes inactive_split_bytes
+        allocation segment active inactive_split
+    """.split()
     for pool in ("all", "small_pool", "large_pool")
 ) + (
     "allocated_bytes.all.peak",
@@ -184,9 +177,7 @@ class _Replay:
         settings = AllocatorSettings.parse(recording.settings)
         self.recording = recording
         self.allocator = CachingAllocator(
-            recording.total,
-            settings=settings,
-            outside_bytes=recording.outside,
+            recording.total, settings=settings, outside_bytes=recording.outside
         )
         if recording.ties_by_address:
             self._take_their_addresses()

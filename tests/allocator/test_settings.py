@@ -28,15 +28,12 @@ def torchs_parser():
     told(defaults)
 
 
-DIVISIONS = [
-    "roundup_power2_divisions:8",
-    "roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]",
-    "roundup_power2_divisions:[>:4]",
-    "roundup_power2_divisions:[1:2,>:4]",
-    "roundup_power2_divisions:[256:4,64:8]",
-    "roundup_power2_divisions:[65536:2]",
-    "roundup_power2_divisions:[>:2,64:4,>:8]",
-]
+DIVISIONS = """
+    roundup_power2_divisions:8 roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]
+    roundup_power2_divisions:[>:4] roundup_power2_divisions:[1:2,>:4]
+    roundup_power2_divisions:[256:4,64:8] roundup_power2_divisions:[65536:2]
+    roundup_power2_divisions:[>:2,64:4,>:8]
+""".split()
 
 
 @pytest.mark.parametrize("text", DIVISIONS)

@@ -284,16 +284,6 @@ def test_accelerate_jobs_that_end_early_late_or_on_another_rank(tmp_path, tracke
     assert not (tmp_path / "no").exists() and hooks() == before
 
 
-def test_a_whole_accelerate_job_is_watched(tmp_path, monkeypatch, tracker):
-    monkeypatch.setattr("auditor.extensions.longrun.run.LAST_JUDGE_S", 0.0)
-    before = hooks()
-    made = tracker(3, 6, every=10, budget=1.0, select="GRAPH001", out=tmp_path / "out")
-    accelerated(Accelerator([made]), 30)
-    assert hooks() == before and made.audit.run.steps == 27
-    first, *_ = sorted((tmp_path / "out" / "looks").iterdir())
-    assert first.name.endswith("step10")
-
-
 # ---- the frameworks themselves -------------------------------------------------------------------
 
 

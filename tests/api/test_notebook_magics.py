@@ -123,11 +123,7 @@ def test_every_rule_that_names_a_place_names_the_cells_line(shell):
     with capture_output(), torch.autograd.set_detect_anomaly(False):  # the cell leaves it on
         report = shell.run_cell(cell, store_history=True).result
     places = {(each.code, str(each.site)) for each in report.findings}
-    assert places >= {
-        ("NUM009", "In[1]:11"),
-        ("GRAPH002", "In[1]:12"),
-        ("GRAPH001", "In[1]:14"),
-    }
+    assert places >= {("NUM009", "In[1]:11"), ("GRAPH002", "In[1]:12"), ("GRAPH001", "In[1]:14")}
 
 
 def test_a_step_is_audited_by_its_name_or_as_an_expression(shell):
@@ -208,10 +204,7 @@ def test_a_notebook(tmp_path):
     cells += [TRAINING, loop.replace("%%audit", "%%audit --name own"), said]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     client(
-        book,
-        timeout=240,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(tmp_path)}},
+        book, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     (shown,) = (each for each in book.cells[2].outputs if each.output_type == "execute_result")
     assert (

@@ -53,19 +53,6 @@ def hooks():
     )
 
 
-def test_a_closure_that_counts_steps_gets_their_numbers():
-    _, step = training()
-    numbers = []
-
-    def counted(step_idx):
-        numbers.append(step_idx)
-        step()
-
-    report = auditor.audit(counted, steps=6, warmup=1, select=["SYNC004"])
-    assert report.run.outcome == "completed"
-    assert numbers == list(range(len(numbers))) and len(numbers) > 6
-
-
 @pytest.mark.parametrize("step", [dict, lambda batch, labels: None])
 def test_what_takes_no_step_is_refused(step):
     with pytest.raises(AuditProblem, match="class|wants arguments"):

@@ -156,24 +156,6 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def fix(project, content):
-    (project / "report.json").write_bytes(content)
-    return CliRunner().invoke(main, ["fix", "report.json", "--apply", "--unsafe"])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"[]",
-        DEEP,
-        b'{"schema": "\xff"}',
-    ],
-)
-def test_what_is_no_report_is_one_sentence(project, content):
-    one_sentence(fix(project, content))
-
-
 def test_a_folder_that_cannot_be_read_is_one_sentence(project):
     os.mkdir("report.json")
     one_sentence(CliRunner().invoke(main, ["fix", "report.json"]))

@@ -9,13 +9,7 @@ from auditor.cli import analyze
 from auditor.extensions.tensorboard_tab import command as view
 from tests.evidence.test_table import recorded
 
-OPTIONS = {
-    "select": (),
-    "ignore": (),
-    "fail_on": None,
-    "formats": (),
-    "quiet": True,
-}
+OPTIONS = {"select": (), "ignore": (), "fail_on": None, "formats": (), "quiet": True}
 
 
 def audited(folder: Path) -> Path:

@@ -4,7 +4,6 @@ never a traceback.
 
 import os
 import shlex
-import socket
 import sys
 
 import pytest
@@ -240,22 +239,6 @@ def test_times_may_have_units(word, seconds):
     from auditor.cli.parameter_types import Seconds
 
     assert Seconds().convert(word, None, None) == seconds
-
-
-def test_a_port_in_use_is_said(folder, monkeypatch, tmp_path):
-    (tmp_path / "report.json").write_text('{"schema": "audit-report/1"}')
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        done = CliRunner().invoke(
-            main, ["view", str(tmp_path), "--trace", "--no-browser", "--port", port]
-        )
-    assert done.exit_code == 2
-    assert done.stderr.splitlines() == [
-        f"audit: port {port} cannot be used: Address already in use",
-        "       choose another --port",
-    ]
 
 
 def test_a_fault_of_our_own_is_no_finding(monkeypatch):

@@ -134,39 +134,13 @@ HANG = ("--timeout", "30")
 
 DEATHS: dict[str, Death] = {
     # -- what a step raises
-    "value_error": raising("ValueError('the ninth is bad')", "the ninth is bad"),
-    "no_message": raising("AssertionError", "AssertionError"),
     "stop_iteration": Death("raise StopIteration", RAISED, ends=(DONE,)),
     "generator_exit": raising("GeneratorExit"),
     "keyboard_interrupt": Death("raise KeyboardInterrupt", RAISED, ends=(INTERRUPTED,)),
-    "system_exit_0": raising("SystemExit(0)"),
-    "system_exit_7": raising("SystemExit(7)"),
     "system_exit_text": raising("SystemExit('out of data')", "out of data"),
-    "base_exception": raising("Odd('x')", "Odd", more="class Odd(BaseException): pass"),
-    "str_subclass": raising(
-        "ValueError(S('weird'))",
-        more="class S(str):\n    def __str__(self): return self\n    "
-        "def split(self, *a): raise TypeError",
-    ),
-    "str_raises": raising(
-        "Odd('x')",
-        "Odd",
-        more="class Odd(Exception):\n    def __str__(self): raise ValueError('no words')",
-    ),
-    "str_returns_int": raising(
-        "Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): return 3"
-    ),
     "str_exits": raising(
         "Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): os._exit(5)"
     ),
-    "repr_raises": raising(
-        "Odd(Odd2())",
-        more="class Odd2:\n    def __repr__(self): raise ValueError\nclass Odd(Exception): pass",
-    ),
-    "surrogate": raising("ValueError('bad \\udcff name')", "bad "),
-    "huge_message": raising("ValueError('x' * 50_000_000)", "xxxx"),
-    "escapes_in_message": raising("ValueError('\\x1b[2J\\x1b]0;owned\\x07 ::error::x')"),
-    "many_lines": raising("ValueError('line\\n' * 100_000)"),
     "cause_cycle": Death(
         "a, b = ValueError('a'), ValueError('b')\na.__cause__ = b\nb.__cause__ = a\nraise a"
     ),
@@ -177,16 +151,7 @@ DEATHS: dict[str, Death] = {
     ),
     "recursion": Death("def deep(): deep()\ndeep()", says=("RecursionError",)),
     "memory_error": raising("MemoryError", end=OOM),
-    "cuda_oom": raising(
-        "torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')",
-        "2.00 GiB",
-        end=OOM,
-    ),
     "cpu_oom": Death("torch.empty(1 << 50)", OOM),
-    "module_none": Death(
-        "Odd.__module__ = None\nraise Odd('x')", more="class Odd(Exception): pass"
-    ),
-    "traceback_lost": raising("ValueError('x').with_traceback(None)"),
     "raised_in_hook": Death(
         "p = next(model.parameters())\np.register_hook(lambda g: 1 / 0)\nmodel(torch.ones(2, "
         "8)).sum().backward()",
@@ -236,23 +201,14 @@ DEATHS: dict[str, Death] = {
         ),
     ),
     # -- the process ends
-    "os_exit_0": Death("os._exit(0)"),
     "os_exit_7": Death("os._exit(7)"),
     "abort": Death("os.abort()", KILLED, says=("SIGABRT",)),
     "segfault": Death("import ctypes\nctypes.string_at(0)", KILLED, says=("SIGSEGV",)),
     **{
         name.lower(): Death(f"os.kill(os.getpid(), signal.{name})", KILLED, says=(name,))
-        for name in (
-            "SIGKILL",
-            "SIGTERM",
-            "SIGFPE",
-            "SIGBUS",
-            "SIGILL",
-            "SIGXCPU",
-            "SIGALRM",
-            "SIGUSR2",
-            "SIGQUIT",
-        )
+        for name in """
+            SIGKILL SIGTERM SIGFPE SIGBUS SIGILL SIGXCPU SIGALRM SIGUSR2 SIGQUIT
+        """.split()
     },
     "sigpipe": Death("os.kill(os.getpid(), signal.SIGPIPE)", DONE),  # the interpreter ignores it
     "sighup": Death("os.kill(os.getpid(), signal.SIGHUP)", KILLED, says=("SIGHUP",)),
@@ -264,13 +220,11 @@ DEATHS: dict[str, Death] = {
         ends=(RAISED,),
     ),
     "exec": Death("os.execv('/bin/true', ['true'])"),
-    "exec_failing": Death("os.execv('/bin/false', ['false'])"),
     "fork_goes_on": Death(
         "if os.fork() == 0:\n    for _ in range(5): step()\n    os._exit(0)\nelse:\n    os.wait()",
         DONE,
     ),
     "fork_falls_through": Death("os.fork()", DONE, ends=(RAISED,), quick=True),
-    "fork_exits": Death("if os.fork() == 0:\n    sys.exit(0)\nos.wait()", DONE),
     "fatal_error": Death("import ctypes\nctypes.pythonapi.Py_FatalError(b'owned')", KILLED),
     "rlimit_memory": Death(
         "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\nkept = "
@@ -292,7 +246,6 @@ DEATHS: dict[str, Death] = {
         "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass", KILLED
     ),
     # -- it hangs
-    "sleeps": Death("time.sleep(900)", TIMEOUT, options=HANG, says=("bad",)),
     "busy": Death("while True: pass", TIMEOUT, options=HANG),
     "hangs_in_c": Death("import ctypes\nctypes.PyDLL(None).pause()", TIMEOUT, options=HANG),
     "ignores_sigint": Death(
@@ -310,7 +263,6 @@ DEATHS: dict[str, Death] = {
     "import_hangs": Death("time.sleep(900)", TIMEOUT, at=None, options=HANG, ends=(IMPOSSIBLE,)),
     "thread_stays": Death("threading.Thread(target=time.sleep, args=(900,)).start()", DONE),
     "atexit_hangs": Death("import atexit\natexit.register(time.sleep, 900)", DONE),
-    "atexit_raises": Death("import atexit\natexit.register(lambda: 1 / 0)", DONE),
     "atexit_exits": Death("import atexit\natexit.register(os._exit, 9)", DONE, ends=(RAISED,)),
     # -- what it does to its process
     "chdir": Death("import tempfile\nos.chdir(tempfile.gettempdir())", DONE),
@@ -320,7 +272,6 @@ DEATHS: dict[str, Death] = {
     "cwd_not_utf8": Death("raise ValueError('in a strange folder')", outside="strange_folder"),
     "closes_files": Death("os.closerange(3, 512)", DONE, ends=(RAISED, KILLED), quick=True),
     "closes_streams": Death("os.close(0)\nos.close(1)\nos.close(2)", DONE),
-    "stdout_none": Death("sys.stdout = sys.stderr = None\nprint('x')", DONE),
     "stdout_raises": Death(
         "class Bad:\n    def write(self, t): raise ValueError\n    def flush(self): raise "
         "ValueError\nsys.stdout = sys.stderr = Bad()",
@@ -328,8 +279,6 @@ DEATHS: dict[str, Death] = {
     ),
     "prints_much": Death("sys.stdout.write(('x' * 100 + chr(10)) * 500_000)", DONE),
     "prints_one_line": Death("sys.stdout.write('x' * 100_000_000)", DONE),
-    "prints_bytes": Death("os.write(1, bytes(range(256)) * 100)", DONE),
-    "prints_escapes": Death("print('\\x1b[2J\\x1b[31m')", DONE),
     "environment_cleared": Death("os.environ.clear()", DONE),
     "path_cleared": Death("sys.path.clear()", DONE),
     "warnings_raise": Death("import warnings\nwarnings.simplefilter('error')", DONE),
@@ -365,26 +314,16 @@ DEATHS: dict[str, Death] = {
         DONE,
     ),
     # -- it never begins (one whose process vanishes has a report that says so: from outside, nothing tells it from a first step)
-    "import_raises": Death(
-        "raise RuntimeError('no data folder')", IMPOSSIBLE, at=None, says=("no data folder",)
-    ),
-    "import_exits": Death("sys.exit(4)", IMPOSSIBLE, at=None),
     "import_os_exits": Death("os._exit(4)", RAISED, at=None),
     "import_killed": Death("os.kill(os.getpid(), signal.SIGKILL)", KILLED, at=None),
     "first_step": Death("raise ValueError('at once')", RAISED, at=0, says=("at once",)),
-    "third_step": Death("raise ValueError('in the third')", RAISED, at=2, says=("in the third",)),
-    "late_step": Death("raise ValueError('late')", RAISED, at=17, says=("late",)),
     # -- what happens to the audit itself
-    "interrupted": Death("wait()", INTERRUPTED, outside="SIGINT"),
     "terminated": Death("wait()", INTERRUPTED, outside="SIGTERM"),
     "hung_up": Death("wait()", INTERRUPTED, outside="SIGHUP"),
     "interrupted_twice": Death(
         "try: wait()\nexcept KeyboardInterrupt: os.rename('waiting', 'asked')\nwait()",
         INTERRUPTED,
         outside="SIGINT SIGINT",
-    ),
-    "parent_killed": Death(
-        "subprocess.Popen(['sleep', '985'])\nwait()", (-9, ()), outside="SIGKILL"
     ),
     "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging"),
     "in_background": Death(

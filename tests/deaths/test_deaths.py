@@ -59,10 +59,7 @@ run.{module}.{function} = held
 """
 """An audit that waits before it records or judges, as a target does in its step."""
 
-HOLDS = {
-    "two audits": ("stages", "record"),
-    "SIGTERM while judging": ("write_results", "judge"),
-}
+HOLDS = {"two audits": ("stages", "record"), "SIGTERM while judging": ("write_results", "judge")}
 
 IGNORED = {"in the background": signal.SIGINT, "nohup": signal.SIGHUP}
 """What a shell makes the processes ignore that it starts so."""
@@ -162,11 +159,9 @@ def _second(sentence: str) -> Callable[[Path, subprocess.Popen[bytes]], None]:
 
 
 OUTSIDE: dict[str, Callable[[Path, subprocess.Popen[bytes]], None]] = {
-    "SIGINT": _in_its_step("SIGINT"),
     "SIGTERM": _in_its_step("SIGTERM"),
     "SIGHUP": _in_its_step("SIGHUP"),
     "SIGINT SIGINT": _in_its_step("SIGINT", "SIGINT"),
-    "SIGKILL": _in_its_step("SIGKILL"),
     "SIGTERM while judging": _while_judging,
     "two audits": _second("another audit is writing to out"),
     "a second audit": _second("out already holds a recording"),

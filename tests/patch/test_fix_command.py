@@ -194,18 +194,6 @@ def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(proje
     assert (project / "train.py").read_bytes() == SOURCE
 
 
-def test_many_diffs_are_shown_soon(project: Path) -> None:
-    (project / "audit" / "recording" / "manifest.json").unlink()
-    _write_report(
-        *(
-            replace(ANOMALY, key=str(n), remedy=replace(ANOMALY.remedy, diff=f"+{n}"))
-            for n in range(20_000)
-        )
-    )
-    printed = _fix()
-    assert printed.exit_code == 0 and printed.stdout.count("+") == 20_000
-
-
 @pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
 def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -> None:
     edits = [

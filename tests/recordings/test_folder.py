@@ -36,14 +36,7 @@ def test_rows_come_back_and_a_cut_line_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        '{"schema": "audit-recording/9"}',
-        '{"schema": null}',
-    ],
+    "text", ["", "{", "[]", '{"schema": "audit-recording/9"}', '{"schema": null}']
 )
 def test_what_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)

@@ -128,13 +128,7 @@ def test_a_recording_of_a_version_that_knew_less_is_read(recording):
     (recording.folder / "batches.jsonl").write_text('{"pass": "quiet", "step": 0, "loader": 0}\n')
     (step,), (batch,) = recording.rows(StepRow), recording.rows(BatchRow)
     held = known(step.rss), known(step.allocated)
-    assert (step.us, *held, batch.wait_us, batch.devices) == (
-        1.0,
-        None,
-        None,
-        0.0,
-        None,
-    )
+    assert (step.us, *held, batch.wait_us, batch.devices) == (1.0, None, None, 0.0, None)
 
 
 def test_names_that_no_encoding_takes_are_written_as_escapes(tmp_path):

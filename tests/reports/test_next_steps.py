@@ -129,10 +129,7 @@ def test_a_patch_that_broke_the_training_is_not_offered():
 def test_a_step_has_its_patch_and_what_a_re_run_measured():
     proved = Verified("better", 4000.0, 3000.0, 0.75, 0.7, 0.8)
     steps = next_steps.steps(
-        report(
-            replace(found("SYNC001", 1, SAFE), verified=proved),
-            found("SYNC003", 2, WORDS),
-        )
+        report(replace(found("SYNC001", 1, SAFE), verified=proved), found("SYNC003", 2, WORDS))
     )
     assert [line.text for line in steps[0].diff][-2:] == ["-x", "+y"]
     assert steps[0].proven

@@ -60,18 +60,6 @@ def test_the_policy_stops_what_would_run_or_fetch(show: Callable[..., Any]) -> N
     assert fetched == 0
 
 
-def test_words_stand_before_any_chart_wakes(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    assert browser.execute_script("return typeof window.Plotly") == "undefined"
-    assert (
-        browser.execute_script("return document.querySelectorAll('figure.chart svg .line').length")
-        > 0
-    )
-    assert "412 µs" in browser.execute_script(
-        "return document.querySelector('.headline').innerText"
-    )
-
-
 def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
@@ -204,94 +192,6 @@ def test_what_could_not_look_is_one_line_until_it_is_opened(show: Callable[..., 
     wait(browser, "return document.querySelector('#skipped .rules-skipped').checkVisibility()")
 
 
-def _luminance(rgb: list[float]) -> float:
-    linear = [
-        c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-# The colour of every text and the nearest opaque background behind it.
-_COLOURS = """
-const seen = new Map();
-for (const element of document.querySelectorAll("body *")) {
-  if (!element.checkVisibility() || element.closest(".vh, .live-plot, svg")) continue;
-  if (![...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) continue;
-  let behind = element, ground = "rgba(0, 0, 0, 0)";
-  while (behind && ground === "rgba(0, 0, 0, 0)") { ground = getComputedStyle(behind).backgroundColor; behind = behind.parentElement; }
-  const ink = getComputedStyle(element).color;
-  seen.set(ink + ground, [ink, ground, element.tagName + "." + element.className]);
-}
-return [...seen.values()];
-"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "report", [golden.rich_report(), golden.failed_report()], ids=["rich", "failed"]
-)
-def test_all_text_has_aa_contrast(show: Callable[..., Any], report: Report, scheme: str) -> None:
-    browser = show(report, scheme=scheme)
-    pairs = browser.execute_script(_COLOURS)
-    assert len(pairs) > 10
-    for ink, ground, where in pairs:
-        levels = sorted(
-            _luminance([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]])
-            for colour in (ink, ground)
-        )
-        assert (levels[1] + 0.05) / (levels[0] + 0.05) >= 4.5, (where, ink, ground)
-
-
-# What a screen reader needs, beside what axe-core asks for. Each entry is a fault.
-_FAULTS = """
-const faults = [], all = (query) => [...document.querySelectorAll(query)];
-const name = (one) => (one.getAttribute("aria-label") || one.textContent || "").trim();
-let last = 0;
-for (const heading of all("h1, h2, h3, h4")) {
-  const level = Number(heading.tagName[1]);
-  if (level > last + 1) faults.push("heading skips a level: " + heading.textContent);
-  if (!name(heading)) faults.push("empty heading");
-  last = level;
-}
-if (all("h1").length !== 1 || all("main").length !== 1) faults.push("one h1 and one main");
-if (!document.documentElement.lang || !document.title.trim()) faults.push("lang and title");
-for (const one of all("a[href], button, summary")) if (!name(one)) faults.push("no name: " + one.outerHTML.slice(0, 80));
-for (const svg of all("svg")) {
-  if (svg.closest(".live-plot")) continue;
-  if (svg.getAttribute("role") === "img" ? !name(svg) : svg.getAttribute("aria-hidden") !== "true") faults.push("svg: " + svg.outerHTML.slice(0, 80));
-}
-for (const one of all("[aria-labelledby]")) {
-  for (const id of one.getAttribute("aria-labelledby").split(" ")) if (!document.getElementById(id)) faults.push("label is missing: " + id);
-}
-for (const one of all("section")) if (!one.getAttribute("aria-labelledby") && !one.getAttribute("aria-label")) faults.push("section without a name");
-for (const row of all("table tr")) if (!row.querySelector("th[scope]")) faults.push("row without a header: " + row.textContent);
-for (const one of all("ul > *, ol > *")) if (one.tagName !== "LI") faults.push("not a list item: " + one.tagName);
-for (const one of all("dl > *")) if (!["DIV", "DT", "DD"].includes(one.tagName)) faults.push("not a term: " + one.tagName);
-for (const one of all("pre, .scroll")) {
-  if (one.scrollWidth > one.clientWidth && one.tabIndex !== 0) faults.push("scrolls, not by keyboard: " + one.className);
-}
-return faults;
-"""
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        golden.rich_report(),
-        golden.silent_report(),
-        golden.failed_report(),
-        golden_attack.attack_report(),
-    ],
-    ids=["rich", "silent", "failed", "attack"],
-)
-def test_a_screen_reader_finds_its_way(show: Callable[..., Any], report: Report) -> None:
-    browser = show(report)
-    browser.execute_script(
-        "for (const part of document.querySelectorAll('details')) part.open = true"
-    )
-    assert browser.execute_script(_FAULTS) == []
-
-
 @pytest.mark.parametrize(
     ("report", "scheme", "width"),
     [
@@ -311,21 +211,6 @@ def test_axe_finds_no_violation_with_all_open(
         "for (const each of document.querySelectorAll('.tool[aria-expanded]')) each.click();"
     )
     assert axe_violations(browser) == []
-
-
-def test_axe_is_really_asked(show: Callable[..., Any]) -> None:
-    browser = show(golden.silent_report())
-    browser.execute_script(
-        "document.querySelector('main').append(document.createElement('button'))"
-    )
-    (told,) = axe_violations(browser)
-    assert told.startswith("button-name: <button></button>")
-
-
-def test_dark_is_dark(show: Callable[..., Any]) -> None:
-    background = "return getComputedStyle(document.body).backgroundColor"
-    assert show(golden.rich_report(), scheme="dark").execute_script(background) == "rgb(13, 17, 23)"
-    assert show(golden.rich_report()).execute_script(background) == "rgb(255, 255, 255)"
 
 
 @pytest.mark.parametrize(
@@ -487,15 +372,6 @@ def test_the_figure_of_the_headline_opens_its_finding(show: Callable[..., Any]) 
     assert not browser.find_element("css selector", "#finding-5 .message").is_displayed()
     link.click()
     wait(browser, "return document.querySelector('#finding-5 .message').checkVisibility()")
-
-
-def test_after_printing_rows_are_folded_again(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    browser.find_element("css selector", "#finding-2 summary").click()
-    for event, number in (("beforeprint", 7), ("afterprint", 1)):
-        browser.execute_script("dispatchEvent(new Event(arguments[0]))", event)
-        opened = "return document.querySelectorAll('details.row[open]').length"
-        assert browser.execute_script(opened) == number
 
 
 def test_long_lines_of_source_scroll_on_a_phone_and_wrap_on_paper(show: Callable[..., Any]) -> None:

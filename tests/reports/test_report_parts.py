@@ -157,20 +157,7 @@ def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
         "",
         str(page.manual(markdown)),
     )
-    for tag in (
-        "p",
-        "ul",
-        "li",
-        "code",
-        "em",
-        "strong",
-        "h4",
-        "h5",
-        "h6",
-        "blockquote",
-        "hr",
-        "br",
-    ):
+    for tag in "p ul li code em strong h4 h5 h6 blockquote hr br".split():
         shown = shown.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
     for tag in ("table", "thead", "tbody", "tr", "th", "td"):
         shown = shown.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
@@ -178,8 +165,7 @@ def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "why"),
-    [(1, "some of it"), (2, "their prices share time, or some of it")],
+    ("number", "why"), [(1, "some of it"), (2, "their prices share time, or some of it")]
 )
 def test_shares_above_one_say_why(number: int, why: str) -> None:
     report = golden.rich_report()

@@ -6,16 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from auditor.reports import (
-    github,
-    headline,
-    html,
-    junit,
-    markdown,
-    sarif,
-    terminal,
-    verified,
-)
+from auditor.reports import github, headline, html, junit, markdown, sarif, terminal, verified
 
 from auditor.model import Finding, Report
 from auditor.model.sections import Status, Verification, Verified

@@ -13,52 +13,25 @@ from typing import Any
 import pytest
 from auditor.reports import tensorboard
 
-EVENTS: list[dict[str, Any]] = [
-    {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": "aten::add",
-        "ts": 1,
-        "dur": 2,
-        "args": {"Input Dims": [[2, 3]]},
-    },
-    {
-        "ph": "X",
-        "cat": "cuda_runtime",
-        "name": "cudaLaunchKernel",
-        "ts": 1,
-        "dur": 2,
-        "args": {"correlation": 7},
-    },
-    {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": 1, "dur": 2},
-    {
-        "ph": "X",
-        "cat": "user_annotation",
-        "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-        "ts": 1,
-    },
-    {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 1},
-    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "ts": 1},
-    {"ph": "X", "cat": "user_annotation", "name": 'say "cat": "cuda_runtime" <\u00e9>', "ts": 1},
+
+def _event(cat: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "ts": 1, **more}
+
+
+EVENTS = [
+    _event("cpu_op", "aten::add", dur=2, args={"Input Dims": [[2, 3]]}),
+    _event("cuda_runtime", "cudaLaunchKernel", dur=2, args={"correlation": 7}),
+    _event("cuda_driver", "cuLaunchKernel", dur=2),
+    _event("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+    _event("user_annotation", "Optimizer.step#SGD.step"),
+    _event("user_annotation", "ProfilerStep#2"),
+    _event("user_annotation", 'say "cat": "cuda_runtime" <\u00e9>'),
     {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 3},
-    {
-        "ph": "X",
-        "cat": "kernel",
-        "name": "gemm",
-        "args": {"text": '{"cat": "user_annotation", "name": "Optimizer."}'},
-    },
+    _event("kernel", "gemm", args={"text": '{"cat": "user_annotation", "name": "Optimizer."}'}),
 ]
-EXPECTED = [
-    "cpu_op",
-    "Runtime",
-    "Runtime",
-    "cpu_op",
-    "cpu_op",
-    "user_annotation",
-    "user_annotation",
-    "fwdbwd",
-    "kernel",
-]
+EXPECTED = """
+    cpu_op Runtime Runtime cpu_op cpu_op user_annotation user_annotation fwdbwd kernel
+""".split()
 
 LAYOUTS = {
     "kineto": {"indent": 2},

@@ -14,13 +14,7 @@ import pytest
 from auditor.model import Finding, Site
 from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, chromium, enter, wait
-from tests.reports.viewing import (
-    framed_trace,
-    plain_trace,
-    two_lines,
-    viewing,
-    write_run,
-)
+from tests.reports.viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 

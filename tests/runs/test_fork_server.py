@@ -84,8 +84,7 @@ def test_a_variable_that_torch_reads_at_its_import_asks_for_a_start(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [(fork_server.COLD, "1"), ("PYTHONPATH", "src"), ("PYTHONPATH", "/a:")],
+    ("name", "value"), [(fork_server.COLD, "1"), ("PYTHONPATH", "src"), ("PYTHONPATH", "/a:")]
 )
 def test_what_is_started_all_the_same(
     name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

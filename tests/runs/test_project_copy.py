@@ -154,15 +154,9 @@ def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project
 
 def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_path: Path) -> None:
     with ProjectCopy(project, apart=project / "mine") as place:
-        for name in (
-            "train.py",
-            "package/deep/weights.bin",
-            "new.txt",
-            "mine/log",
-            "audits/log",
-            "env/log",
-            "__pycache__/x",
-        ):
+        for name in """
+            train.py package/deep/weights.bin new.txt mine/log audits/log env/log __pycache__/x
+        """.split():
             (project / name).parent.mkdir(exist_ok=True)
             (project / name).write_text("changed")  # as a program in C would
         (project / "link.py").unlink()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from auditor.allocator import CachingAllocator
 from auditor.cli import write_results
 from auditor.cli.main import main
-from auditor.judging import build_report, catalogue
+from auditor.judging import build_report
 from tests.timeline.kineto import text, training
 
 MIB = 2**20
@@ -104,16 +104,3 @@ def test_a_fault_in_a_chart_costs_the_chart_alone(tmp_path, content, analyze, mo
     assert [finding["code"] for finding in report["findings"]] == ["MEM006"]
     assert report["warnings"] == [said] and not report["layers"]
     assert said in (tmp_path / "audits" / "dump" / "report.html").read_text()
-
-
-def test_a_fault_in_drawing_the_page_costs_its_charts_alone(
-    tmp_path, content, analyze, monkeypatch
-):
-    def broken(charts):
-        return [chart.title // 0 for chart in charts]
-
-    monkeypatch.setattr(catalogue.reports("charts"), "pictures", broken)
-    (tmp_path / "dump.pickle").write_bytes(content)
-    assert analyze("dump.pickle").exit_code == 0
-    page = (tmp_path / "audits" / "dump" / "report.html").read_text()
-    assert "memory over time cannot be drawn: TypeError" in page and "MEM006" in page

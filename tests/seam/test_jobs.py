@@ -14,10 +14,8 @@ from auditor.reports.terminal import Terminal
 
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
-from auditor.model import Severity
 from auditor.recordings.standalone import RankedTraces
 from auditor.timeline import fleet, trace_files
-from tests.recorded_traces import BESIDE, RANK_SETS
 from tests.timeline.jobs import job
 
 RULES = catalogue.rules()
@@ -92,50 +90,6 @@ def test_one_trace_has_no_ranks(tmp_path):
     report = judged(laid_out(tmp_path / "job", job(1, late)))
     assert len(report.ranks) == 1
     assert {verdict.code: verdict.status for verdict in report.verdicts}["DIST004"] == "skipped"
-
-
-def test_256_ranks(tmp_path):
-    report = judged(
-        laid_out(
-            tmp_path / "job", job(256, lambda rank, step: 150.0 if rank == 77 else 0.0, steps=4)
-        )
-    )
-    assert len(report.ranks) == report.run.world_size == 256
-    (found,) = [finding for finding in report.findings if finding.code == "DIST004"]
-    assert "for rank 77, last at 4 of 4 collectives" in found.message
-
-
-def test_a_folder_without_traces_is_one_sentence(tmp_path, audit):
-    (tmp_path / "empty").mkdir()
-    done = audit("analyze", "empty", cwd=tmp_path)
-    assert done.returncode == 2
-    assert (
-        "empty holds no recording (manifest.json is missing), no trace and no memory snapshot"
-        in done.stderr
-    )
-
-
-def test_of_four_ranks_the_one_that_the_others_wait_for_is_judged():
-    truth = RANK_SETS["made_nccl_ranks"].truth
-    report = judged(RANK_SETS["made_nccl_ranks"].path)
-    assert [row.rank for row in report.ranks] == truth["ranks_present"]
-    for row in report.ranks:
-        told = truth["ranks"][str(row.rank)]
-        assert row.exposed_us * row.steps == pytest.approx(1000 * told["exposed_comm_ms"], rel=0.05)
-        assert row.compute_us * row.steps == pytest.approx(1000 * told["compute_busy_ms"], rel=0.05)
-    (straggler,) = [finding for finding in report.findings if finding.code == "DIST004"]
-    assert f"for rank {truth['least_comm_rank']}, last at 6 of 6 collectives" in straggler.message
-    assert straggler.severity is Severity.WARNING
-
-
-@pytest.mark.skipif(not BESIDE.is_dir(), reason="no recorded traces beside this checkout")
-def test_eight_recorded_ranks():
-    report = judged(RANK_SETS["param_dlrm_8ranks"].path)
-    assert [row.rank for row in report.ranks] == list(range(8))
-    by_code = {finding.code: finding for finding in report.findings}
-    assert "for rank 7, last at 5 of 8 collectives" in by_code["DIST004"].message
-    assert by_code["DIST004"].severity is Severity.NOTE  # one step in the traces
-    assert "on rank 7" in by_code["DIST003"].message
 
 
 def test_the_ranks_are_a_table_in_terminal_and_page(tmp_path):

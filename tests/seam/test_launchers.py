@@ -1,7 +1,6 @@
 """Ranks that torchrun started, from the command line to the report."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -64,29 +63,6 @@ def test_the_rank_that_failed_under_torchrun_is_named(audit, folder):
     assert report["run"]["error"]["message"] == "no more data on rank 1"
     assert "the error that is shown is that of rank 1" in report["warnings"]
     assert sorted(each.name for each in (folder / "out").iterdir() if each.name[0] == ".") == []
-
-
-@pytest.mark.slow
-def test_an_audit_that_torchrun_starts_gives_torchrun_its_exit_code(folder):
-    import subprocess
-    import sys
-
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    ours = ["-m", "auditor", "run", "ddp.py", "--steps", "4", "--out", "out", "--", "200"]
-    root = str(Path(__file__).resolve().parents[2])
-    for expected in (0, 1):  # the second finds the folder taken
-        done = subprocess.run(
-            [*torchrun, *ours],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == expected, done.stderr
-    assert "already holds a recording" in done.stderr
-    assert report_of(folder / "out")["run"]["world_size"] == 2
 
 
 def test_a_script_that_asks_for_its_rank_is_told_how_to_be_started(audit, folder):

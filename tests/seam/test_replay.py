@@ -19,7 +19,6 @@ from auditor.runs.plan import Audit, Plan
 from auditor.runs.stages import replay
 
 RULE = catalogue.rule("NUM002")
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 
 TRAINER = """
     import torch
@@ -128,19 +127,8 @@ def runs(folder, audit):
 
     def one(name):
         out, target = folder / f"out-{name}", "script.py" if name == "script" else f"{name}:step"
-        done = audit(
-            "run",
-            target,
-            "--steps",
-            "16",
-            "--select",
-            "NUM002",
-            "--device",
-            "cpu",
-            "--out",
-            str(out),
-            cwd=folder,
-        )
+        words = f"run {target} --steps 16 --select NUM002 --device cpu --out"
+        done = audit(words, str(out), cwd=folder)
         return done, json.loads((out / "report.json").read_text()), out
 
     with ThreadPoolExecutor(2) as pool:
@@ -222,6 +210,12 @@ def test_analyze_gives_the_same_from_the_recording_alone(runs, folder, audit):
 # -- the parent's side -----------------------------------------------------------------------------
 
 
+def went_bad(writer: RecordingWriter, in_pass: str, step: int) -> None:
+    tensors = [{"name": "w", "shape": [1], "value": "nan"}]
+    at = {"pass": in_pass, "step": step, "global_step": step, "last_good": step - 1}
+    writer.add_fields("nonfinite", {**at, "what": "gradient", "tensors": tensors, "n": 1})
+
+
 def recorded(folder: Path, *, seconds: float = 1.0) -> tuple[Plan, Recording]:
     """A recording of ten steps, of which the fifth went bad."""
     writer = RecordingWriter(folder)
@@ -230,19 +224,7 @@ def recorded(folder: Path, *, seconds: float = 1.0) -> tuple[Plan, Recording]:
             "steps",
             {"pass": "quiet", "step": step, "us": 1e5 * seconds, "start_us": 1e5 * seconds * step},
         )
-    tensors = [{"name": "w", "shape": [1], "value": "nan"}]
-    writer.add_fields(
-        "nonfinite",
-        {
-            "pass": "loud",
-            "step": 4,
-            "global_step": 4,
-            "last_good": 3,
-            "what": "gradient",
-            "tensors": tensors,
-            "n": 1,
-        },
-    )
+    went_bad(writer, "loud", 4)
     writer.close()
     write_manifest(
         folder, {"schema": SCHEMA, "cwd": str(folder), "outcome": "completed", "warnings": []}
@@ -270,19 +252,7 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
     def again(plan, *_):
         wanted.append(plan.watched)
         writer = RecordingWriter(Path(plan.folder))
-        tensors = [{"name": "w", "shape": [1], "value": "nan"}]
-        writer.add_fields(
-            "nonfinite",
-            {
-                "pass": "replay",
-                "step": 1,
-                "global_step": 1,
-                "last_good": 0,
-                "what": "gradient",
-                "tensors": tensors,
-                "n": 1,
-            },
-        )
+        went_bad(writer, "replay", 1)
         writer.close()
         write_manifest(
             Path(plan.folder), {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"}
@@ -294,20 +264,3 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
     replayed(plan, recording)
     assert wanted == [range(3, 5), range(2)]
     assert len(Recording(recording.folder / "replay").rows("nonfinite")) == 1
-
-
-# -- the samples that others planted ---------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bad", "ok"])
-def test_the_sample_trainer_of_the_corpus(kind, audit, tmp_path):
-    sample = CORPUS / f"nu33_sinkhorn_exp__{kind}"
-    if not sample.is_dir():
-        pytest.skip("the corpus is not here")
-    (tmp_path / "trainer.py").write_text((sample / "trainer.py").read_text())
-    audit("run trainer:step --steps 30 --select NUM002 --device cpu --out out", cwd=tmp_path)
-    findings = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
-    assert [finding["site"]["text"] for finding in findings] == (
-        ["p = torch.exp(scores)"] if kind == "bad" else []
-    )

@@ -26,15 +26,12 @@ LOUD = {
 }
 """What is said louder than a note; of all other snapshots nothing is."""
 
-NOT_REPLAYED = {
-    "snap_cs336_nohistory_72GB",
-    "snap_empty",
-    "snap_expandable_tiny",
-    "snap_list_form",
-    "snap_no_history",
-    "snap_oom_fullcard_2023",
-    "snap_seg_churn_llama_2024",
-}
+NOT_REPLAYED = set(
+    """
+    snap_cs336_nohistory_72GB snap_empty snap_expandable_tiny snap_list_form snap_no_history
+    snap_oom_fullcard_2023 snap_seg_churn_llama_2024
+""".split()
+)
 """Without a history, or with one that does not say why memory went back to the device."""
 
 

@@ -55,20 +55,9 @@ def runs(tmp_path_factory, audit):
         (folder / f"{name}.py").write_text(textwrap.dedent(TARGETS[name]))
         (folder / "data.json").write_text('{"x": 1.0}')
         target = f"{name}.py" if name == "short" else f"{name}:step"
-        more = ("--device", "auto" if name in ("rehearsed", "raises") else "cpu")
-        done = audit(
-            "run",
-            target,
-            "--steps",
-            "8",
-            "--warmup",
-            "2",
-            "--out",
-            "out",
-            *more,
-            cwd=folder,
-            timeout=400,
-        )
+        device = "auto" if name in ("rehearsed", "raises") else "cpu"
+        words = f"run {target} --steps 8 --warmup 2 --out out --device {device}"
+        done = audit(words, cwd=folder, timeout=400)
         return folder, json.loads((folder / "out" / "report.json").read_text()), done
 
     with ThreadPoolExecutor(2) as pool:

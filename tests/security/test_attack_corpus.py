@@ -7,6 +7,7 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
+from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.cli.main import main
 from auditor.recordings.folder import SCHEMA, write_manifest
 
@@ -92,49 +94,12 @@ def _trace(path: Path) -> Path:
 
 def _snapshot(path: Path) -> Path:
     frames = [{"name": ATTACK, "filename": ATTACK, "line": 3}]
-    size = 2 << 20
-    block = {
-        "size": size,
-        "requested_size": size,
-        "address": 1 << 40,
-        "state": "active_allocated",
-        "frames": frames,
-    }
-    segment = {
-        "device": 0,
-        "address": 1 << 40,
-        "total_size": size,
-        "allocated_size": size,
-        "active_size": size,
-        "requested_size": size,
-        "stream": 0,
-        "segment_type": "large",
-        "segment_pool_id": (0, 0),
-        "is_expandable": False,
-        "frames": frames,
-        "blocks": [block],
-    }
-    trace = [
-        {
-            "action": action,
-            "addr": 1 << 40,
-            "size": size,
-            "stream": 0,
-            "frames": frames,
-            "time_us": number,
-        }
-        for number, action in enumerate(("segment_alloc", "alloc", "oom"))
-    ]
-    trace[2]["device_free"] = 0
-    path.write_bytes(
-        pickle.dumps(
-            {
-                "segments": [segment],
-                "device_traces": [trace],
-                "allocator_settings": {ATTACK: ATTACK},
-            }
-        )
-    )
+    allocator = CachingAllocator(1 << 30)
+    allocator.malloc(2 << 20, frames=frames)
+    with suppress(OutOfMemory):
+        allocator.malloc(4 << 30, frames=frames)
+    attacked = {"allocator_settings": {ATTACK: ATTACK}}
+    path.write_bytes(pickle.dumps(allocator.snapshot() | attacked))
     return path
 
 
@@ -178,20 +143,11 @@ def _forged(folder: Path) -> Path:
     _report(folder)
     file = folder / "report.json"
     said = json.loads(file.read_text())
-    keep = {
-        "schema",
-        "outcome",
-        "severity",
-        "status",
-        "basis",
-        "seen_on",
-        "action",
-        "kind",
-        "tone",
-        "training",
-        "axis",
-        "unit",
-    }
+    keep = set(
+        """
+        schema outcome severity status basis seen_on action kind tone training axis unit
+    """.split()
+    )
 
     def attacked(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
@@ -220,12 +176,6 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "none": lambda root: root / NAME / "nothing",
     "junk": lambda root: _junk(root / f"{NAME}.json"),
 }
-
-
-def _source(root: Path) -> Path:
-    path = root / f"{NAME}.py"
-    path.write_text(f"import torch  # {ATTACK!r}\ntorch.compile(m)\n")
-    return path
 
 
 def _program(path: Path) -> Path:
@@ -316,14 +266,3 @@ def test_a_forged_verdict_line_is_told_from_a_true_one(
     _checkpoint(bad)
     done = CliRunner().invoke(main, ["checkpoint", bad.name])
     assert not any(line.startswith("other.pt") for line in done.output.splitlines())
-
-
-def test_github_commands_are_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = _made(FILES["recording"], tmp_path)
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, ["analyze", str(path), "--out", "out", "--format", "github"])
-    for line in done.stdout.splitlines():
-        assert not line.strip().startswith("::") or re.match(r"::(error|warning|notice) ", line), (
-            line
-        )
-        assert "forged" not in line or "%0A" in line

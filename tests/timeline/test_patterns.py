@@ -97,10 +97,7 @@ def test_matrix_products_are_told_from_convolutions_by_their_operator(tmp_path):
     program.operator("aten::addmm", 30.0, runs="ampere_tf32_s1688gemm_128x64")
     found = line(tmp_path, program)
     use = found.devices[0]
-    assert matmul_ns(found, use) == {
-        FP32: 10_000,
-        TF32: 30_000,
-    }
+    assert matmul_ns(found, use) == {FP32: 10_000, TF32: 30_000}
 
 
 def test_operators_are_placed_in_the_users_function(tmp_path):

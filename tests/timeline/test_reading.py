@@ -151,58 +151,23 @@ def test_nanoseconds_are_exact(tmp_path):
 
 
 def test_spellings_of_2021(tmp_path):
+    host = {"tid": "144"}
+    there = {"pid": 0, "tid": "stream 7", "device": 0, "stream": 7}
+    more = {"Input dims": [[2], []], "Device": 0, "External id": 1}
+    seen = {"Device Type": 0, "Device Id": -1, "Bytes": 4}
     events = [
-        span(
-            "Operator",
-            "aten::mm",
-            10,
-            5,
-            tid="144",
-            **{"Input dims": [[2], []], "Device": 0, "External id": 1},
-        ),
-        span("Runtime", "cudaLaunchKernel", 11, 2, tid="144", correlation=4, **{"external id": 1}),
-        span("Kernel", "k", 20, 5, pid=0, tid="stream 7", device=0, stream=7, correlation=4),
-        span(
-            "Memcpy",
-            "Memcpy HtoD (Pageable -> Device)",
-            30,
-            5,
-            pid=0,
-            tid="stream 7",
-            device=0,
-            stream=7,
-            correlation=5,
-            bytes=64,
-        ),
-        span(
-            "Memset",
-            "Memset (Device)",
-            40,
-            5,
-            pid=0,
-            tid="stream 7",
-            device=0,
-            stream=7,
-            correlation=6,
-            bytes=8,
-        ),
-        {
-            "ph": "i",
-            "s": "t",
-            "name": "[memory]",
-            "pid": 1,
-            "tid": 144,
-            "ts": 12,
-            "args": {"Device Type": 0, "Device Id": -1, "Bytes": 4},
-        },
+        span("Operator", "aten::mm", 10, 5, **host, **more),
+        span("Runtime", "cudaLaunchKernel", 11, 2, **host, correlation=4, **{"external id": 1}),
+        span("Kernel", "k", 20, 5, **there, correlation=4),
+        span("Memcpy", "Memcpy HtoD (Pageable -> Device)", 30, 5, **there, correlation=5, bytes=64),
+        span("Memset", "Memset (Device)", 40, 5, **there, correlation=6, bytes=8),
+        {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 144, "ts": 12, "args": seen},
     ]
     trace = read(write(tmp_path, text(events)))
     assert trace.work.kind.tolist() == [KERNEL, MEMCPY, MEMSET]
     assert trace.work.stream.tolist() == [7, 7, 7]
     assert trace.texts[trace.operators.shapes[0]].replace(b" ", b"") == b"[[2],[]]"
-    assert len(trace.threads) == 1, (
-        "a thread named by text in one event and by number in another is one"
-    )
+    assert len(trace.threads) == 1, "a thread named by text and by number is one"
     assert trace.memory.allocated.tolist() == [-1]
 
 
@@ -216,21 +181,12 @@ def test_the_old_autograd_profiler_named_no_categories(tmp_path):
 
 
 def test_empty_categories_are_told_by_their_arguments(tmp_path):
+    there = {"pid": 0, "tid": 7, "device": 0, "stream": 7, "correlation": 3}
     events = [
         span("", "aten::mm", 1, 9),
         span("", "cudaLaunchKernel", 2, 1, correlation=3),
-        span("", "gemm", 4, 1, pid=0, tid=7, device=0, stream=7, correlation=3),
-        span(
-            "",
-            "Memcpy DtoH (Device -> Pinned)",
-            5,
-            1,
-            pid=0,
-            tid=7,
-            device=0,
-            stream=7,
-            correlation=4,
-        ),
+        span("", "gemm", 4, 1, **there),
+        span("", "Memcpy DtoH (Device -> Pinned)", 5, 1, **{**there, "correlation": 4}),
     ]
     trace = read(write(tmp_path, text(events)))
     assert (len(trace.operators.start), len(trace.calls.start)) == (1, 1)
@@ -241,43 +197,25 @@ def test_empty_categories_are_told_by_their_arguments(tmp_path):
     "category", ["hip_runtime", "cuda_driver", "privateuse1_runtime", "xpu_runtime"]
 )
 def test_runtimes_of_other_makers(tmp_path, category):
-    trace = read(
-        write(
-            tmp_path,
-            text(
-                [span(category, "hipLaunchKernel", 1, 1, correlation=8, stream="0x0", bytes="0x40")]
-            ),
-        )
-    )
+    event = span(category, "hipLaunchKernel", 1, 1, correlation=8, stream="0x0", bytes="0x40")
+    trace = read(write(tmp_path, text([event])))
     assert trace.calls.correlation.tolist() == [8]
 
 
 def test_accelerators_that_are_not_known_are_kept_apart(tmp_path):
-    trace = read(
-        write(
-            tmp_path,
-            text(
-                [
-                    span("mtia_ccp_events", "event_wait", 1, 1),
-                    span("mtia_runtime", "recordEvent", 1, 1, correlation=8),
-                ]
-            ),
-        )
-    )
-    assert [trace.names[code] for code in trace.others.category] == [
-        "mtia_ccp_events",
-        "mtia_runtime",
+    events = [
+        span("mtia_ccp_events", "event_wait", 1, 1),
+        span("mtia_runtime", "recordEvent", 1, 1, correlation=8),
     ]
+    names = read(write(tmp_path, text(events)))
+    kinds = [names.names[code] for code in names.others.category]
+    assert kinds == ["mtia_ccp_events", "mtia_runtime"]
 
 
-def test_a_missing_duration_is_zero(tmp_path):
-    trace = read(write(tmp_path, text([span("cpu_op", "a", 5, None), op("b", 6, 1)])))
-    assert (trace.operators.end - trace.operators.start).tolist() == [0, 1000]
-
-
-def test_a_negative_duration_is_an_instant(tmp_path):
-    trace = read(write(tmp_path, text([op("a", 5, -3), op("b", 5, 3)])))
-    assert (trace.operators.end - trace.operators.start).tolist() == [0, 3000]
+def test_a_missing_and_a_negative_duration_are_an_instant(tmp_path):
+    events = [span("cpu_op", "a", 5, None), op("b", 6, 1), op("c", 7, -3)]
+    trace = read(write(tmp_path, text(events)))
+    assert (trace.operators.end - trace.operators.start).tolist() == [0, 1000, 0]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -346,19 +284,9 @@ def test_a_file_larger_than_allowed_is_one_sentence(tmp_path):
     "value", [2**70, -(2**70), "0x10", "seven", None, 1.5, True, [1], {"a": 1}]
 )
 def test_arguments_of_any_type_are_survived(tmp_path, value):
+    given = dict.fromkeys(("device", "stream", "correlation", "bytes"), value)
     events = [
-        span(
-            "kernel",
-            "k",
-            1,
-            1,
-            pid=0,
-            tid=7,
-            device=value,
-            stream=value,
-            correlation=value,
-            bytes=value,
-        ),
+        span("kernel", "k", 1, 1, pid=0, tid=7, **given),
         op("a", 1, 1, **{"Sequence number": value, "Fwd thread id": value, "Input Dims": value}),
         call("c", 1, 1, value),
     ]
@@ -413,11 +341,8 @@ def test_no_events_at_all(tmp_path):
         assert trace.span_ns() == (0, 0)
 
 
-def test_a_byte_order_mark(tmp_path, whole):
+def test_a_byte_order_mark_and_windows_line_ends(tmp_path, whole):
     same(read(write(tmp_path, b"\xef\xbb\xbf" + text(EVENTS).encode())), whole)
-
-
-def test_windows_line_ends(tmp_path, whole):
     same(read(write(tmp_path, text(EVENTS).replace("\n", "\r\n"))), whole)
 
 

@@ -209,8 +209,5 @@ def first_kernel_delays(line: Timeline) -> np.ndarray:
 
 
 def memory(one) -> dict[str, Any]:
-    totals = {
-        "peak_total_allocated": one.peak_allocated,
-        "peak_total_reserved": one.peak_reserved,
-    }
+    totals = {"peak_total_allocated": one.peak_allocated, "peak_total_reserved": one.peak_reserved}
     return {key: value if value >= 0 else None for key, value in totals.items()}

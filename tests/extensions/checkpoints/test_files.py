@@ -114,9 +114,3 @@ def test_files_of_a_folder_that_are_not_read_are_named(tmp_path):
     assert passed_over(tmp_path) == ("c.pkl", "d.pt2", "step-5/")
     result = CliRunner().invoke(main, ["checkpoint", str(tmp_path)])
     assert result.exit_code == 0 and "c.pkl, d.pt2, step-5/" in result.stderr
-
-
-def test_missing_file_and_a_folder_without_checkpoints(tmp_path):
-    for path in (tmp_path / "nowhere.pt", tmp_path):
-        result = CliRunner().invoke(main, ["checkpoint", str(path)])
-        assert result.exit_code == 2 and result.output.startswith("audit: ")

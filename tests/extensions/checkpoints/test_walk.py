@@ -67,8 +67,7 @@ def test_what_is_no_plain_tensor_is_named_and_the_rest_is_looked_at(why):
 
 @pytest.mark.filterwarnings("ignore")  # of saving prototypes
 @pytest.mark.parametrize(
-    "name",
-    ["quantized", "of the layout sparse_coo", "nested", "of float8_e4m3fn"],
+    "name", ["quantized", "of the layout sparse_coo", "nested", "of float8_e4m3fn"]
 )
 def test_it_comes_from_a_file_as_well(judged, name):
     found = judged({"model": {"w": ODD[name]}})

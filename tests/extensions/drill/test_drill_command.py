@@ -180,16 +180,8 @@ def drills(folder, audit):
     def one(name):
         target, *flags, fault = name.split()
         out = folder / f"out {name}"
-        words = [
-            "drill",
-            f"mytrainer:{target}",
-            "--inject",
-            fault,
-            "--out",
-            str(out),
-            "--steps",
-            "9",
-        ]
+        words = f"drill mytrainer:{target} --inject {fault} --steps 9 --out".split()
+        words.append(str(out))
         if target == "script":
             checkpoint = folder.parent / "elsewhere" / ("new.pt" if flags else "kept.pt")
             words = [words[0], "script.py", *words[2:], "--", str(checkpoint), *flags]

@@ -33,23 +33,6 @@ def test_the_last_reports_are_kept_and_nothing_else_is_removed(tmp_path):
     folder.close()
 
 
-def test_a_folder_has_one_writer_at_a_time(tmp_path):
-    first, second = Folder(tmp_path, keep=1), Folder(tmp_path, keep=1)
-    first.open()
-    with pytest.raises(AuditProblem, match="another process is watching into"):
-        second.open()
-    first.close()
-    second.open()
-    second.close()
-    second.close()
-
-
-def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(AuditProblem, match="cannot be written"):
-        Folder(tmp_path / "file", keep=1).open()
-
-
 @pytest.mark.parametrize(("free", "looks"), [(folders.ROOM, True), (folders.ROOM - 1, False)])
 def test_a_disk_that_is_nearly_full_has_no_look(tmp_path, monkeypatch, free, looks):
     folder = Folder(tmp_path, keep=1)

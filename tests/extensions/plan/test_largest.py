@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.extensions.plan.fitting import Point
-from auditor.extensions.plan.planning import JUMP, TRIES, Largest, Refused, largest_batch
+from auditor.extensions.plan.planning import JUMP, Largest, Refused, largest_batch
 
 
 def at(peak, batch):
@@ -25,10 +25,6 @@ def line(batch):
     return 100 + 10 * batch
 
 
-def test_a_line_takes_one_rehearsal():
-    assert searched(line, 510) == (Largest(40, "rehearsed", 500), [40])
-
-
 @pytest.mark.parametrize(("usable", "batch"), [(259, 15), (260, 16), (261, 16), (339, 16)])
 def test_both_sides_of_the_limit(usable, batch):
     found, _ = searched(line, usable)
@@ -41,26 +37,11 @@ def test_it_does_not_jump_too_far():
     assert all(after <= JUMP * before for before, after in zip(asked, asked[1:], strict=False))
 
 
-def test_what_is_not_linear_is_followed():
-    found, asked = searched(lambda n: 100 + n * n, 10_000, start=(4, 8))
-    assert found.basis == "rehearsed" and 100 + found.batch**2 <= 10_000
-    assert len(asked) <= TRIES and 80 <= found.batch <= 99
-
-
 def test_a_step_up_is_found_from_above():
     """A predicted batch that does not fit is never told."""
     found, asked = searched(lambda n: line(n) + 1000 * (n > 50), 1100)
     assert asked[0] == 64 and found.batch in (48, 50, 40)
     assert found.reserved == line(found.batch)
-
-
-def test_no_batch_at_all():
-    assert searched(line, 105)[0] == Largest(None, "estimated")
-
-
-def test_memory_that_does_not_grow():
-    found, asked = searched(lambda n: 100, 200)
-    assert found.batch is None and "does not grow" in found.why and not asked
 
 
 def test_without_a_rehearsal_little_more_is_told_than_is_known():
@@ -71,12 +52,3 @@ def test_without_a_rehearsal_little_more_is_told_than_is_known():
     assert found == Largest(16, "estimated", 260, "no time", more=True)
     near, _ = searched(line, 200, refuse)
     assert near == Largest(10, "estimated", 200, "no time")
-
-
-def test_a_program_that_fails_with_a_larger_batch():
-    def refuse(batch):
-        return Refused("ValueError", failed=True) if batch > 64 else None
-
-    found, asked = searched(line, 100_000, refuse)
-    assert asked == [64, 2048]
-    assert found == Largest(64, "rehearsed", 740, "ValueError", more=True)

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from auditor.cli.main import main
-from auditor.extensions.plan.reruns import Reruns, Wanted
 
 SCRIPT = """
     import torch
@@ -67,46 +66,3 @@ def test_the_program_as_it_is_and_nothing_more(project):
     assert rows["ZeRO-3, 4 ranks"]["basis"] == "estimated"
     assert told["runs"] == 1 and told["notes"] == []
     assert [path.name for path in project.iterdir()] == ["train.py"]
-
-
-@pytest.mark.slow
-def test_a_resized_loader_takes_what_the_edited_program_takes(project):
-    from auditor.extensions.plan import batch_size
-
-    reruns = Reruns("train.py", (), "rehearse", "T4")
-    base = reruns.run(Wanted())
-    reruns.setting = batch_size.found(base, (), reruns.files)
-    resized = reruns.run(Wanted(batch=512))
-    edited = textwrap.dedent(SCRIPT).replace("batch_size=256", "batch_size=512")
-    (project / "edited.py").write_text(edited)
-    known = Reruns("edited.py", (), "rehearse", "T4").run(Wanted())
-    assert (resized.allocated, resized.reserved) == (known.allocated, known.reserved)
-    assert resized.phases == known.phases and resized.purposes == known.purposes
-    assert resized.allocated > base.allocated + (1 << 20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "code", "said"),
-    [
-        ("print('no step')\n", 2, "train.py"),
-        ("raise ValueError('no data')\n", 3, "ValueError: no data at train.py:1"),
-        (textwrap.dedent(SCRIPT).replace(".cuda()", ""), 2, "put nothing on the CUDA device"),
-    ],
-)
-def test_a_program_that_gives_no_answer(project, source, code, said):
-    (project / "train.py").write_text(source)
-    done = plan("train.py")
-    assert done.exit_code == code, done.output
-    assert said in " ".join(done.stderr.split()) and done.stdout == ""
-    assert "Traceback" not in done.output
-
-
-@pytest.mark.slow
-def test_the_whole_table(project):
-    done = plan("train.py", "--gpu", "T4", "--out", "plan.txt", "--budget", "40s")
-    assert done.exit_code == 0, done.output
-    table = (project / "plan.txt").read_text()
-    assert table.strip() in done.stdout
-    assert "activation checkpointing" in table and "changes:" in table
-    assert sorted(path.name for path in project.iterdir()) == ["plan.txt", "train.py"]

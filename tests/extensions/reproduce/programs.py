@@ -6,7 +6,6 @@ blame.
 import datetime as dt
 import os
 import random
-import secrets
 import threading
 import time
 import uuid
@@ -56,10 +55,6 @@ def dropout():
 
 def python_number():
     return training(lambda w: (X * w * random.random()).sum())  # random
-
-
-def python_sample():
-    return training(lambda w: (X[random.sample(range(8), 4)] * w).sum())  # random
 
 
 def numpy_noise():
@@ -114,16 +109,6 @@ def annealed_by_the_clock():
     return training(loss)
 
 
-def paced_by_the_clock():
-    def loss(w):
-        began = time.perf_counter()
-        time.sleep(0.02)
-        many = 1 if time.perf_counter() - began < 0.01 else 2
-        return (w * many).sum()  # clock
-
-    return training(loss)
-
-
 def drawn_to_the_host():
     share = torch.randperm(997).tolist()[0]  # drawn by torch
     return training(lambda w: (w * share).sum())  # torch
@@ -160,10 +145,6 @@ def numpy_state_without_a_seed():
 def name_of_a_run():
     share = uuid.uuid4().int % 997
     return training(lambda w: (w * share).sum())  # system
-
-
-def secret_number():
-    return training(lambda w: (w * secrets.randbelow(10**6)).sum())  # system
 
 
 def two_causes():
@@ -349,12 +330,6 @@ def alike_memory_as_it_was():
     return training(loss)
 
 
-def alike_recurrent():
-    torch.manual_seed(0)
-    layer = nn.LSTM(8, 8, batch_first=True, dropout=0.1, num_layers=2)
-    return training(lambda *_: layer(X[None])[0].sum(), layer.parameters())
-
-
 def alike_workers():
     torch.manual_seed(0)
     batches = batches_of(DataLoader(Noisy(random.random), 8, shuffle=True, num_workers=2))
@@ -378,10 +353,3 @@ def alike_resumes():
         torch.save(kept.detach(), "kept.pt")
 
     return step
-
-
-def alike_norms():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv1d(8, 8, 3), nn.BatchNorm1d(8), nn.GELU(), nn.MaxPool1d(2))
-    data = torch.randn(4, 8, 16)
-    return training(lambda *_: model(data).square().mean(), model.parameters())

@@ -55,9 +55,7 @@ def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Make,
     return lambda now, before: InForks(now, tmp_path, before).outcome()
 
 
-def test_another_way_to_the_same_values_is_alike(
-    versions: Callable[[Make, Make], Outcome],
-) -> None:
+def test_another_way_to_the_same_values_is_alike(versions: Callable[[Make, Make], Outcome]) -> None:
     outcome = versions(training(relu), training(relu_by_hand))
     assert (outcome.found, outcome.runs) == (None, 2)
     (line,) = result.lines(outcome)  # no note on operators whose lines moved

@@ -13,6 +13,8 @@ from auditor.cli.main import main
 from auditor.model import Finding, PeakBytes, Report, Run, Site, StepTimes, Verdict, finding_key
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
 
+MANIFEST = {"schema": SCHEMA, "device": "cpu", "recorded_at": "2026-01-01", "outcome": "completed"}
+
 
 def _finding(line: str, per_step: float = 2.0) -> Finding:
     site = Site("train.py", 7, "step", line)
@@ -53,15 +55,7 @@ def _audit(
     (folder / "report.json").write_bytes(as_json.Json().render(_report(step_us, *findings)))
     if steps:
         recording = folder / "recording"
-        write_manifest(
-            recording,
-            {
-                "schema": SCHEMA,
-                "device": "cpu",
-                "recorded_at": "2026-01-01",
-                "outcome": "completed",
-            },
-        )
+        write_manifest(recording, MANIFEST)
         writer = RecordingWriter(recording)
         for number in range(50):
             us = step_us * (1 + 0.01 * (number % 5)) + queued_us
@@ -134,10 +128,7 @@ def test_a_report_alone_has_no_interval_and_says_so(tmp_path: Path) -> None:
 
 def test_a_recording_of_another_run_beside_a_report_is_not_used(tmp_path: Path) -> None:
     before, other = _audit(tmp_path / "before", 1000), _audit(tmp_path / "other", 2000)
-    write_manifest(
-        other / "recording",
-        {"schema": SCHEMA, "device": "cpu", "recorded_at": "2025-05-05", "outcome": "completed"},
-    )
+    write_manifest(other / "recording", {**MANIFEST, "recorded_at": "2025-05-05"})
     assert "no interval" in _compare(before, other).stdout
 
 
@@ -185,14 +176,7 @@ def _steps(folder: Path, first: int, n: int, us: float = 1000.0) -> Path:
     _audit(folder, us, steps=False)
     _changed(folder, steps=n, warmup=first)
     passes = [{"name": "warmup", "steps": first}, {"name": "quiet", "steps": n}]
-    manifest = {
-        "schema": SCHEMA,
-        "device": "cpu",
-        "recorded_at": "2026-01-01",
-        "outcome": "completed",
-        "passes": passes,
-    }
-    write_manifest(folder / "recording", manifest)
+    write_manifest(folder / "recording", {**MANIFEST, "passes": passes})
     writer = RecordingWriter(folder / "recording")
     for number in range(n):
         writer.add_fields(

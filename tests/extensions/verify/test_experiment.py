@@ -88,10 +88,7 @@ class Laboratory:
 
 
 def verify(
-    behaviour: Behaviour,
-    *candidates: Candidate,
-    budget: float = 60.0,
-    device: str = "cpu",
+    behaviour: Behaviour, *candidates: Candidate, budget: float = 60.0, device: str = "cpu"
 ) -> Any:
     laboratory: Any = Laboratory(behaviour, device)
     said: list[str] = []
@@ -416,10 +413,7 @@ def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
     assert not arm.decided(unsteady)
     assert [
         done.status for noise in (None, unsteady) if (done := arm.verified(noise, repeatable=True))
-    ] == [
-        "worse",
-        "inconclusive",
-    ]
+    ] == ["worse", "inconclusive"]
 
 
 def test_patches_that_only_a_gpu_runs_are_checked_together_too() -> None:
