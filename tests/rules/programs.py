@@ -1,5 +1,6 @@
 """Parts of programs that cases of several files have in common: for rules, these are the user's."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -28,9 +29,7 @@ def trained_on_noise(forward, parameters, batches=None):
     return step
 
 
-def trained_by(model, loss_of, optimizer=None):
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
-
+def trained_with(optimizer, loss_of):
     def step():
         optimizer.zero_grad()
         loss_of().backward()
@@ -39,10 +38,46 @@ def trained_by(model, loss_of, optimizer=None):
     return step
 
 
+def trained_by(model, loss_of, optimizer=None):
+    return trained_with(optimizer or torch.optim.SGD(model.parameters(), lr=1e-3), loss_of)
+
+
 def trained_once(model, optimizer, x):
     optimizer.zero_grad()
     model(x).square().mean().backward()
     optimizer.step()
+
+
+def trained_then(model, x, after, optimizer=None):
+    """Behind each step ``after`` gets its number, from 1."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step(number):
+        trained_once(model, optimizer, x)
+        after(number)
+
+    return numbered(step)
+
+
+def with_a_scaler(**more):
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    return model, optimizer, torch.amp.GradScaler("cpu", **more)
+
+
+def scaled_once(optimizer, scaler, loss, behind=lambda: None):
+    """``behind`` comes between the backward and the step."""
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    behind()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def numbered(step, first=1):
+    """``step`` with the number of its call."""
+    numbers = itertools.count(first)
+    return lambda: step(next(numbers))
 
 
 def endless(loader):

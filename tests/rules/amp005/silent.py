@@ -16,16 +16,6 @@ def class_of_torch_amp():
     return step
 
 
-def torch_autocast_for_cuda():
-    model = nn.Linear(8, 1)
-
-    def step():
-        with torch.autocast("cuda", enabled=False):
-            model(torch.ones(4, 8)).mean()
-
-    return step
-
-
 def deprecated_class_made_and_never_entered():
     model = nn.Linear(8, 1)
     torch.cuda.amp.autocast()

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import numbered, trained_by, trained_once, trained_then
 
 
 def _dropping():
@@ -15,168 +15,139 @@ def _normed():
     return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def _every(times, model, evaluate):
-    count, optimizer = [0], torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        trained_once(model, optimizer, torch.rand(4, 8))
-        count[0] += 1
-        if count[0] % times == 0:
-            evaluate()
-
-    return step
+LABELS, HELD_OUT = torch.tensor([0, 1, 2, 0]), torch.rand(4, 8)
 
 
-LABELS = torch.tensor([0, 1, 2, 0])
+def _every_fourth(model, evaluate):
+    def after(number):
+        if number % 4 == 0:
+            with torch.no_grad():
+                evaluate()
+
+    return trained_then(model, torch.rand(4, 8), after)
 
 
 def evaluated_in_eval_mode():
-    model, held_out = _normed(), torch.rand(4, 8)
+    model = _normed()
 
-    @torch.no_grad()
     def evaluate():
         model.eval()
-        loss = F.cross_entropy(model(held_out), LABELS)
+        loss = F.cross_entropy(model(HELD_OUT), LABELS)
         model.train()
         return loss
 
-    return _every(4, model, evaluate)
+    return _every_fourth(model, evaluate)
 
 
 def monte_carlo_dropout():
-    model, held_out = _dropping(), torch.rand(4, 8)
+    model = _dropping()
 
-    @torch.no_grad()
     def evaluate():
-        drawn = torch.stack([model(held_out).softmax(-1) for _ in range(4)])
+        drawn = torch.stack([model(HELD_OUT).softmax(-1) for _ in range(4)])
         return (drawn.mean(0).argmax(1) == LABELS).float().mean()
 
-    return _every(4, model, evaluate)
+    return _every_fourth(model, evaluate)
 
 
 def dropout_layers_put_back_on_purpose():
-    model, held_out = _dropping(), torch.rand(4, 8)
+    model = _dropping()
 
-    @torch.no_grad()
     def evaluate():
         model.train()
-        return F.cross_entropy(model(held_out), LABELS)
+        return F.cross_entropy(model(HELD_OUT), LABELS)
 
-    return _every(4, model, evaluate)
+    return _every_fourth(model, evaluate)
 
 
 def statistics_of_batch_norm_made_anew():
     model, batches = _normed(), [torch.rand(4, 8) for _ in range(3)]
 
-    @torch.no_grad()
     def renew():
         for x in batches:
             model(x)
 
-    return _every(4, model, renew)
+    return _every_fourth(model, renew)
 
 
 def samples_of_a_generator_for_the_log():
-    model, noise = _normed(), torch.rand(4, 8)
-    kept = []
+    model, kept = _normed(), []
 
     def sample():
-        with torch.no_grad():
-            kept[:] = [model(noise)]
+        kept[:] = [model(HELD_OUT)]
 
-    return _every(4, model, sample)
+    return _every_fourth(model, sample)
 
 
 def average_of_weights_in_train_mode():
-    model, held_out = _normed(), torch.rand(4, 8)
+    model = _normed()
     average = copy.deepcopy(model)
-
-    @torch.no_grad()
-    def evaluate():
-        return F.cross_entropy(average(held_out), LABELS)
-
-    return _every(4, model, evaluate)
+    return _every_fourth(model, lambda: F.cross_entropy(average(HELD_OUT), LABELS))
 
 
 def nothing_in_it_acts_otherwise():
-    model, held_out = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.0)), torch.rand(4, 8)
-
-    @torch.no_grad()
-    def evaluate():
-        return F.cross_entropy(model(held_out), LABELS)
-
-    return _every(4, model, evaluate)
+    model = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.0))
+    return _every_fourth(model, lambda: F.cross_entropy(model(HELD_OUT), LABELS))
 
 
 def targets_of_another_forward():
     model = _dropping()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
 
-    def step():
-        count[0] += 1
-        if count[0] % 4:
+    def step(number):
+        if number % 4:
             return trained_once(model, optimizer, torch.rand(4, 8))
-        x, x_test = torch.rand(4, 8), torch.rand(4, 8)
         with torch.no_grad():
-            pseudo = model(x_test).softmax(-1)
+            pseudo = model(HELD_OUT).softmax(-1)
         optimizer.zero_grad()
-        F.cross_entropy(model(x), pseudo).backward()
-        optimizer.step()
+        F.cross_entropy(model(torch.rand(4, 8)), pseudo).backward()
+        return optimizer.step()
 
-    return step
+    return numbered(step)
 
 
 def accuracy_on_the_batch_that_is_trained_on():
     model = _dropping()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
 
-    def step():
+    def step(number):
         x = torch.rand(4, 8)
         optimizer.zero_grad()
         F.cross_entropy(model(x), LABELS).backward()
         optimizer.step()
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             with torch.no_grad():
                 return (model(x).argmax(1) == LABELS).float().mean()
 
-    return step
+    return numbered(step)
 
 
 def hard_samples_chosen_by_their_loss():
     model = _dropping()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     pool, labels = torch.rand(16, 8), torch.zeros(16, dtype=torch.long)
-    count = [0]
 
-    def step():
-        count[0] += 1
-        if count[0] % 4:
+    def step(number):
+        if number % 4:
             return trained_once(model, optimizer, torch.rand(4, 8))
         with torch.no_grad():
             losses = F.cross_entropy(model(pool), labels, reduction="none")
             chosen = losses.topk(4).indices
         return trained_once(model, optimizer, pool[chosen])
 
-    return step
+    return numbered(step)
 
 
 def policy_that_acts_on_each_step():
     policy = _dropping()
-    optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         with torch.no_grad():
             action = policy(torch.rand(4, 8)).argmax(-1)
             reward = (action == LABELS).float()
-        optimizer.zero_grad()
         chosen = policy(torch.rand(4, 8)).log_softmax(-1).gather(1, action[:, None])
-        (-chosen[:, 0] * reward).mean().backward()
-        optimizer.step()
+        return (-chosen[:, 0] * reward).mean()
 
-    return step
+    return trained_by(policy, loss)
 
 
 def detached_and_not_evaluated():
@@ -205,7 +176,7 @@ def state_that_a_model_returns_beside_its_result():
             out = self.drop(self.cell(x if state is None else x + state))
             return out, out.detach()
 
-    model, count = Recurrent(), [0]
+    model = Recurrent()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     @torch.no_grad()
@@ -213,12 +184,11 @@ def state_that_a_model_returns_beside_its_result():
         _, state = model(x, state)
         return state
 
-    def step():
+    def step(number):
         optimizer.zero_grad()
         model(torch.rand(4, 8))[0].square().mean().backward()
         optimizer.step()
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             warm(torch.rand(4, 8), torch.zeros(8))
 
-    return step
+    return numbered(step)

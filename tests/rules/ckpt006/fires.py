@@ -1,10 +1,7 @@
-"""CKPT006 must be reported once for each of these: at the marked line in a run, without one for a checkpoint."""
-
-
 import torch
 from torch import nn
 
-from tests.rules.programs import saving
+from tests.rules.programs import saving, trained_with
 
 
 def one_cycle_of_an_earlier_run():
@@ -29,13 +26,7 @@ def peak_changed_while_the_base_agrees():
 
 def _resumed(optimizer, parameter, load):
     load()
-
-    def step():
-        optimizer.zero_grad()
-        parameter.square().sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: parameter.square().sum())
 
 
 def _saved(rate, schedule=None):

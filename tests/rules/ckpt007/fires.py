@@ -1,5 +1,3 @@
-"""CKPT007 must be reported once for each of these (a checkpoint has no line)."""
-
 import torch
 from torch import nn
 

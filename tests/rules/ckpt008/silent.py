@@ -7,21 +7,13 @@ from torch import nn
 def module_behind_the_compiled_one():
     net = nn.Linear(4, 1)
     torch.compile(net, backend="eager")
-
-    def step():
-        torch.save({"model": net.state_dict()}, "last.pt")
-
-    return step
+    return lambda: torch.save({"model": net.state_dict()}, "last.pt")
 
 
 def compiled_in_place():
     net = nn.Linear(4, 1)
     net.compile(backend="eager")
-
-    def step():
-        torch.save({"model": net.state_dict()}, "last.pt")
-
-    return step
+    return lambda: torch.save({"model": net.state_dict()}, "last.pt")
 
 
 def prefix_that_was_taken_off():
@@ -36,11 +28,7 @@ def prefix_that_was_taken_off():
 
 def a_name_that_is_only_like_it():
     net = nn.ModuleDict({"my_orig_mod": nn.Linear(4, 1), "orig_mod": nn.Linear(4, 1)})
-
-    def step():
-        torch.save({"model": net.state_dict()}, "last.pt")
-
-    return step
+    return lambda: torch.save({"model": net.state_dict()}, "last.pt")
 
 
 def _trained(net, saved):

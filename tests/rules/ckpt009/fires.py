@@ -3,13 +3,7 @@ import copy
 import torch
 from torch import nn
 
-
-def _trained(model, optimizer):
-    optimizer.zero_grad()
-    loss = model(torch.ones(4, 8)).square().mean()
-    loss.backward()
-    optimizer.step()
-    return loss
+from tests.rules.ckpt009.silent import _trained
 
 
 def best_state_that_the_end_of_training_loads():

@@ -4,6 +4,8 @@ import io
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered
+
 
 def _trained(model, optimizer):
     optimizer.zero_grad()
@@ -80,17 +82,16 @@ def best_state_that_goes_to_the_host():
 
 def last_state_that_a_twin_loads_at_once():
     (model, optimizer), (twin, _) = _model(), _model()
-    count, weights = [0], None
+    weights = None
 
-    def step():
+    def step(number):
         nonlocal weights
         _trained(model, optimizer)
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             weights = model.state_dict()
             twin.load_state_dict(weights)
 
-    return step
+    return numbered(step)
 
 
 def state_of_the_last_epoch_saved_behind_the_loop():
@@ -109,15 +110,14 @@ def state_of_the_last_epoch_saved_behind_the_loop():
 
 def live_view_that_a_copy_loads_again_and_again():
     (model, optimizer), (copied, _) = _model(), _model()
-    view, count = model.state_dict(), [0]
+    view = model.state_dict()
 
-    def step():
+    def step(number):
         _trained(model, optimizer)
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             copied.load_state_dict(view)
 
-    return step
+    return numbered(step)
 
 
 def average_that_is_written_through_its_state():
@@ -136,19 +136,18 @@ def average_that_is_written_through_its_state():
 
 def state_with_changes_that_is_loaded_at_once():
     model, optimizer = _model()
-    count, state = [0], None
+    state = None
 
-    def step():
+    def step(number):
         nonlocal state
         _trained(model, optimizer)
-        count[0] += 1
-        if count[0] % 3 == 0:
+        if number % 3 == 0:
             state = model.state_dict()
             state["0.bias"] = torch.zeros(8)
-        if count[0] % 3 == 0:
+        if number % 3 == 0:
             model.load_state_dict(state)
 
-    return step
+    return numbered(step)
 
 
 def old_state_kept_for_a_comparison():

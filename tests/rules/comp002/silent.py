@@ -55,6 +55,7 @@ def layers_of_one_class():
     net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 8))
     for number in range(4):
         net[number] = torch.compile(net[number], backend=BACKEND)
+
     return trained_on_noise(net, net.parameters())
 
 

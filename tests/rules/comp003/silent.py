@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_on_noise
+from tests.rules.programs import numbered, trained_on_noise
 
 BACKEND = "eager"
 
@@ -14,13 +14,11 @@ def compiled_once():
 def eight_lengths():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND, dynamic=False)
-    taken = [0]
 
-    def step():
-        taken[0] += 1
-        compiled(torch.randn(4, 3 + taken[0] % 8, 16)).square().mean().backward()  # COMP002
+    def step(number):
+        compiled(torch.randn(4, 3 + number % 8, 16)).square().mean().backward()  # COMP002
 
-    return step
+    return numbered(step)
 
 
 def lengths_that_may_vary():

@@ -35,8 +35,4 @@ def class_of_batches_that_nobody_pins__rehearsal():
     model = nn.Linear(512, 1, device="cuda")
     data = TensorDataset(torch.ones(4000, 512))
     batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=Pairs))  # DATA003
-
-    def step():
-        model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+    return lambda: model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()

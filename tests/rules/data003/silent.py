@@ -61,8 +61,4 @@ def class_of_batches_that_pins_itself__rehearsal():
     model = nn.Linear(512, 1, device="cuda")
     data = TensorDataset(torch.ones(4000, 512))
     batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=_Pinned))
-
-    def step():
-        model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+    return lambda: model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()

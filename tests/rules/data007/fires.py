@@ -4,7 +4,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
-from tests.timeline.kineto import kernel, loop, note, product, text
+from tests.rules.data007.silent import _loading
+from tests.timeline.kineto import loop, text
 
 
 def sample_that_is_dear_to_make():
@@ -19,11 +20,7 @@ def sample_that_is_dear_to_make():
     model = nn.Linear(8, 1)
     loader = DataLoader(Slow(), batch_size=4)
     batches = iter(loader)
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def slow_collate_function():
@@ -34,11 +31,7 @@ def slow_collate_function():
         return torch.stack(rows)
 
     batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def loading_whose_time_is_spread():
@@ -59,11 +52,7 @@ def loading_whose_time_is_spread():
     model = nn.Linear(8, 1)
     loader = DataLoader(Even(), batch_size=4)
     batches = iter(loader)
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def time_in_a_helper_of_a_worker():
@@ -80,11 +69,7 @@ def time_in_a_helper_of_a_worker():
 
     model = nn.Linear(8, 1)
     batches = iter(DataLoader(Remote(), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def sampler_that_searches_its_list_for_each_batch():
@@ -99,11 +84,7 @@ def sampler_that_searches_its_list_for_each_batch():
 
     model = nn.Linear(8, 1)
     batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_sampler=Slow()))
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return lambda: model(next(batches)[0]).mean().backward()
 
 
 def iterator_with_workers_made_for_each_batch():
@@ -159,13 +140,6 @@ def slow_samples_that_workers_hide():
         time.sleep(0.018)
 
     return step
-
-
-def _loading(number, start, waits, busy=0):
-    """A step of 10 ms that waits for a batch first, while the device works on ``busy`` us of the step before."""
-    loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, waits)
-    before = [kernel("sgemm", start, busy, 0)] if busy else []
-    return [loader, *before, *product(start + waits + 20, number, 500)]
 
 
 def loop_without_a_batch__trace():

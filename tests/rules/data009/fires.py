@@ -11,11 +11,7 @@ def collate_moves_the_batch__cuda():
         return batch.to("cuda")  # DATA009
 
     batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def dataset_moves_each_sample__cuda():
@@ -29,11 +25,7 @@ def dataset_moves_each_sample__cuda():
             return torch.ones(8).cuda()  # DATA009
 
     batches = iter(DataLoader(Rows(), batch_size=4))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def a_transform_moves_each_sample__rehearsal():
@@ -59,19 +51,11 @@ def a_transform_moves_each_sample__rehearsal():
             return transform(torch.ones(8))
 
     batches = iter(DataLoader(Rows(), batch_size=4))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return lambda: model(next(batches)).mean().backward()
 
 
 def tensors_of_the_dataset_are_there__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
     loader = DataLoader(TensorDataset(torch.ones(4000, 8).cuda()), batch_size=4)  # DATA009
     batches = iter(loader)
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return lambda: model(next(batches)[0]).mean().backward()

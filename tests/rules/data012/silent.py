@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from tests.rules.programs import trained_by
+
 ROWS = np.ones((4000, 128), dtype=np.float32)
 
 
@@ -26,14 +28,7 @@ def _stepping(get, rows=4000):
 
     stream = iter(DataLoader(Rows(), batch_size=16))
     model = nn.Linear(128, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(stream)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(next(stream)).square().mean())
 
 
 def file_mapped_for_each_sample():
@@ -70,14 +65,7 @@ def a_part_of_the_file_is_read():
 def read_once_a_step():
     file = _stored()
     model = nn.Linear(128, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.from_numpy(np.load(file))).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.from_numpy(np.load(file))).square().mean())
 
 
 def small_beside_the_sample():

@@ -2,7 +2,7 @@ import contextlib
 
 import torch
 
-from tests.rules.programs import ranked
+from tests.rules.programs import ranked, trained_by
 
 
 def only_the_last_micro_batch_is_averaged():
@@ -21,17 +21,13 @@ def only_the_last_micro_batch_is_averaged():
 
 def one_backward_of_several_forwards():
     model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         with torch.no_grad():
             target = model(torch.randn(8, 8))
-        loss = (model(torch.randn(8, 8)) - target).square().mean()
-        loss.backward()
-        optimizer.step()
+        return (model(torch.randn(8, 8)) - target).square().mean()
 
-    return step
+    return trained_by(model, loss)
 
 
 def gradients_cleared_between_two_backward_passes():

@@ -5,6 +5,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
+from tests.rules.programs import trained_once
+
 
 def _model(wrap=DistributedDataParallel):
     model = wrap(torch.nn.Linear(4, 2))
@@ -24,9 +26,7 @@ def a_sampler_that_pads__processes():
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -38,9 +38,7 @@ def uneven_samples_and_as_many_batches__processes():
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -53,9 +51,7 @@ def a_loop_that_stops_after_as_many_batches_on_all__processes():
         for number, (x,) in enumerate(loader):
             if number == 2:
                 break
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -66,9 +62,7 @@ def a_part_of_it__processes():
 
     def step():
         for (x,) in itertools.islice(loader, 2):
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -80,9 +74,7 @@ def steps_that_are_counted__processes():
 
     def step():
         (x,) = next(batches)
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
 
     return step
 
@@ -93,9 +85,7 @@ def a_validation_on_uneven_shares__processes():
     x = torch.randn(4, 4)
 
     def step():
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
         with torch.no_grad():
             for (x_held,) in held_out:
                 model.module(x_held)
@@ -109,9 +99,7 @@ def ranks_that_share_nothing__processes():
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -122,8 +110,6 @@ def one_process():
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step

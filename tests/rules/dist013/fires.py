@@ -4,7 +4,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.echo_group import ranks
-from tests.rules.programs import ranked
+from tests.rules.programs import ranked, trained_by
 
 
 def the_first_micro_batch_is_averaged():
@@ -75,15 +75,7 @@ def the_flag_is_set_by_hand():
 
 def the_wrapper_is_gone_round():
     model = ranked(8, 16, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        loss = model.module(torch.randn(8, 8)).square().mean()  # DIST013
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model.module(torch.randn(8, 8)).square().mean())  # DIST013
 
 
 def a_method_of_the_inner_module():

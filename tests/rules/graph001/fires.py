@@ -3,6 +3,8 @@ from collections import deque
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_by, trained_once
+
 
 def total_summed_with_its_graph():
     model = nn.Linear(8, 1)
@@ -104,9 +106,7 @@ def average_of_weights_written_in_place_in_a_loop():
     optimizer, average = torch.optim.SGD(model.parameters(), lr=0.1), AverageOneByOne(model)
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         average.update()
 
     return step
@@ -138,25 +138,7 @@ def history_read_by_the_forward_that_fills_it():
             return self.head(self.remembered[-1])
 
     model = Remembering()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def losses_whose_last_runs_the_backward():
-    model, kept_losses = nn.Linear(8, 1), []
-
-    def step():
-        kept_losses.append(model(torch.ones(4, 8)).square().mean())  # GRAPH001
-        model.zero_grad()
-        kept_losses[-1].backward()
-
-    return step
+    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
 
 
 def penalty_of_what_a_hook_keeps():
@@ -222,7 +204,4 @@ def outputs_in_hooks_that_are_never_removed():
         model.register_forward_hook(lambda module, args, out: maps.append(out))  # GRAPH001
         return model(x)
 
-    def step():
-        with_maps(torch.ones(4, 8)).mean().backward()
-
-    return step
+    return lambda: with_maps(torch.ones(4, 8)).mean().backward()

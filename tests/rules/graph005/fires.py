@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.rules.programs import trained_once
+
 
 def graph_cut_some_lines_later():
     body, head = nn.Linear(8, 8), nn.Linear(8, 1)
@@ -37,9 +39,7 @@ def encoder_under_no_grad():
     def step():
         with torch.no_grad():
             x = torch.ones(4, 8)
-        optimizer.zero_grad()
-        net(x).mean().backward()
-        optimizer.step()
+        trained_once(net, optimizer, x)
 
     return step
 
@@ -121,8 +121,6 @@ def adapters_checkpointed_over_frozen_inputs():
         hidden = torch.randn(4, 8)
         for layer in layers:
             hidden = checkpoint(layer, hidden, use_reentrant=True)  # GRAPH005
-        optimizer.zero_grad()
-        head(hidden).square().mean().backward()
-        optimizer.step()
+        trained_once(head, optimizer, hidden)
 
     return step

@@ -1,11 +1,7 @@
 import torch
 from torch import nn
 
-
-def _trained(optimizer, loss):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+from tests.rules.kern007.silent import _trained
 
 
 def network_called_for_each_row():
@@ -21,26 +17,6 @@ def network_called_for_each_row():
             x = states[i : i + 1]
             loss = loss + value(x).square().sum()  # KERN007
         _trained(optimizer, loss)
-
-    return step
-
-
-def encoder_called_for_each_time_step():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encode = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ReLU(), nn.Flatten())
-            self.head = nn.GRU(4 * 6, 8)
-
-        def forward(self, x):
-            features = [self.encode(x[:, t]) for t in range(x.size(1))]  # KERN007
-            return self.head(torch.stack(features))[0]
-
-    model = Model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step():
-        _trained(optimizer, model(torch.randn(2, 10, 3, 8)).square().mean())
 
     return step
 

@@ -169,11 +169,7 @@ def outputs_copied_to_the_host__rehearsal():
 def batches_of_a_cycled_loader():
     labelled, model = TensorDataset(torch.rand(400, 16, 1000)), nn.Linear(1000, 1)
     batches = itertools.cycle(DataLoader(labelled, batch_size=4))  # MEM003
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return lambda: model(next(batches)[0]).mean().backward()
 
 
 def arrays_kept_on_the_host():
@@ -231,8 +227,4 @@ def images_of_a_cache_without_a_limit__note():
             return torch.ones(64, 64) * index + by
 
     images, model, steps = Images(), nn.Linear(64, 8), itertools.count()
-
-    def step():
-        model(images.shifted(0, next(steps))).mean().backward()
-
-    return step
+    return lambda: model(images.shifted(0, next(steps))).mean().backward()

@@ -3,6 +3,8 @@ import gc
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, trained_once
+
 MIB = 2**20
 MEMORY_LIMIT = 256 * MIB
 
@@ -55,9 +57,7 @@ def whole_step_again_inside_except():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def train_on_batch(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
 
     def step():
         try:
@@ -104,15 +104,14 @@ def retry_that_really_happens__rehearsal():
 
 
 def cache_emptied_every_fourth_step__cuda():
-    model, count = nn.Linear(8, 1, device="cuda"), [0]
+    model = nn.Linear(8, 1, device="cuda")
 
-    def step():
-        count[0] += 1
+    def step(number):
         model(torch.ones(4, 8, device="cuda")).mean().backward()
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             torch.cuda.empty_cache()  # MEM011
 
-    return step
+    return numbered(step)
 
 
 def handlers_of_an_episode_trainer():

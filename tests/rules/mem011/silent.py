@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, trained_once
+
 
 def flag_then_fresh_forward_with_smaller_parts():
     model = nn.Linear(8, 1)
@@ -100,9 +102,7 @@ def handler_of_a_function_that_no_step_runs():
             loss.backward()
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         return another
 
     return step
@@ -119,15 +119,14 @@ def cache_emptied_on_every_step_which_is_sync009__cuda():
 
 
 def cache_emptied_once__cuda():
-    model, count = nn.Linear(8, 1, device="cuda"), [0]
+    model = nn.Linear(8, 1, device="cuda")
 
-    def step():
-        count[0] += 1
+    def step(number):
         model(torch.ones(4, 8, device="cuda")).mean().backward()
-        if count[0] == 5:
+        if number == 5:
             torch.cuda.empty_cache()
 
-    return step
+    return numbered(step)
 
 
 def other_errors_raised_from_the_same_handler():

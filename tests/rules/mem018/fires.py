@@ -1,25 +1,14 @@
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
+from tests.rules.mem018.silent import _pad, _trained
 from tests.rules.programs import Tagger, Texts
 
 MEMORY_LIMIT = 160 << 20
 
 
-def _pad(texts):
-    return pad_sequence(texts, batch_first=True)
-
-
 LENGTHS = [8 + number % 5 for number in range(396)] + [12000] * 4
-
-
-def _trained(model, tokens, optimizer):
-    loss = model(tokens).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
 
 
 def longest_texts_at_the_end_of_the_epoch__rehearsal():

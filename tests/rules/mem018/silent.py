@@ -11,8 +11,6 @@ def _pad(texts):
     return pad_sequence(texts, batch_first=True)
 
 
-
-
 def _trained(model, tokens, optimizer):
     loss = model(tokens).square().mean()
     optimizer.zero_grad()

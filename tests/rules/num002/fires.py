@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, trained_with
+
 
 def _trained(model, loss_of, lr=0.1, optimizer=torch.optim.SGD):
     torch.manual_seed(0)
@@ -8,13 +10,7 @@ def _trained(model, loss_of, lr=0.1, optimizer=torch.optim.SGD):
         if hasattr(layer, "reset_parameters"):
             layer.reset_parameters()
     optimizer = optimizer(model.parameters(), lr=lr)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: loss_of())
 
 
 def log_of_a_sigmoid_that_underflows():
@@ -140,18 +136,17 @@ def division_inside_a_functions_own_backward():
 
 
 def born_while_gradients_accumulate():
-    model, count = nn.Linear(4, 1), [0]
+    model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
-        count[0] += 1
-        x = torch.ones(2, 4) * (0.0 if count[0] == 9 else 1.0)
+    def step(number):
+        x = torch.ones(2, 4) * (0.0 if number == 9 else 1.0)
         (model(torch.ones(2, 4)).sum() * (x / x.sum()).mean()).backward()  # NUM002
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             optimizer.step()
             optimizer.zero_grad()
 
-    return step
+    return numbered(step)
 
 
 def nan_written_into_the_batch_by_a_mask():
@@ -202,11 +197,9 @@ def epsilon_that_half_cannot_hold__rehearsal():
 def running_statistics_behind_a_guard_of_the_loss():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
 
-    def step():
-        count[0] += 1
-        x = torch.rand(8, 4) * (1e30 if count[0] % 4 == 0 else 1.0)
+    def step(number):
+        x = torch.rand(8, 4) * (1e30 if number % 4 == 0 else 1.0)
         x = x.square()  # NUM002
         optimizer.zero_grad()
         loss = model(x).square().mean()
@@ -215,18 +208,16 @@ def running_statistics_behind_a_guard_of_the_loss():
         loss.backward()
         optimizer.step()
 
-    return step
+    return numbered(step)
 
 
 def running_statistics_behind_a_gradient_scaler__rehearsal():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     scaler = torch.amp.GradScaler("cuda", init_scale=16.0)
-    count = [0]
 
-    def step():
-        count[0] += 1
-        x = torch.rand(8, 4, device="cuda") * (1e30 if count[0] % 4 == 0 else 1.0)
+    def step(number):
+        x = torch.rand(8, 4, device="cuda") * (1e30 if number % 4 == 0 else 1.0)
         x = x.square()  # NUM002
         optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16):
@@ -235,4 +226,4 @@ def running_statistics_behind_a_gradient_scaler__rehearsal():
         scaler.step(optimizer)
         scaler.update()
 
-    return step
+    return numbered(step)

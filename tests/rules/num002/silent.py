@@ -2,16 +2,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import numbered, trained_with
+
 
 def _trained(model, loss_of, lr=0.1):
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=lr), lambda: loss_of())
 
 
 def masked_attention():
@@ -48,50 +43,47 @@ def infinities_replaced_before_the_loss():
 
 
 def step_skipped_by_the_gradient_scaler():
-    model, count = nn.Linear(4, 1), [0]
+    model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        overflow = float("inf") if count[0] in (3, 6, 9) else 1.0
+        overflow = float("inf") if number in (3, 6, 9) else 1.0
         scaler.scale(model(torch.ones(2, 4)).square().mean() * overflow).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    return step
+    return numbered(step)
 
 
 def step_skipped_inside_a_fused_optimizer():
-    model, count = nn.Linear(4, 1), [0]
+    model = nn.Linear(4, 1)
     optimizer = type("Renamed", (torch.optim.Adam,), {})(model.parameters(), fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        overflow = float("inf") if count[0] in (3, 6, 9) else 1.0
+        overflow = float("inf") if number in (3, 6, 9) else 1.0
         scaler.scale(model(torch.ones(2, 4)).square().mean() * overflow).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    return step
+    return numbered(step)
 
 
 def bad_batch_skipped_by_the_users_own_guard():
-    model, count = nn.Linear(4, 1), [0]
+    model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        loss = model(torch.ones(2, 4)).square().mean() * (float("nan") if count[0] == 5 else 1.0)
+        loss = model(torch.ones(2, 4)).square().mean() * (float("nan") if number == 5 else 1.0)
         loss.backward()
         if torch.isfinite(nn.utils.clip_grad_norm_(model.parameters(), 1.0)):
             optimizer.step()
 
-    return step
+    return numbered(step)
 
 
 def gradients_repaired_before_the_step():

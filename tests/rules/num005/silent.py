@@ -1,18 +1,15 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_with
+
 
 def _x():
     return torch.randn(8, 64)
 
 
 def _step(optimizer, loss_of):
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: loss_of())
 
 
 def bfloat16_weights_and_a_rate_that_moves_them():

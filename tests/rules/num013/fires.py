@@ -1,7 +1,7 @@
-"""NUM013 must be reported once for each of these: at the marked line in a run, without one for a checkpoint."""
-
 import torch
 from torch import nn
+
+from tests.rules.programs import trained_by, trained_with
 
 
 def _saved(change, **more):
@@ -46,14 +46,11 @@ def run_that_starts_from_a_poisoned_weight():
     model = nn.Linear(4, 2)
     with torch.no_grad():
         model.weight[0, 1] = float("nan")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).square().mean().backward()  # NUM013
-        optimizer.step()
+    def loss():
+        return model(torch.ones(2, 4)).square().mean()  # NUM013
 
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
 
 
 def run_with_a_poisoned_moment():
@@ -75,14 +72,7 @@ def weights_loaded_with_a_nan():
     model, state = nn.Linear(4, 2), nn.Linear(4, 2).state_dict()
     state["weight"][0, 1] = float("nan")
     model.load_state_dict(state)  # NUM013
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), lambda: model(torch.ones(2, 4)).sum())
 
 
 def moments_loaded_with_an_infinity():
@@ -93,58 +83,43 @@ def moments_loaded_with_an_infinity():
     state = optimizer.state_dict()
     state["state"][0]["momentum_buffer"] = torch.full((2, 4), float("inf"))
     optimizer.load_state_dict(state)  # NUM013
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: model(torch.ones(2, 4)).sum())
 
 
 def variance_that_overflows_while_the_loss_stays_finite():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     count = [0]
 
-    def step():
+    def loss():
         count[0] += 1
         x = torch.rand(8, 4)
         if count[0] % 4 == 0:
             x[3] = 1e30
-        optimizer.zero_grad()
-        model(x).square().mean().backward()  # NUM013
-        optimizer.step()
+        return model(x).square().mean()  # NUM013
 
-    return step
+    return trained_by(model, loss)
 
 
 def weights_loaded_with_a_nan__rehearsal():
     model, state = nn.Linear(4, 2).cuda(), nn.Linear(4, 2).state_dict()
     state["weight"][0, 1] = float("nan")
     model.load_state_dict(state)  # NUM013
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4, device="cuda")).sum().backward()
-        optimizer.step()
+    def loss():
+        return model(torch.ones(2, 4, device="cuda")).sum()
 
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
 
 
 def variance_that_overflows_while_the_loss_stays_finite__rehearsal():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     count = [0]
 
-    def step():
+    def loss():
         count[0] += 1
         x = torch.rand(8, 4, device="cuda")
         if count[0] % 4 == 0:
             x[3] = 1e30
-        optimizer.zero_grad()
-        model(x).square().mean().backward()  # NUM013
-        optimizer.step()
+        return model(x).square().mean()  # NUM013
 
-    return step
+    return trained_by(model, loss)

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from tests.rules.programs import trained_with
+
 
 def _driven(gains, *, clip=False):
     """Gradients whose norm follows ``gains``, step after step; the last one stays."""
@@ -81,14 +83,11 @@ def gradients_that_add_up_because_nobody_clears_them():
 def training_that_converges__rehearsal():
     torch.manual_seed(0)
     model = nn.Linear(8, 1).cuda()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(16, 8, device="cuda")).square().mean().backward()
-        optimizer.step()
+    def loss():
+        return model(torch.randn(16, 8, device="cuda")).square().mean()
 
-    return step
+    return trained_with(torch.optim.Adam(model.parameters(), lr=1e-2), loss)
 
 
 def scale_that_comes_down_from_an_overflow__rehearsal():

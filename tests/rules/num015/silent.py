@@ -1,16 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_with
+
 
 def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), lambda: loss_of())
 
 
 def hole_filled_before_its_use():

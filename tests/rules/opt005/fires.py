@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, trained_once
+
 
 def no_zero_grad_at_all():
     model = nn.Linear(8, 4)
@@ -31,25 +33,22 @@ def one_of_two_optimizers():
     first, second = torch.optim.SGD(body.parameters(), lr=1e-3), torch.optim.SGD(head.parameters(), lr=1e-3)
 
     def step():
-        first.zero_grad()
-        head(body(torch.ones(4, 8))).square().mean().backward()
-        first.step()
+        trained_once(head, first, body(torch.ones(4, 8)))
         second.step()  # OPT005
 
     return step
 
 
 def accumulated_and_never_cleared():
-    model, count = nn.Linear(8, 4), [0]
+    model = nn.Linear(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        count[0] += 1
+    def step(number):
         (model(torch.ones(4, 8)).square().mean() / 2).backward()
-        if count[0] % 2 == 0:
+        if number % 2 == 0:
             optimizer.step()  # OPT005
 
-    return step
+    return numbered(step)
 
 
 def a_closure_that_does_not_clear():

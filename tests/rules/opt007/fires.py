@@ -1,15 +1,9 @@
 import torch
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
-from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import endless, trained_once
-
-
-def _parts(batches=400):
-    model = nn.Linear(8, 1)
-    loader = DataLoader(TensorDataset(torch.randn(2 * batches, 8)), batch_size=2)
-    return model, torch.optim.SGD(model.parameters(), lr=1e-2), loader
+from tests.rules.opt007.silent import _parts
+from tests.rules.programs import endless, numbered, trained_once
 
 
 def a_cosine_of_three_epochs_with_each_batch():
@@ -102,13 +96,12 @@ def one_cycle_in_batches_once_an_epoch():
 def plateau_of_a_number_that_is_old():
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    plateau, score, count = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [1.0], [0]
+    plateau, score = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [1.0]
 
-    def step():
+    def step(number):
         trained_once(model, optimizer, torch.randn(4, 8))
-        count[0] += 1
-        if count[0] % 8 == 0:
+        if number % 8 == 0:
             score[0] *= 0.9
         plateau.step(score[0])  # OPT007
 
-    return step
+    return numbered(step)

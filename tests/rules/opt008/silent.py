@@ -1,7 +1,7 @@
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import accumulating
+from tests.rules.programs import accumulating, trained_once
 
 
 def divided():
@@ -73,9 +73,7 @@ def one_backward_a_step():
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 

@@ -1,13 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.opt014.silent import _saved
 from tests.rules.programs import trained_once
-
-
-def _saved(model):
-    optimizer = torch.optim.AdamW(model.parameters())
-    trained_once(model, optimizer, torch.ones(4, 8))
-    return optimizer.state_dict()
 
 
 def loaded_by_a_helper_into_its_own():

@@ -1,5 +1,3 @@
-"""SYNC001 must report exactly the marked lines."""
-
 import itertools
 import math
 

@@ -1,11 +1,10 @@
-"""Near misses: SYNC001 must stay silent on all of these."""
-
 import itertools
 
 import numpy as np
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, trained_with
 from tests.timeline.kineto import text, training
 
 
@@ -21,25 +20,20 @@ def inverse_without_its_check__rehearsal():
 
 
 def logged_every_fiftieth_step__rehearsal():
-    model, log, count = nn.Linear(8, 1, device="cuda"), [], [0]
+    model, log = nn.Linear(8, 1, device="cuda"), []
 
-    def step():
+    def step(number):
         loss = model(torch.ones(4, 8, device="cuda")).mean()
         loss.backward()
-        count[0] += 1
-        if count[0] % 50 == 0:
+        if number % 50 == 0:
             log.append(loss.item())
 
-    return step
+    return numbered(step)
 
 
 def item_of_a_numpy_array__rehearsal():
     model, values = nn.Linear(8, 1, device="cuda"), np.ones(3)
-
-    def step():
-        (model(torch.ones(4, 8, device="cuda")).mean() * values.sum().item()).backward()
-
-    return step
+    return lambda: (model(torch.ones(4, 8, device="cuda")).mean() * values.sum().item()).backward()
 
 
 def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
@@ -54,14 +48,11 @@ def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
 
 def adam_reads_its_own_step_counters__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
-    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        optimizer.step()
+    def loss():
+        return model(torch.ones(4, 8, device="cuda")).mean()
 
-    return step
+    return trained_with(torch.optim.Adam(model.parameters(), foreach=False), loss)
 
 
 def gradient_clipping_stays_on_the_device__rehearsal():

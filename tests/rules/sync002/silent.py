@@ -1,5 +1,3 @@
-"""Near misses: SYNC002 must stay silent on all of these."""
-
 import torch
 from torch import nn
 

@@ -1,5 +1,3 @@
-"""SYNC003 must report exactly the marked lines."""
-
 import contextlib
 import io
 

@@ -1,10 +1,9 @@
-"""Near misses: SYNC003 must stay silent on all of these."""
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.timeline.kineto import call, loop, memcpy, op, product, text
+from tests.rules.traces import copying
+from tests.timeline.kineto import loop, text
 
 
 def indices_drawn_on_the_host__rehearsal():
@@ -58,29 +57,11 @@ def moved_to_the_training_device__rehearsal():
 
 def cast_to_another_dtype__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        out.to(torch.float64).mean().backward()
-
-    return step
-
-
-def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
-    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
-    first = 100 * number
-    copied = [
-        *product(start + 10, first + 1),
-        op("aten::to", start + 400, 200),
-        op("aten::copy_", start + 405, 190),
-        call("cudaMemcpyAsync", start + 410, 100, first + 2),
-        memcpy(kind, start + 420, 80, first + 2, size),
-    ]
-    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
+    return lambda: model(torch.ones(4, 8, device="cuda")).to(torch.float64).mean().backward()
 
 
 def asynchronous_copy_to_pageable_memory_is_another_rules__trace():
-    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "DtoH (Device -> Pageable)", waits=False)))
+    return text(loop(4, 1000.0, lambda number, start: copying(start, number, "DtoH (Device -> Pageable)", waits=False)))
 
 
 def fetched_into_pinned_memory_and_read_a_step_later__rehearsal():

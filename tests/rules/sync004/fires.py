@@ -1,5 +1,3 @@
-"""SYNC004 must report exactly the marked lines."""
-
 import time
 
 import torch

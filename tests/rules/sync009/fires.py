@@ -1,6 +1,3 @@
-"""SYNC009 must report exactly the marked lines."""
-
-
 import torch
 from torch import nn
 

@@ -3,7 +3,7 @@ import itertools
 import torch
 from torch import nn
 
-from tests.rules.programs import gan
+from tests.rules.programs import gan, trained_once, trained_with
 
 
 def gan_generator_fills_discriminator():
@@ -104,20 +104,15 @@ def generator_in_every_second_step_fills_discriminator():
 
 def policy_twice_in_a_row_fills_its_critic():
     actor, critic = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4)), nn.Linear(20, 1)
-    a_opt = torch.optim.Adam(actor.parameters(), lr=1e-3)
     c_opt = torch.optim.Adam(critic.parameters(), lr=1e-3)
     done = itertools.count(1)
 
-    def step():
+    def loss():
         """What the pass ends with may still be read; the rounds before were cleared."""
         state, action = torch.randn(64, 16), torch.randn(64, 4)
         if next(done) % 2 == 0:
             for _ in range(2):
-                c_opt.zero_grad()
-                critic(torch.cat([state, action], 1)).square().mean().backward()
-                c_opt.step()
-        a_opt.zero_grad()
-        (-critic(torch.cat([state, actor(state)], 1)).mean()).backward()  # WASTE001
-        a_opt.step()
+                trained_once(critic, c_opt, torch.cat([state, action], 1))
+        return -critic(torch.cat([state, actor(state)], 1)).mean()  # WASTE001
 
-    return step
+    return trained_with(torch.optim.Adam(actor.parameters(), lr=1e-3), loss)
