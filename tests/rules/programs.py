@@ -29,6 +29,10 @@ def trained_on_noise(forward, parameters, batches=None):
     return step
 
 
+def optimized(model, kind=torch.optim.SGD, lr=1e-3, **more):
+    return model, kind(model.parameters(), lr=lr, **more)
+
+
 def trained_with(optimizer, loss_of):
     def step():
         optimizer.zero_grad()
@@ -72,6 +76,30 @@ def scaled_once(optimizer, scaler, loss, behind=lambda: None):
     behind()
     scaler.step(optimizer)
     scaler.update()
+
+
+def looked_at(look, outputs=1, device="cuda"):
+    """``look`` gets the model's output before the backward of its mean."""
+    model, x = nn.Linear(8, outputs, device=device), torch.ones(4, 8, device=device)
+
+    def step():
+        out = model(x)
+        look(out)
+        out.mean().backward()
+
+    return step
+
+
+def behind_a_backward(after, device="cpu"):
+    """``after`` gets the loss behind its backward."""
+    model, x = nn.Linear(8, 1, device=device), torch.ones(4, 8, device=device)
+
+    def step():
+        loss = model(x).square().mean()
+        loss.backward()
+        after(loss)
+
+    return step
 
 
 def numbered(step, first=1):
@@ -238,6 +266,32 @@ def with_losses(after):
         loss.backward()
         optimizer.step()
         after(next(taken), loss.detach())
+
+    return step
+
+
+class Made(Dataset):
+    """Samples that ``make`` makes of their numbers."""
+
+    def __init__(self, make, length=4000):
+        self.make, self.length = make, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, number):
+        return self.make(number)
+
+
+def fed(loader, device="cpu", width=8, move=lambda x: x, behind=lambda: None):
+    """A forward and a backward of each batch, or of its first tensor."""
+    model, batches = nn.Linear(width, 1, device=device), iter(loader)
+
+    def step():
+        batch = next(batches)
+        x = move(batch[0] if isinstance(batch, list) else batch)
+        model(x).mean().backward()
+        behind()
 
     return step
 

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import scaled_once, trained_with, with_a_scaler
+from tests.rules.programs import scaled_once, trained_with
 
 
 def _parts(**more):
@@ -41,14 +41,3 @@ def float16_only_for_a_frozen_teacher__cuda():
         return (model(x) - wanted).square().mean()
 
     return trained_with(optimizer, loss)
-
-
-def float16_on_a_cpu():
-    model, optimizer, scaler = with_a_scaler()
-
-    def step():
-        with torch.autocast("cpu", dtype=torch.float16):
-            loss = model(torch.ones(4, 8)).float().mean()
-        scaled_once(optimizer, scaler, loss)
-
-    return step

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from tests.rules.programs import numbered, scaled_once, with_a_scaler
+from tests.rules.programs import numbered, optimized, scaled_once, with_a_scaler
 
 X = torch.ones(4, 8)
 
@@ -32,8 +32,7 @@ def norm_read_with_an_infinite_limit():
 
 
 def another_model_without_a_scaler_is_clipped():
-    critic = nn.Linear(8, 1)
-    plain = torch.optim.SGD(critic.parameters(), lr=1e-3)
+    critic, plain = optimized(nn.Linear(8, 1))
 
     def behind(*_):
         plain.zero_grad()

@@ -74,11 +74,7 @@ def positions_made_in_double():
 
 def loss_in_double_as_a_note():
     model, y = nn.Linear(8, 4), torch.zeros(16, dtype=torch.long)
-
-    def loss():
-        return F.cross_entropy(model(torch.ones(16, 8)).double(), y)  # CFG008
-
-    return trained_by(model, loss)
+    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(16, 8)).double(), y))  # CFG008
 
 
 def the_whole_program_as_a_note_without_a_line():

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once, trained_then
+from tests.rules.programs import numbered, optimized, trained_once, trained_then
 
 X = torch.ones(4, 8)
 
@@ -34,8 +34,7 @@ def train_mode_comes_back_after_each_validation():
 
 
 def train_mode_comes_back_before_the_next_step():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_dropping())
 
     def step(number):
         model.train()
@@ -126,8 +125,7 @@ def average_of_weights_in_eval_mode():
 
 
 def policy_in_eval_mode_for_each_rollout():
-    policy = _dropping()
-    optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
+    policy, optimizer = optimized(_dropping())
 
     def step():
         _evaluated(policy)

@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import numbered, trained_then
+from tests.rules.programs import numbered, optimized, trained_then
 
 LABELS = torch.tensor([0, 1, 2, 0])
 
@@ -26,8 +26,7 @@ def decorated_function_and_a_loss():
 
 
 def _classifying(after):
-    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 3)))
 
     def loss_of(x, y):
         return F.cross_entropy(model(x), y)

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import numbered, trained_by, trained_once, trained_then
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_then
 
 
 def _dropping():
@@ -90,8 +90,7 @@ def nothing_in_it_acts_otherwise():
 
 
 def targets_of_another_forward():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_dropping())
 
     def step(number):
         if number % 4:
@@ -106,8 +105,7 @@ def targets_of_another_forward():
 
 
 def accuracy_on_the_batch_that_is_trained_on():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_dropping())
 
     def step(number):
         x = torch.rand(4, 8)
@@ -122,8 +120,7 @@ def accuracy_on_the_batch_that_is_trained_on():
 
 
 def hard_samples_chosen_by_their_loss():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_dropping())
     pool, labels = torch.rand(16, 8), torch.zeros(16, dtype=torch.long)
 
     def step(number):
@@ -176,8 +173,7 @@ def state_that_a_model_returns_beside_its_result():
             out = self.drop(self.cell(x if state is None else x + state))
             return out, out.detach()
 
-    model = Recurrent()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(Recurrent())
 
     @torch.no_grad()
     def warm(x, state):

@@ -3,6 +3,8 @@ import io
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def module_behind_the_compiled_one():
     net = nn.Linear(4, 1)
@@ -54,8 +56,7 @@ def a_run_that_takes_the_prefix_off():
 
 
 def a_run_that_saves_the_optimizer_alone():
-    compiled = torch.compile(nn.Linear(4, 1), backend="eager")
-    optimizer = torch.optim.Adam(compiled.parameters())
+    compiled, optimizer = optimized(torch.compile(nn.Linear(4, 1), backend="eager"), torch.optim.Adam)
     return _trained(compiled, optimizer.state_dict)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from tests.rules.ckpt009.silent import _trained
+from tests.rules.programs import optimized
 
 
 def best_state_that_the_end_of_training_loads():
@@ -67,8 +68,7 @@ def weights_before_a_task_that_are_loaded_after_it():
 
 def shallow_copy_that_is_saved_as_the_best(path="/dev/null"):
     def main():
-        model = nn.GRU(8, 4)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        model, optimizer = optimized(nn.GRU(8, 4), torch.optim.AdamW)
         best_loss, best_weights = float("inf"), None
         for epoch in range(100):
             optimizer.zero_grad()
@@ -86,8 +86,7 @@ def shallow_copy_that_is_saved_as_the_best(path="/dev/null"):
 
 
 def state_to_roll_back_to():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     kept, count = [copy.deepcopy(model.state_dict())], [0]
 
     def step():

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_by, trained_on_noise
+from tests.rules.programs import trained_on_noise
 
 BACKEND = "eager"
 
@@ -25,15 +25,3 @@ def an_attribute_that_counts():
         return torch.randn(4, 16)
 
     return trained_on_noise(compiled, net.parameters(), batches)
-
-
-def lengths_that_may_not_vary():
-    net = nn.Linear(16, 16)
-    compiled, taken = torch.compile(net, backend=BACKEND, dynamic=False), [0]
-
-    def loss():
-        taken[0] += 1
-        y = compiled(torch.randn(4, 3 + taken[0] % 4, 16))  # COMP002
-        return y.square().mean()
-
-    return trained_by(net, loss)

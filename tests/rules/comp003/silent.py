@@ -6,11 +6,6 @@ from tests.rules.programs import numbered, trained_on_noise
 BACKEND = "eager"
 
 
-def compiled_once():
-    net = nn.Linear(16, 16)
-    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
-
-
 def eight_lengths():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND, dynamic=False)

@@ -2,57 +2,33 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from tests.rules.data007.silent import _loading
+from tests.rules.programs import Made, fed
 from tests.timeline.kineto import loop, text
 
 
-def sample_that_is_dear_to_make():
-    class Slow(Dataset):
-        def __len__(self):
-            return 4000
-
-        def __getitem__(self, index):
-            time.sleep(0.001)  # DATA007
-            return torch.full((8,), float(index))
-
-    model = nn.Linear(8, 1)
-    loader = DataLoader(Slow(), batch_size=4)
-    batches = iter(loader)
-    return lambda: model(next(batches)).mean().backward()
-
-
 def slow_collate_function():
-    model = nn.Linear(8, 1)
-
     def collate(rows):
         time.sleep(0.004)  # DATA007
         return torch.stack(rows)
 
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-    return lambda: model(next(batches)).mean().backward()
+    return fed(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
 
 
 def loading_whose_time_is_spread():
-    class Even(Dataset):
-        """Five lines, none of which takes half of the time: together they do."""
+    """Over five lines, none of which takes half of it: together they do."""
 
-        def __len__(self):
-            return 4000
+    def make(index):
+        time.sleep(0.0004)
+        time.sleep(0.0004)
+        time.sleep(0.0014)  # DATA007
+        time.sleep(0.0004)
+        time.sleep(0.0004)
+        return torch.full((8,), float(index))
 
-        def __getitem__(self, index):
-            time.sleep(0.0004)
-            time.sleep(0.0004)
-            time.sleep(0.0014)  # DATA007
-            time.sleep(0.0004)
-            time.sleep(0.0004)
-            return torch.full((8,), float(index))
-
-    model = nn.Linear(8, 1)
-    loader = DataLoader(Even(), batch_size=4)
-    batches = iter(loader)
-    return lambda: model(next(batches)).mean().backward()
+    return fed(DataLoader(Made(make), batch_size=4))
 
 
 def time_in_a_helper_of_a_worker():
@@ -60,16 +36,7 @@ def time_in_a_helper_of_a_worker():
         time.sleep(0.002)  # DATA007
         return torch.full((8,), float(index))
 
-    class Remote(Dataset):
-        def __len__(self):
-            return 4000
-
-        def __getitem__(self, index):
-            return fetched(index)
-
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(Remote(), batch_size=4, num_workers=1))
-    return lambda: model(next(batches)).mean().backward()
+    return fed(DataLoader(Made(lambda index: fetched(index)), batch_size=4, num_workers=1))
 
 
 def sampler_that_searches_its_list_for_each_batch():
@@ -82,9 +49,7 @@ def sampler_that_searches_its_list_for_each_batch():
         def __len__(self):
             return 1000
 
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_sampler=Slow()))
-    return lambda: model(next(batches)[0]).mean().backward()
+    return fed(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_sampler=Slow()))
 
 
 def iterator_with_workers_made_for_each_batch():
@@ -122,24 +87,13 @@ def workers_started_for_each_short_epoch():
 
 
 def slow_samples_that_workers_hide():
-    class Decoded(Dataset):
-        def __len__(self):
-            return 4000
+    def decoded(index):
+        end = time.thread_time() + 0.004
+        while time.thread_time() < end:  # DATA007
+            pass
+        return torch.full((8,), float(index))
 
-        def __getitem__(self, index):
-            end = time.thread_time() + 0.004
-            while time.thread_time() < end:  # DATA007
-                pass
-            return torch.full((8,), float(index))
-
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(Decoded(), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.018)
-
-    return step
+    return fed(DataLoader(Made(decoded), batch_size=4, num_workers=1), behind=lambda: time.sleep(0.018))
 
 
 def loop_without_a_batch__trace():

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from tests.rules.programs import trained_by
+from tests.rules.programs import Made, fed, trained_by
 
 ROWS = np.ones((4000, 128), dtype=np.float32)
 
@@ -19,16 +19,7 @@ def _stored(name="rows.npy"):
 
 
 def _stepping(get, rows=4000):
-    class Rows(Dataset):
-        def __len__(self):
-            return rows
-
-        def __getitem__(self, index):
-            return get(index)
-
-    stream = iter(DataLoader(Rows(), batch_size=16))
-    model = nn.Linear(128, 1)
-    return trained_by(model, lambda: model(next(stream)).square().mean())
+    return fed(DataLoader(Made(get, rows), batch_size=16), width=128)
 
 
 def file_mapped_for_each_sample():

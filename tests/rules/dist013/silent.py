@@ -5,12 +5,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.echo_group import ranks
-from tests.rules.programs import ranked, trained_by, trained_once
+from tests.rules.programs import optimized, ranked, trained_by, trained_once
 
 
 def only_the_last_micro_batch_is_averaged():
-    model = ranked(8, 16, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 16, 4), torch.optim.AdamW)
     taken = iter(range(100_000))
 
     def step():  # a pass may begin in the middle of four
@@ -25,8 +24,7 @@ def only_the_last_micro_batch_is_averaged():
 
 
 def averaged_by_hand():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         optimizer.zero_grad()
@@ -42,8 +40,7 @@ def averaged_by_hand():
 
 
 def parameters_are_averaged_now_and_then():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
     taken = iter(range(100_000))
 
     def step():
@@ -60,8 +57,7 @@ def parameters_are_averaged_now_and_then():
 
 
 def a_look_at_sharpness_first():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         x = torch.randn(8, 8)
@@ -102,8 +98,7 @@ def a_judge_whose_gradients_are_not_wanted():
 
 
 def a_forward_outside_prepared_the_average():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         loss = model(torch.randn(8, 8)).square().mean()
@@ -121,8 +116,7 @@ def a_plain_module():
 
 
 def evaluated_past_the_wrapper():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         trained_once(model, optimizer, torch.randn(8, 8))
@@ -144,8 +138,7 @@ def one_of_two_losses_past_the_wrapper():
 
 
 def past_the_wrapper_and_averaged_by_hand():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         optimizer.zero_grad()

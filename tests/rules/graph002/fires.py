@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def retained_in_gradient_accumulation():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.01)
 
     def step():
         optimizer.zero_grad()

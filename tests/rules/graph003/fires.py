@@ -3,12 +3,11 @@ import copy
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_by, trained_once, trained_with
+from tests.rules.programs import optimized, trained_by, trained_once, trained_with
 
 
 def validation_without_no_grad():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 1)))
     losses = []
 
     def validate():

@@ -4,12 +4,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.rules.programs import trained_by, trained_once, trained_with
+from tests.rules.programs import optimized, trained_by, trained_once, trained_with
 
 
 def validation_under_no_grad():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         model.train()

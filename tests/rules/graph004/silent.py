@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_by
+from tests.rules.programs import optimized, trained_by
 
 
 def _model():
@@ -9,8 +9,7 @@ def _model():
 
 
 def gradients_filled_with_zeros_which_detaches_them():
-    model = _model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_model())
 
     def step():
         optimizer.zero_grad(set_to_none=False)

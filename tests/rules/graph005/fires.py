@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import optimized, trained_once
 
 
 def graph_cut_some_lines_later():
@@ -33,8 +33,7 @@ def encoder_under_no_grad():
                 x = x / x.norm()
             return self.head(x)
 
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = optimized(Net(), lr=0.1)
 
     def step():
         with torch.no_grad():
@@ -53,8 +52,7 @@ def layer_that_forward_never_calls():
         def forward(self, x):
             return self.used(x)
 
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(Model())
 
     def step():
         optimizer.zero_grad()
@@ -87,8 +85,7 @@ def auxiliary_head_whose_output_reaches_no_loss():
             x = self.body(x)
             return self.head(x), self.side(x)  # GRAPH005
 
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = optimized(Net(), lr=0.1)
 
     def step():
         optimizer.zero_grad()

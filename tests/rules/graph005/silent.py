@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_by, trained_once, trained_with
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
 
 
 def heads_trained_in_turn():
@@ -31,8 +31,7 @@ def gradients_that_are_zero():
 
 
 def warm_up_that_begins_at_zero():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 100))
 
     def step():
@@ -42,20 +41,8 @@ def warm_up_that_begins_at_zero():
     return step
 
 
-def two_players_with_an_optimizer_each():
-    maker, judge = nn.Linear(8, 8), nn.Linear(8, 1)
-    one, other = torch.optim.SGD(maker.parameters(), lr=1e-3), torch.optim.SGD(judge.parameters(), lr=1e-3)
-
-    def step():
-        trained_once(judge, other, maker(torch.ones(4, 8)).detach())
-        trained_once(judge, one, maker(torch.ones(4, 8)))
-
-    return step
-
-
 def gradients_accumulated_over_four_steps():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step(number):
         model(torch.ones(4, 8)).mean().backward()

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_by, trained_with
+from tests.rules.programs import optimized, trained_by, trained_with
 
 
 def table_made_with_rand_in_a_module():
@@ -94,8 +94,7 @@ def head_replaced_behind_the_optimizer():
         def forward(self, x):
             return self.last_layer(self.body(x))
 
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(Model())
     model.last_layer = nn.Linear(8, 2)  # GRAPH006
 
     def step():

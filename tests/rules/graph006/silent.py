@@ -3,12 +3,11 @@ import copy
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_by, trained_once, trained_with
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
 
 
 def batch_that_wants_a_gradient_for_an_attack():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         x = torch.ones(4, 8, requires_grad=True)

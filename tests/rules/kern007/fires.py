@@ -2,11 +2,11 @@ import torch
 from torch import nn
 
 from tests.rules.kern007.silent import _trained
+from tests.rules.programs import optimized
 
 
 def network_called_for_each_row():
-    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)))
 
     def value(x):
         return net(x).squeeze(-1) + x.abs().sum(-1)

@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def _trained(optimizer, loss):
     optimizer.zero_grad()
@@ -34,8 +36,7 @@ def two_arguments_of_which_one_is_handed_on():
         def forward(self, x, state):
             return torch.tanh(self.mix(torch.cat([x, state], -1)))
 
-    net = Mixed()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(Mixed())
 
     def step():
         x, state = torch.randn(12, 2, 4), torch.zeros(2, 4)
@@ -56,8 +57,7 @@ def spiking_layer_that_keeps_its_voltage():
             self.voltage = self.weigh(x) + (0 if self.voltage is None else 0.9 * self.voltage)
             return torch.sigmoid(self.voltage)
 
-    net = Spiking()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(Spiking())
 
     def step():
         x, net.voltage, total = torch.randn(12, 2, 4), None, 0
@@ -69,8 +69,7 @@ def spiking_layer_that_keeps_its_voltage():
 
 
 def batch_norm_that_counts_each_call():
-    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
     def step():
         x, total = torch.randn(12, 8, 4), 0
@@ -95,8 +94,7 @@ def next_piece_that_the_loop_writes():
 
 
 def cell_with_a_state_that_is_reset_by_a_mask():
-    cell = nn.GRUCell(6, 8)
-    optimizer = torch.optim.Adam(cell.parameters(), lr=1e-3)
+    cell, optimizer = optimized(nn.GRUCell(6, 8), torch.optim.Adam)
 
     def step():
         x, goes_on, state = torch.randn(16, 4, 6), torch.ones(16, 4, 1), torch.zeros(4, 8)
@@ -109,8 +107,7 @@ def cell_with_a_state_that_is_reset_by_a_mask():
 
 def decoder_fed_with_what_it_said():
     cell, say, embed = nn.GRUCell(6, 8), nn.Linear(8, 50), nn.Embedding(50, 6)
-    parts = nn.ModuleList([cell, say, embed])
-    optimizer = torch.optim.Adam(parts.parameters(), lr=1e-3)
+    parts, optimizer = optimized(nn.ModuleList([cell, say, embed]), torch.optim.Adam)
 
     def step():
         word, state, loss = torch.zeros(4, dtype=torch.long), torch.zeros(4, 8), 0
@@ -151,8 +148,7 @@ def large_pieces_to_save_memory():
 
 
 def crops_of_several_sizes():
-    net = nn.Sequential(nn.Conv1d(2, 4, 3), nn.AdaptiveAvgPool1d(1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(nn.Sequential(nn.Conv1d(2, 4, 3), nn.AdaptiveAvgPool1d(1)))
 
     def step():
         x, loss = torch.randn(1, 2, 64), 0
@@ -181,8 +177,7 @@ def as_many_turns_as_the_data_asks_for():
 
 
 def a_few_heads_in_turn():
-    heads = nn.ModuleList(nn.Linear(4, 1) for _ in range(12))
-    optimizer = torch.optim.SGD(heads.parameters(), lr=1e-3)
+    heads, optimizer = optimized(nn.ModuleList(nn.Linear(4, 1) for _ in range(12)))
 
     def step():
         x = torch.randn(12, 2, 4)

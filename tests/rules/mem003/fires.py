@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import optimized
+
 
 def batches_kept_on_the_host():
     model, seen = nn.Linear(8, 1), []
@@ -16,20 +18,8 @@ def batches_kept_on_the_host():
     return step
 
 
-def outputs_kept_on_the_device__cuda():
-    model, seen = nn.Linear(512, 512, device="cuda"), []
-
-    def step():
-        out = model(torch.ones(512, 512, device="cuda"))
-        seen.append(out.detach())  # MEM003
-        out.mean().backward()
-
-    return step
-
-
 def tensors_kept_on_the_device__rehearsal():
-    model = torch.nn.Linear(64, 64, device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = optimized(torch.nn.Linear(64, 64, device="cuda"), torch.optim.AdamW)
     kept = []
 
     def step():
@@ -205,17 +195,6 @@ def numbers_of_each_row_kept():
 
         def keep(self, out):
             self.by_step.append(out.flatten().tolist())  # MEM003
-
-    return _scored(Scores())
-
-
-def numbers_of_each_row_in_one_list():
-    class Scores:
-        def __init__(self):
-            self.flat_scores = []
-
-        def keep(self, out):
-            self.flat_scores += out.flatten().tolist()  # MEM003
 
     return _scored(Scores())
 

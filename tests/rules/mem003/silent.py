@@ -8,16 +8,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.rules.programs import trained_with
 
 
-def large_temporaries_freed_each_step():
-    model = nn.Linear(8, 1)
-
-    def step():
-        x = torch.ones(1500, 1000)
-        (model(torch.ones(4, 8)).mean() * x.mean()).backward()
-
-    return step
-
-
 def bounded_buffer_that_is_full():
     model, seen = nn.Linear(8, 1), []
 
@@ -27,15 +17,6 @@ def bounded_buffer_that_is_full():
         del seen[:-2]
 
     return step
-
-
-def optimizer_state_made_in_the_first_step__cuda():
-    model = nn.Linear(1024, 1024, device="cuda")
-
-    def loss():
-        return model(torch.ones(8, 1024, device="cuda")).mean()
-
-    return trained_with(torch.optim.Adam(model.parameters()), loss)
 
 
 def gradients_made_anew_in_each_step__rehearsal():

@@ -1,5 +1,4 @@
 import torch
-from torch import nn
 
 
 def everything_reserved_is_needed_at_the_peak__cuda():
@@ -19,8 +18,3 @@ def large_temporary_reused_every_step__cuda():
         del large
 
     return step
-
-
-def a_little_slack_in_a_small_model__cuda():
-    model = nn.Linear(64, 64, device="cuda")
-    return lambda: model(torch.ones(8, 64, device="cuda")).mean().backward()

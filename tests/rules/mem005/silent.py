@@ -2,17 +2,6 @@ import torch
 from torch import nn
 
 
-def kept_blocks_have_segments_of_their_own__cuda():
-    kept = [torch.empty(56 * 2**20, dtype=torch.uint8, device="cuda") for _ in range(8)]
-
-    def step():
-        large = torch.empty(96 * 2**20, dtype=torch.uint8, device="cuda")
-        del large
-        kept.append(kept.pop(0))
-
-    return step
-
-
 def free_segments_that_nothing_pins__cuda():
     def step():
         large = torch.empty(512 * 2**20, dtype=torch.uint8, device="cuda")

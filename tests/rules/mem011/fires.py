@@ -3,15 +3,14 @@ import gc
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once
+from tests.rules.programs import numbered, optimized
 
 MIB = 2**20
 MEMORY_LIMIT = 256 * MIB
 
 
 def the_same_three_lines_again():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         optimizer.zero_grad()
@@ -31,8 +30,7 @@ def the_same_three_lines_again():
 
 
 def scaled_loss_again_after_the_block():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     scaler = torch.amp.GradScaler("cpu", enabled=False)
 
     def step():
@@ -48,23 +46,6 @@ def scaled_loss_again_after_the_block():
             optimizer.zero_grad()
             scaler.scale(loss).backward()  # MEM011
         optimizer.step()
-
-    return step
-
-
-def whole_step_again_inside_except():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def train_on_batch(x):
-        trained_once(model, optimizer, x)
-
-    def step():
-        try:
-            train_on_batch(torch.ones(4, 8))
-        except torch.cuda.OutOfMemoryError:
-            torch.cuda.empty_cache()
-            train_on_batch(torch.ones(2, 8))  # MEM011
 
     return step
 
@@ -146,8 +127,7 @@ def handlers_of_an_episode_trainer():
 
 
 def a_smaller_try_by_another_function_inside_the_handler():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def accumulate(x, weight=1.0):
         (model(x).square().mean() * weight).backward()

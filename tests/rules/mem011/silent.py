@@ -1,12 +1,11 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once
+from tests.rules.programs import optimized, trained_once
 
 
 def flag_then_fresh_forward_with_smaller_parts():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         x, failed = torch.ones(4, 8), False
@@ -27,8 +26,7 @@ def flag_then_fresh_forward_with_smaller_parts():
 
 
 def attempts_in_a_loop_each_from_zero():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         for parts in (1, 2, 4):
@@ -40,22 +38,6 @@ def attempts_in_a_loop_each_from_zero():
                 break
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
-
-    return step
-
-
-def checkpoint_and_stop():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        try:
-            model(torch.ones(4, 8)).square().mean().backward()
-        except torch.OutOfMemoryError as error:
-            torch.save(model.state_dict(), "last.pt")
-            raise RuntimeError("no memory for this batch") from error
-        optimizer.step()
 
     return step
 
@@ -76,8 +58,7 @@ def text_of_the_error_kept():
 
 
 def second_backward_of_another_error():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         optimizer.zero_grad()
@@ -92,8 +73,7 @@ def second_backward_of_another_error():
 
 
 def handler_of_a_function_that_no_step_runs():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def another(loss):
         try:
@@ -118,20 +98,8 @@ def cache_emptied_on_every_step_which_is_sync009__cuda():
     return step
 
 
-def cache_emptied_once__cuda():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step(number):
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        if number == 5:
-            torch.cuda.empty_cache()
-
-    return numbered(step)
-
-
 def other_errors_raised_from_the_same_handler():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         optimizer.zero_grad()
@@ -192,8 +160,7 @@ def broad_handler_that_is_not_about_memory():
 
 
 def every_try_takes_less():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     counts = {"parts": 1}
 
     def attempt(x):

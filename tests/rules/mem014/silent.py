@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import Scales, numbered, trained_with
+from tests.rules.programs import Scales, numbered, optimized, trained_with
 
 STEPS = 6  # each is dear, and all are alike
 
@@ -48,8 +48,7 @@ def batches_of_many_sizes__rehearsal():
 
 
 def small_model__rehearsal():
-    model = nn.Linear(64, 64, device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(64, 64, device="cuda"), torch.optim.AdamW)
 
     def step():
         loss = model(torch.ones(4, 64, device="cuda")).square().mean()

@@ -3,7 +3,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from tests.rules.mem018.silent import _pad, _trained
-from tests.rules.programs import Tagger, Texts
+from tests.rules.programs import Tagger, Texts, optimized
 
 MEMORY_LIMIT = 160 << 20
 
@@ -11,21 +11,8 @@ MEMORY_LIMIT = 160 << 20
 LENGTHS = [8 + number % 5 for number in range(396)] + [12000] * 4
 
 
-def longest_texts_at_the_end_of_the_epoch__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = iter(DataLoader(Texts(LENGTHS), batch_size=4, collate_fn=_pad))
-
-    def step():
-        tokens = next(batches).cuda()  # MEM018
-        _trained(model, tokens, optimizer)
-
-    return step
-
-
 def longest_texts_that_fit_and_need_far_more__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(Tagger().cuda(), lr=0.01)
     lengths = [8 + number % 5 for number in range(396)] + [4600] * 4
     batches = iter(DataLoader(Texts(lengths), batch_size=4, collate_fn=_pad))
 
@@ -37,8 +24,7 @@ def longest_texts_that_fit_and_need_far_more__rehearsal():
 
 
 def texts_of_one_length_but_a_few_that_are_drawn_at_random__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model, optimizer = optimized(Tagger().cuda(), torch.optim.AdamW, lr=0.01)
     lengths = [9] * 2000 + [10] * 2000
     lengths[1234] = 40000
     torch.manual_seed(1)

@@ -2,7 +2,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from tests.rules.programs import Tagger, Texts
+from tests.rules.programs import Tagger, Texts, optimized
 
 MEMORY_LIMIT = 160 << 20
 
@@ -19,8 +19,7 @@ def _trained(model, tokens, optimizer):
 
 
 def _steps(dataset, model=None, collate=_pad, **options):
-    model = (model or Tagger()).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized((model or Tagger()).cuda(), lr=0.01)
     loader = DataLoader(dataset, collate_fn=collate, **{"batch_size": 4, **options})
 
     def forever():
@@ -85,8 +84,7 @@ def a_dataset_that_cannot_be_asked_out_of_turn__rehearsal():
 
 
 def batches_made_by_hand__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(Tagger().cuda(), lr=0.01)
     lengths = [8 + number % 5 for number in range(100)]
 
     def step():

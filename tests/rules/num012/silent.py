@@ -5,11 +5,6 @@ from torch.nn import functional as F
 from tests.rules.programs import trained_by, trained_with
 
 
-def the_same_number_in_float32():
-    model = nn.Linear(8, 1)
-    return trained_by(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-8).mean())
-
-
 def the_same_number_in_bfloat16_which_holds_it():
     model = nn.Linear(8, 1)
 

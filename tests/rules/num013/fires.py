@@ -1,12 +1,11 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_by, trained_with
+from tests.rules.programs import optimized, trained_by, trained_with
 
 
 def _saved(change, **more):
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = optimized(nn.Linear(8, 4), torch.optim.AdamW)
 
     def step():
         optimizer.zero_grad()
@@ -54,8 +53,7 @@ def run_that_starts_from_a_poisoned_weight():
 
 
 def run_with_a_poisoned_moment():
-    model = nn.Linear(4, 2)
-    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    model, optimizer = optimized(nn.Linear(4, 2), torch.optim.Adam, foreach=False)
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
     optimizer.state[model.weight]["exp_avg"][0, 0] = float("nan")
@@ -76,8 +74,7 @@ def weights_loaded_with_a_nan():
 
 
 def moments_loaded_with_an_infinity():
-    model = nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model, optimizer = optimized(nn.Linear(4, 2), lr=0.1, momentum=0.9)
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
     state = optimizer.state_dict()
@@ -93,31 +90,6 @@ def variance_that_overflows_while_the_loss_stays_finite():
     def loss():
         count[0] += 1
         x = torch.rand(8, 4)
-        if count[0] % 4 == 0:
-            x[3] = 1e30
-        return model(x).square().mean()  # NUM013
-
-    return trained_by(model, loss)
-
-
-def weights_loaded_with_a_nan__rehearsal():
-    model, state = nn.Linear(4, 2).cuda(), nn.Linear(4, 2).state_dict()
-    state["weight"][0, 1] = float("nan")
-    model.load_state_dict(state)  # NUM013
-
-    def loss():
-        return model(torch.ones(2, 4, device="cuda")).sum()
-
-    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
-
-
-def variance_that_overflows_while_the_loss_stays_finite__rehearsal():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
-    count = [0]
-
-    def loss():
-        count[0] += 1
-        x = torch.rand(8, 4, device="cuda")
         if count[0] % 4 == 0:
             x[3] = 1e30
         return model(x).square().mean()  # NUM013

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once, trained_with
+from tests.rules.programs import numbered, optimized, trained_once, trained_with
 
 
 def causal_mask_in_a_buffer():
@@ -50,8 +50,7 @@ def run_whose_nan_was_born_in_a_step_and_is_for_another_rule():
 
 
 def bad_batch_kept_from_the_forward():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
     def step(number):
         x = torch.rand(8, 4)
@@ -65,8 +64,7 @@ def bad_batch_kept_from_the_forward():
 
 
 def bad_batch_in_an_evaluation():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
     def step():
         trained_once(model, optimizer, torch.rand(8, 4))
@@ -79,8 +77,7 @@ def bad_batch_in_an_evaluation():
 
 
 def batch_norm_under_a_gradient_scaler__rehearsal():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda())
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**28)
 
     def step():

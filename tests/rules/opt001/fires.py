@@ -15,11 +15,6 @@ def _step(model, optimizer):
     return lambda: trained_once(model, optimizer, x)
 
 
-def foreach_switched_off__rehearsal():
-    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(10))).cuda()
-    return _step(model, torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False))  # OPT001
-
-
 def fused_switched_off_and_foreach_with_it__rehearsal():
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(10))).cuda()
     return _step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=False))  # OPT001

@@ -1,12 +1,11 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once
+from tests.rules.programs import optimized, trained_once
 
 
 def no_zero_grad_at_all():
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 4), torch.optim.AdamW)
 
     def step():
         model(torch.ones(4, 8)).square().mean().backward()
@@ -39,18 +38,6 @@ def one_of_two_optimizers():
     return step
 
 
-def accumulated_and_never_cleared():
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step(number):
-        (model(torch.ones(4, 8)).square().mean() / 2).backward()
-        if number % 2 == 0:
-            optimizer.step()  # OPT005
-
-    return numbered(step)
-
-
 def a_closure_that_does_not_clear():
     model = nn.Linear(8, 4)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=2)
@@ -59,11 +46,7 @@ def a_closure_that_does_not_clear():
         loss = model(torch.ones(4, 8)).square().mean()
         loss.backward()
         return loss
-
-    def step():
-        optimizer.step(closure)  # OPT005
-
-    return step
+    return lambda: optimizer.step(closure)  # OPT005
 
 
 def under_a_scaler__rehearsal():

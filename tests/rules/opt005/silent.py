@@ -1,12 +1,11 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once
+from tests.rules.programs import numbered, optimized, trained_once
 
 
 def _with(clear):
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    model, optimizer = optimized(nn.Linear(8, 4), momentum=0.9)
 
     def step():
         model(torch.ones(4, 8)).square().mean().backward()
@@ -49,8 +48,7 @@ def decayed_on_purpose():
 
 
 def accumulated_over_four_backwards():
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 4))
 
     def step(number):
         (model(torch.ones(4, 8)).square().mean() / 4).backward()

@@ -60,18 +60,3 @@ def of_two_optimizers_the_generators_is_clipped_too_early():
         one.step()
 
     return step
-
-
-def behind_a_scalers_step():
-    model, optimizer = _parts()
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-
-    def step():
-        optimizer.zero_grad()
-        scaler.scale(model(torch.ones(4, 8)).square().mean()).backward()
-        scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-        clip_grad_norm_(model.parameters(), 1.0)  # OPT006
-
-    return step

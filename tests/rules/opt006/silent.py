@@ -94,11 +94,7 @@ def clipped_inside_a_closure():
         loss.backward()
         clip_grad_norm_(model.parameters(), 1.0)
         return loss
-
-    def step():
-        optimizer.step(closure)
-
-    return step
+    return lambda: optimizer.step(closure)
 
 
 def a_second_backward_behind_one_that_was_clipped():

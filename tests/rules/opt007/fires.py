@@ -3,30 +3,7 @@ from torch import nn
 from torch.optim import lr_scheduler as schedulers
 
 from tests.rules.opt007.silent import _parts
-from tests.rules.programs import endless, numbered, trained_once
-
-
-def a_cosine_of_three_epochs_with_each_batch():
-    model, optimizer, _ = _parts()
-    scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=3)
-
-    def step():
-        trained_once(model, optimizer, torch.ones(2, 8))
-        scheduler.step()  # OPT007
-
-    return step
-
-
-def a_cosine_of_a_hundred_epochs_with_each_of_400_batches():
-    model, optimizer, loader = _parts()
-    scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=100, eta_min=1e-5)
-    batches = endless(loader)
-
-    def step():
-        trained_once(model, optimizer, next(batches)[0])
-        scheduler.step()  # OPT007
-
-    return step
+from tests.rules.programs import endless, numbered, optimized, trained_once
 
 
 def behind_a_warm_up():
@@ -94,8 +71,7 @@ def one_cycle_in_batches_once_an_epoch():
 
 
 def plateau_of_a_number_that_is_old():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.1)
     plateau, score = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [1.0]
 
     def step(number):

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_once
+from tests.rules.programs import trained_once
 
 
 def by_a_class_that_trains_an_epoch():
@@ -31,18 +31,3 @@ def on_each_step_beside_another_that_stays():
         trained_once(two, stays, torch.randn(4, 8))
 
     return step
-
-
-def with_another_rate_by_a_function_that_makes_them():
-    model = nn.Linear(8, 1)
-
-    def made(rate):
-        return torch.optim.Adam(model.parameters(), lr=rate)
-
-    held = [made(0.1)]
-
-    def step(number):
-        held[0] = made(0.1 / (1 + number))  # OPT013
-        trained_once(model, held[0], torch.randn(4, 8))
-
-    return numbered(step, 0)

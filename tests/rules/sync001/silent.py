@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, trained_with
+from tests.rules.programs import behind_a_backward, trained_with
 from tests.timeline.kineto import text, training
 
 
@@ -20,15 +20,8 @@ def inverse_without_its_check__rehearsal():
 
 
 def logged_every_fiftieth_step__rehearsal():
-    model, log = nn.Linear(8, 1, device="cuda"), []
-
-    def step(number):
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        if number % 50 == 0:
-            log.append(loss.item())
-
-    return numbered(step)
+    done, log = itertools.count(1), []
+    return behind_a_backward(lambda loss: next(done) % 50 or log.append(loss.item()), "cuda")
 
 
 def item_of_a_numpy_array__rehearsal():
@@ -47,12 +40,8 @@ def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
 
 
 def adam_reads_its_own_step_counters__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def loss():
-        return model(torch.ones(4, 8, device="cuda")).mean()
-
-    return trained_with(torch.optim.Adam(model.parameters(), foreach=False), loss)
+    model, x = nn.Linear(8, 1, device="cuda"), torch.ones(4, 8, device="cuda")
+    return trained_with(torch.optim.Adam(model.parameters(), foreach=False), lambda: model(x).mean())
 
 
 def gradient_clipping_stays_on_the_device__rehearsal():
@@ -76,14 +65,8 @@ def masked_fill_with_a_host_scalar__rehearsal():
 
 
 def loss_read_by_a_program_that_has_no_gpu_path__no_note():
-    model, history = nn.Linear(8, 1), []
-
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
-        history.append(loss.item())
-
-    return step
+    history = []
+    return behind_a_backward(lambda loss: history.append(loss.item()))
 
 
 def number_of_a_host_tensor__trace():

@@ -1,7 +1,10 @@
+import itertools
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import behind_a_backward
 from tests.rules.traces import copying
 from tests.timeline.kineto import loop, text
 
@@ -17,15 +20,8 @@ def indices_drawn_on_the_host__rehearsal():
 
 
 def weights_saved_every_fiftieth_step__rehearsal():
-    model, count, saved = nn.Linear(8, 1, device="cuda"), [0], {}
-
-    def step():
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        count[0] += 1
-        if count[0] % 50 == 0:
-            saved["weight"] = model.weight.detach().cpu()
-
-    return step
+    done, saved = itertools.count(1), []
+    return behind_a_backward(lambda loss: next(done) % 50 or saved.append(loss.detach().cpu()), "cuda")
 
 
 def sampler_of_a_loader__rehearsal():
@@ -47,12 +43,7 @@ def sampler_of_a_loader__rehearsal():
 def moved_to_the_training_device__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
     device = next(model.parameters()).device
-
-    def step():
-        x = torch.ones(4, 8).to(device, non_blocking=True)
-        model(x).mean().backward()
-
-    return step
+    return lambda: model(torch.ones(4, 8).to(device, non_blocking=True)).mean().backward()
 
 
 def cast_to_another_dtype__rehearsal():
@@ -65,11 +56,5 @@ def asynchronous_copy_to_pageable_memory_is_another_rules__trace():
 
 
 def fetched_into_pinned_memory_and_read_a_step_later__rehearsal():
-    model, kept = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        kept.append(loss.detach().to("cpu", non_blocking=True))
-
-    return step
+    kept = []
+    return behind_a_backward(lambda loss: kept.append(loss.detach().to("cpu", non_blocking=True)), "cuda")

@@ -15,11 +15,6 @@ def only_the_dtype_changes__rehearsal():
     return lambda: model(x.to(torch.float32)).mean().backward()
 
 
-def pinned_and_asynchronous__rehearsal():
-    model, rows = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).pin_memory()
-    return lambda: model(rows.to("cuda", non_blocking=True)).mean().backward()
-
-
 def before_the_loop__rehearsal():
     model, rows = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).to("cuda")
     return lambda: model(rows).mean().backward()

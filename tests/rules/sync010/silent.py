@@ -17,11 +17,6 @@ def made_and_used_on_the_host__rehearsal():
     return step
 
 
-def before_the_loop__rehearsal():
-    model, noise = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).to("cuda")
-    return lambda: model(noise).mean().backward()
-
-
 def values_of_the_host_behind_a_function_of_one__rehearsal():
     model, rows = nn.Linear(8, 1, device="cuda"), torch.arange(512.0).reshape(64, 8)
 

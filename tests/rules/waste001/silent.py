@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.rules.programs import gan, numbered, trained_once, trained_with
+from tests.rules.programs import gan, numbered, optimized, trained_once, trained_with
 
 
 def gan_frozen_and_detached():
@@ -63,8 +63,7 @@ def gradients_read_by_a_log():
 
 
 def accumulation_over_several_steps():
-    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)), lr=0.1)
 
     def step(number):
         (model(torch.randn(8, 32)).square().mean() / 4).backward()
@@ -77,8 +76,7 @@ def accumulation_over_several_steps():
 
 
 def sharpness_aware():
-    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)), lr=0.1)
 
     def step():
         x, y = torch.randn(64, 64), torch.randint(0, 8, (64,))

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import numbered, trained_by, trained_with
+from tests.rules.programs import numbered, optimized, trained_by, trained_with
 
 
 def forward_overwritten():
@@ -21,8 +21,7 @@ def forward_overwritten():
 
 
 def metrics_each_step_shown_each_hundredth():
-    model = nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 100))
-    opt = torch.optim.Adam(model.parameters())
+    model, opt = optimized(nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 100)), torch.optim.Adam)
 
     def step(number):
         ids = torch.randint(0, 100, (16, 32))
@@ -39,8 +38,7 @@ def metrics_each_step_shown_each_hundredth():
 
 
 def grad_norm_dropped():
-    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
-    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, opt = optimized(nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)), lr=0.01)
 
     def norm_of(parameters):
         return torch.stack([p.grad.norm() for p in parameters]).norm()

@@ -4,9 +4,8 @@ import itertools
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from tests.rules.programs import numbered, trained_by, trained_once, trained_with
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
 
 
 def hidden_state_of_the_next_step():
@@ -39,8 +38,7 @@ def output_returned():
 
 
 def metric_updated_in_place():
-    model = nn.Linear(32, 8)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Linear(32, 8), lr=0.1)
     confusion = torch.zeros(8, 8)
 
     def step():
@@ -55,8 +53,7 @@ def metric_updated_in_place():
 
 
 def logged_when_it_is_computed():
-    model = nn.Linear(32, 8)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Linear(32, 8), lr=0.1)
 
     def step(number):
         x, y = torch.randn(64, 32), torch.randint(0, 8, (64,))
@@ -147,18 +144,6 @@ def average_of_weights():
                 mine.lerp_(his, 0.01)
 
     return step
-
-
-def checkpointed_blocks():
-    blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3)])
-
-    def loss():
-        x = torch.randn(32, 64, requires_grad=True)
-        for number, block in enumerate(blocks):
-            x = x + checkpoint(block, x, use_reentrant=number == 1)
-        return x.square().mean()
-
-    return trained_with(torch.optim.AdamW(blocks.parameters()), loss)
 
 
 def read_by_a_thread_of_ones_own():

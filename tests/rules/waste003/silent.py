@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import numbered, trained_by, trained_once
+from tests.rules.programs import numbered, optimized, trained_by, trained_once
 
 
 def all_of_the_batch_is_read__rehearsal():
@@ -45,8 +45,7 @@ def kept_on_the_device__rehearsal():
 
 
 def read_on_each_hundredth_step__rehearsal():
-    model = nn.Linear(32, 8).to("cuda")
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Linear(32, 8).to("cuda"), lr=0.1)
     batches = enumerate(iter(lambda: torch.randn(64, 32), None))
 
     def step():
@@ -60,8 +59,7 @@ def read_on_each_hundredth_step__rehearsal():
 
 
 def read_in_the_last_steps_only__rehearsal():
-    model = nn.Linear(32, 8).to("cuda")
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Linear(32, 8).to("cuda"), lr=0.1)
 
     def step(number):
         x = torch.randn(64, 32).to("cuda")

@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import gan, trained_by, trained_with
+from tests.rules.programs import trained_by, trained_with
 
 
 def mask_of_the_batch():
@@ -54,22 +54,3 @@ def buffer_filled_in_place():
         return out.square().mean()
 
     return trained_by(model, loss)
-
-
-def gan_frozen_and_detached():
-    g, d, g_opt, d_opt = gan()
-    bce = nn.BCEWithLogitsLoss()
-
-    def step():
-        real = torch.randn(32, 128)
-        fake = g(torch.randn(32, 16))
-        d_opt.zero_grad()
-        (bce(d(real), torch.ones(32, 1)) + bce(d(fake.detach()), torch.zeros(32, 1))).backward()
-        d_opt.step()
-        d.requires_grad_(False)
-        g_opt.zero_grad()
-        bce(d(fake), torch.ones(32, 1)).backward()
-        g_opt.step()
-        d.requires_grad_(True)
-
-    return step

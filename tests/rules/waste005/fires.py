@@ -2,12 +2,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import trained_with
+from tests.rules.programs import optimized, trained_with
 
 
 def model_called_twice_for_accuracy():
-    model = nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 10))
-    opt = torch.optim.AdamW(model.parameters())
+    model, opt = optimized(nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 10)), torch.optim.AdamW)
     seen = []
 
     def step():

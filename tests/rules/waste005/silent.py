@@ -1,21 +1,8 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from tests.rules.programs import trained_by, trained_with
-
-
-def random_tensors_and_dropout():
-    model = nn.Sequential(nn.Linear(64, 128), nn.Dropout(0.5), nn.ReLU(), nn.Linear(128, 64))
-
-    def loss():
-        x = torch.randn(64, 64)
-        noise = torch.zeros(64, 64).normal_() * 0.1
-        first, second = model(x + noise), model(x + noise)
-        return F.mse_loss(first, x) + F.mse_loss(first, second)
-
-    return trained_with(torch.optim.Adam(model.parameters()), loss)
 
 
 def gradient_cache():
@@ -30,40 +17,6 @@ def gradient_cache():
         return (model(x) * reps.grad).sum()
 
     return trained_by(model, loss)
-
-
-def sharpness_aware():
-    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        x, y = torch.randn(64, 64), torch.randint(0, 8, (64,))
-        opt.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        with torch.no_grad():
-            moves = [0.05 * p.grad / (p.grad.norm() + 1e-6) for p in model.parameters()]
-            for p, e in zip(model.parameters(), moves):
-                p.add_(e)
-        opt.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        with torch.no_grad():
-            for p, e in zip(model.parameters(), moves):
-                p.sub_(e)
-        opt.step()
-
-    return step
-
-
-def checkpointed_blocks():
-    blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3)])
-
-    def loss():
-        x = torch.randn(32, 64, requires_grad=True)
-        for number, block in enumerate(blocks):
-            x = x + checkpoint(block, x, use_reentrant=number == 1)
-        return x.square().mean()
-
-    return trained_with(torch.optim.AdamW(blocks.parameters()), loss)
 
 
 def gradient_of_the_input_and_then_the_loss():
