@@ -46,6 +46,12 @@ def trained_by(model, loss_of, optimizer=None):
     return trained_with(optimizer or torch.optim.SGD(model.parameters(), lr=1e-3), loss_of)
 
 
+def stepped(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def trained_once(model, optimizer, x):
     optimizer.zero_grad()
     model(x).square().mean().backward()
@@ -88,6 +94,12 @@ def looked_at(look, outputs=1, device="cuda"):
         out.mean().backward()
 
     return step
+
+
+def scored(score, outputs=1, device="cuda"):
+    """``score`` makes a loss of the model's output."""
+    model, x = nn.Linear(8, outputs, device=device), torch.ones(4, 8, device=device)
+    return lambda: score(model(x)).backward()
 
 
 def behind_a_backward(after, device="cpu"):

@@ -5,6 +5,16 @@ from torch.cuda.amp import autocast
 from tests.rules.programs import optimized
 
 
+def by_its_full_name():
+    model = nn.Linear(8, 1)
+
+    def step():
+        with torch.cuda.amp.autocast(enabled=True):  # AMP005
+            model(torch.ones(4, 8)).mean()
+
+    return step
+
+
 def imported_by_name_and_made_before():
     model, mixed = nn.Linear(8, 1), autocast()
 

@@ -6,7 +6,6 @@ import itertools
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from tests.rules.cfg001.silent import TUNED
 from tests.rules.programs import trained_by
@@ -34,15 +33,5 @@ def every_batch_has_its_own_size__rehearsal():
 
     def loss():
         return model(torch.ones(2, 3, next(sizes), 16, device="cuda")).mean()  # CFG001
-
-    return _switched_on(trained_by(model, loss))
-
-
-def lengths_of_sound_by_the_function__rehearsal():
-    weight = nn.Parameter(torch.randn(4, 1, 5, device="cuda"))
-    model, sizes = nn.ParameterList([weight]), itertools.count(100, 7)
-
-    def loss():
-        return F.conv1d(torch.ones(2, 1, next(sizes), device="cuda"), weight).mean()  # CFG001
 
     return _switched_on(trained_by(model, loss))

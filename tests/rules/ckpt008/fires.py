@@ -4,11 +4,6 @@ import torch
 from torch import nn
 
 
-def state_of_a_compiled_module():
-    compiled = torch.compile(nn.Linear(4, 1), backend="eager")
-    return lambda: torch.save({"model": compiled.state_dict(), "epoch": 1}, "last.pt")
-
-
 def layers_that_were_compiled_one_by_one():
     net = nn.Sequential(*(torch.compile(nn.Linear(4, 4), backend="eager") for _ in range(2)))
     return lambda: torch.save(net.state_dict(), "last.pt")

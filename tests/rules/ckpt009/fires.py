@@ -21,8 +21,7 @@ def best_state_that_the_end_of_training_loads():
                 best_state = model.state_dict()  # CKPT009
         model.load_state_dict(best_state)
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
 
 
 def early_stopping_keeps_it_in_a_dict_of_its_own():
@@ -81,8 +80,7 @@ def shallow_copy_that_is_saved_as_the_best(path="/dev/null"):
                 best_weights = model.state_dict().copy()  # CKPT009
         torch.save(best_weights, path)
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
 
 
 def state_to_roll_back_to():

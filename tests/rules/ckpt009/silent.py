@@ -32,7 +32,7 @@ def state_that_is_saved_at_once():
     return step
 
 
-def best_state_that_is_a_deep_copy():
+def _best(kept_of):
     def main():
         model, optimizer = _model()
         best, best_state = float("inf"), None
@@ -40,44 +40,22 @@ def best_state_that_is_a_deep_copy():
             loss = _trained(model, optimizer)
             yield
             if loss.item() < best:
-                best, best_state = loss.item(), None
-                best_state = copy.deepcopy(model.state_dict())
+                best, best_state = loss.item(), kept_of(model)
         model.load_state_dict(best_state)
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
+
+
+def best_state_that_is_a_deep_copy():
+    return _best(lambda model: copy.deepcopy(model.state_dict()))
 
 
 def best_state_of_clones():
-    def main():
-        model, optimizer = _model()
-        best, best_state = float("inf"), None
-        for _ in range(100):
-            loss = _trained(model, optimizer)
-            yield
-            if loss.item() < best:
-                best = loss.item()
-                best_state = {name: value.clone() for name, value in model.state_dict().items()}
-        model.load_state_dict(best_state)
-
-    run = main()
-    return lambda: next(run)
+    return _best(lambda model: {name: value.clone() for name, value in model.state_dict().items()})
 
 
 def best_state_that_goes_to_the_host():
-    def main():
-        model, optimizer = _model()
-        best, best_state = float("inf"), None
-        for _ in range(100):
-            loss = _trained(model, optimizer)
-            yield
-            if loss.item() < best:
-                best = loss.item()
-                best_state = {name: value.cpu() for name, value in model.state_dict().items()}
-        model.load_state_dict(best_state)
-
-    run = main()
-    return lambda: next(run)
+    return _best(lambda model: {name: value.cpu() for name, value in model.state_dict().items()})
 
 
 def last_state_that_a_twin_loads_at_once():
@@ -104,8 +82,7 @@ def state_of_the_last_epoch_saved_behind_the_loop():
                 last = {"epoch": epoch, "model": model.state_dict()}
         torch.save(last, "/dev/null")
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
 
 
 def live_view_that_a_copy_loads_again_and_again():

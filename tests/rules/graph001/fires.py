@@ -3,7 +3,7 @@ from collections import deque
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_by, trained_once
+from tests.rules.programs import behind_a_backward, trained_by, trained_once
 
 
 def total_summed_with_its_graph():
@@ -33,25 +33,21 @@ def outputs_kept_on_an_object():
 
 
 def metrics_in_a_dict_of_lists():
-    model, history = nn.Linear(8, 1), {"loss": []}
+    history = {"loss": []}
 
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
+    def after(loss):
         history["loss"].append(loss)  # GRAPH001
 
-    return step
+    return behind_a_backward(after)
 
 
 def deque_that_is_longer_than_the_audit():
-    model, recent = nn.Linear(8, 1), deque(maxlen=1000)
+    recent = deque(maxlen=1000)
 
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
+    def after(loss):
         recent.append(loss)  # GRAPH001
 
-    return step
+    return behind_a_backward(after)
 
 
 def list_in_a_default_argument():
@@ -139,6 +135,17 @@ def history_read_by_the_forward_that_fills_it():
 
     model = Remembering()
     return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
+
+
+def losses_whose_last_runs_the_backward():
+    model, kept_losses = nn.Linear(8, 1), []
+
+    def step():
+        kept_losses.append(model(torch.ones(4, 8)).square().mean())  # GRAPH001
+        model.zero_grad()
+        kept_losses[-1].backward()
+
+    return step
 
 
 def penalty_of_what_a_hook_keeps():

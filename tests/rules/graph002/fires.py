@@ -19,7 +19,11 @@ def retained_in_gradient_accumulation():
 
 def retained_by_habit():
     model = nn.Linear(8, 1)
-    return lambda: model(torch.ones(4, 8)).mean().backward(retain_graph=True)  # GRAPH002
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward(retain_graph=True)  # GRAPH002
+
+    return step
 
 
 def a_graph_of_gradients_that_are_only_logged():

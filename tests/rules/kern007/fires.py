@@ -1,8 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.kern007.silent import _trained
-from tests.rules.programs import optimized
+from tests.rules.programs import optimized, stepped
 
 
 def network_called_for_each_row():
@@ -16,7 +15,7 @@ def network_called_for_each_row():
         for i in range(states.size(0)):
             x = states[i : i + 1]
             loss = loss + value(x).square().sum()  # KERN007
-        _trained(optimizer, loss)
+        stepped(optimizer, loss)
 
     return step
 
@@ -38,6 +37,6 @@ def lstm_cell_over_unbound_words():
 
     def step():
         count[0] += 1
-        _trained(optimizer, model(torch.randint(50, (3, 9 + count[0] % 3))).square().mean())
+        stepped(optimizer, model(torch.randint(50, (3, 9 + count[0] % 3))).square().mean())
 
     return step

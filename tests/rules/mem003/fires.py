@@ -5,17 +5,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import optimized
+from tests.rules.programs import behind_a_backward, optimized
 
 
 def batches_kept_on_the_host():
-    model, seen = nn.Linear(8, 1), []
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        seen.append(torch.ones(1500, 1000))  # MEM003
-
-    return step
+    seen = []
+    return behind_a_backward(lambda loss: seen.append(torch.ones(1500, 1000)))  # MEM003
 
 
 def tensors_kept_on_the_device__rehearsal():

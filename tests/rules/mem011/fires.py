@@ -1,9 +1,10 @@
 import gc
+import itertools
 
 import torch
 from torch import nn
 
-from tests.rules.programs import numbered, optimized
+from tests.rules.programs import behind_a_backward, optimized
 
 MIB = 2**20
 MEMORY_LIMIT = 256 * MIB
@@ -85,14 +86,8 @@ def retry_that_really_happens__rehearsal():
 
 
 def cache_emptied_every_fourth_step__cuda():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step(number):
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        if number % 4 == 0:
-            torch.cuda.empty_cache()  # MEM011
-
-    return numbered(step)
+    done = itertools.count(1)
+    return behind_a_backward(lambda loss: next(done) % 4 or torch.cuda.empty_cache(), "cuda")  # MEM011
 
 
 def handlers_of_an_episode_trainer():

@@ -2,8 +2,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tests.rules.mem018.silent import _pad, _trained
-from tests.rules.programs import Tagger, Texts, optimized
+from tests.rules.mem018.silent import _pad
+from tests.rules.programs import Tagger, Texts, optimized, trained_once
 
 MEMORY_LIMIT = 160 << 20
 
@@ -18,7 +18,7 @@ def longest_texts_that_fit_and_need_far_more__rehearsal():
 
     def step():
         tokens = next(batches).cuda()  # MEM018
-        _trained(model, tokens, optimizer)
+        trained_once(model, optimizer, tokens)
 
     return step
 
@@ -38,7 +38,7 @@ def texts_of_one_length_but_a_few_that_are_drawn_at_random__rehearsal():
 
     def step():
         tokens = next(batches).cuda()
-        _trained(model, tokens, optimizer)
+        trained_once(model, optimizer, tokens)
 
     return step
 
@@ -64,6 +64,6 @@ def graphs_that_are_joined__rehearsal():
 
     def step():
         nodes = next(batches).cuda()  # MEM018
-        _trained(model, nodes, optimizer)
+        trained_once(model, optimizer, nodes)
 
     return step

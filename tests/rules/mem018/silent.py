@@ -2,20 +2,13 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from tests.rules.programs import Tagger, Texts, optimized
+from tests.rules.programs import Tagger, Texts, optimized, trained_once
 
 MEMORY_LIMIT = 160 << 20
 
 
 def _pad(texts):
     return pad_sequence(texts, batch_first=True)
-
-
-def _trained(model, tokens, optimizer):
-    loss = model(tokens).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
 
 
 def _steps(dataset, model=None, collate=_pad, **options):
@@ -29,7 +22,7 @@ def _steps(dataset, model=None, collate=_pad, **options):
     batches = forever()
 
     def step():
-        _trained(model, next(batches).cuda(), optimizer)
+        trained_once(model, optimizer, next(batches).cuda())
 
     return step
 
@@ -90,6 +83,6 @@ def batches_made_by_hand__rehearsal():
     def step():
         tokens = torch.ones(4, lengths[0], dtype=torch.long, device="cuda")
         lengths.append(lengths.pop(0))
-        _trained(model, tokens, optimizer)
+        trained_once(model, optimizer, tokens)
 
     return step

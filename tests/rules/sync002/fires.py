@@ -1,7 +1,6 @@
 import torch
-from torch import nn
 
-from tests.rules.programs import behind_a_backward, looked_at
+from tests.rules.programs import behind_a_backward, looked_at, scored
 
 
 def best_loss_kept_by_comparison__rehearsal():
@@ -21,22 +20,14 @@ def assertion_on_the_output__rehearsal():
 
 
 def loop_until_converged__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        error = model(torch.ones(4, 8, device="cuda")).square().mean() + 1
+    def score(out):
+        error = out.square().mean() + 1
         while error > 0.5:  # SYNC002
             error = error / 2
-        error.backward()
+        return error
 
-    return step
+    return scored(score)
 
 
 def larger_of_two_losses__rehearsal():
-    model = nn.Linear(8, 2, device="cuda")
-
-    def step():
-        a, b = model(torch.ones(4, 8, device="cuda")).mean(0)
-        max(a, b).backward()  # SYNC002
-
-    return step
+    return scored(lambda out: max(*out.mean(0)), 2)  # SYNC002

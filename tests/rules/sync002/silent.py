@@ -3,7 +3,7 @@ import itertools
 import torch
 from torch import nn
 
-from tests.rules.programs import looked_at, numbered
+from tests.rules.programs import looked_at, numbered, scored
 
 
 def branch_on_a_python_number__rehearsal():
@@ -47,10 +47,4 @@ def coin_tossed_on_the_host__rehearsal():
 
 
 def choice_made_on_the_device__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        torch.where(loss > 0, loss, -loss).backward()
-
-    return step
+    return scored(lambda out: torch.where(out > 0, out, -out).mean())

@@ -1,17 +1,10 @@
 import torch
-from torch import nn
 
-from tests.rules.programs import looked_at
+from tests.rules.programs import looked_at, scored
 
 
 def masked_select_of_errors__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        torch.masked_select(out, out > -9).mean().backward()  # SYNC005
-
-    return step
+    return scored(lambda out: torch.masked_select(out, out > -9).mean())  # SYNC005
 
 
 def distinct_predictions__rehearsal():

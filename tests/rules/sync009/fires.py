@@ -22,7 +22,10 @@ def _before_the_forward(call):
 
 
 def peak_reset_every_step__cuda():
-    return _before_the_forward(lambda: torch.cuda.reset_peak_memory_stats())  # SYNC009
+    def reset():
+        torch.cuda.reset_peak_memory_stats()  # SYNC009
+
+    return _before_the_forward(reset)
 
 
 def cache_emptied_every_step__cuda():
@@ -34,4 +37,7 @@ def peak_reset_by_its_old_name__rehearsal():
 
 
 def peak_reset_through_the_module_of_memory__rehearsal():
-    return _before_the_forward(lambda: torch.cuda.memory.reset_peak_memory_stats())  # SYNC009
+    def reset():
+        torch.cuda.memory.reset_peak_memory_stats()  # SYNC009
+
+    return _before_the_forward(reset)

@@ -52,29 +52,6 @@ def grad_norm_dropped():
     return step
 
 
-def auxiliary_head_unused():
-    class _Aux(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
-            self.aux = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 64, 10))
-            self.head = nn.Linear(16, 10)
-
-        def forward(self, x):
-            h = self.stem(x)
-            aux = self.aux(h)  # WASTE002
-            return self.head(h.mean((2, 3))), aux
-
-    model = _Aux()
-    used = [*model.stem.parameters(), *model.head.parameters()]
-
-    def loss():
-        out, _ = model(torch.randn(8, 3, 8, 8))
-        return F.cross_entropy(out, torch.randint(0, 10, (8,)))
-
-    return trained_with(torch.optim.SGD(used, lr=0.01), loss)
-
-
 def one_of_the_results_of_a_return():
     class Shared(nn.Module):
         def __init__(self):

@@ -2,24 +2,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import optimized, trained_with
-
-
-def model_called_twice_for_accuracy():
-    model, opt = optimized(nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 10)), torch.optim.AdamW)
-    seen = []
-
-    def step():
-        x, y = torch.randn(64, 32), torch.randint(0, 10, (64,))
-        opt.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        with torch.no_grad():
-            right = (model(x).argmax(1) == y).sum()  # WASTE005
-        loss.backward()
-        opt.step()
-        seen.append(right.item())
-
-    return step
+from tests.rules.programs import trained_with
 
 
 def encoder_once_for_each_head():

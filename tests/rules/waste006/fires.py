@@ -9,13 +9,6 @@ from tests.rules.waste006.silent import _to
 TEXTS = [torch.arange(1, 5 + number * 7 % 13) for number in range(64)]
 
 
-def one_width_for_all():
-    def collate(rows):  # WASTE006
-        return _to(64, rows)
-
-    return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
-
-
 def a_batch_with_its_mask():
     data = [
         {"input_ids": _to(48, [row])[0], "attention_mask": _to(48, [torch.ones_like(row)])[0]}
