@@ -58,9 +58,9 @@ def trained_once(model, optimizer, x):
     optimizer.step()
 
 
-def trained_then(model, x, after, optimizer=None):
+def trained_then(model, x, after):
     """Behind each step ``after`` gets its number, from 1."""
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step(number):
         trained_once(model, optimizer, x)
@@ -70,9 +70,7 @@ def trained_then(model, x, after, optimizer=None):
 
 
 def with_a_scaler(**more):
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    return model, optimizer, torch.amp.GradScaler("cpu", **more)
+    return *optimized(nn.Linear(8, 1)), torch.amp.GradScaler("cpu", **more)
 
 
 def scaled_once(optimizer, scaler, loss, behind=lambda: None):
@@ -254,17 +252,7 @@ def accumulating(backward, make=torch.optim.SGD, finish=lambda model: None):
 
 def on_ranks(after):
     ranks()
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
-        after(next(taken))
-
-    return step
+    return trained_then(nn.Linear(8, 4), torch.randn(8, 8), after)
 
 
 def with_losses(after):
@@ -334,11 +322,4 @@ class Tagger(nn.Module):
 
 def on_stream(stream):
     model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(stream)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(next(stream)).square().mean())
