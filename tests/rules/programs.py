@@ -166,35 +166,25 @@ def gan():
 def in_epochs(batch, after=lambda number: None):
     """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
     torch.manual_seed(0)
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    number = 0
+    model, optimizer = optimized(nn.Linear(4, 1), lr=0.01)
 
-    def step():
-        nonlocal number
-        inputs = batch(number)
+    def step(number):
+        inputs = batch(number - 1)
         (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        number += 1
         if number % EPOCH == 0:
             after(number)
 
-    return step
+    return numbered(step)
 
 
 def on_texts(loader, tokens_of=lambda batch: batch):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
-
-    def batches():
-        while True:
-            yield from loader
-
-    following = batches()
+    model, batches = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90)), endless(loader)
 
     def step():
-        tokens = tokens_of(next(following))
+        tokens = tokens_of(next(batches))
         out = model(tokens[:, :-1]).transpose(1, 2)
         functional.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
 
@@ -256,18 +246,14 @@ def on_ranks(after):
 
 
 def with_losses(after):
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
+    model, optimizer = optimized(nn.Linear(4, 2))
 
-    def step():
-        optimizer.zero_grad()
+    def step(number):
         loss = model(torch.randn(4, 4)).square().mean()
-        loss.backward()
-        optimizer.step()
-        after(next(taken), loss.detach())
+        stepped(optimizer, loss)
+        after(number, loss.detach())
 
-    return step
+    return numbered(step, 0)
 
 
 class Made(Dataset):

@@ -81,14 +81,15 @@ def dropout_turned_off_for_the_last_epochs():
 
 def body_put_into_eval_mode_after_each_train():
     body = _normed()
-    model = nn.Sequential(body, nn.Linear(1, 1))
+    model, optimizer = optimized(nn.Sequential(body, nn.Linear(1, 1)))
 
-    def after(number):
+    def step(number):
         model.train()
-        if number > 4:
+        if number > 5:
             body.eval()
+        trained_once(model, optimizer, X)
 
-    return trained_then(model, X, after)
+    return numbered(step)
 
 
 def nothing_in_it_acts_otherwise():

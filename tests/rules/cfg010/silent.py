@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_then
+from tests.rules.programs import numbered, optimized, trained_by, trained_once
 
 
 def _dropping():
@@ -15,78 +15,96 @@ def _normed():
     return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
-LABELS, HELD_OUT = torch.tensor([0, 1, 2, 0]), torch.rand(4, 8)
+def _every(times, model, evaluate):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step(number):
+        trained_once(model, optimizer, torch.rand(4, 8))
+        if number % times == 0:
+            evaluate()
+
+    return numbered(step)
 
 
-def _every_fourth(model, evaluate):
-    def after(number):
-        if number % 4 == 0:
-            with torch.no_grad():
-                evaluate()
-
-    return trained_then(model, torch.rand(4, 8), after)
+LABELS = torch.tensor([0, 1, 2, 0])
 
 
 def evaluated_in_eval_mode():
-    model = _normed()
+    model, held_out = _normed(), torch.rand(4, 8)
 
+    @torch.no_grad()
     def evaluate():
         model.eval()
-        loss = F.cross_entropy(model(HELD_OUT), LABELS)
+        loss = F.cross_entropy(model(held_out), LABELS)
         model.train()
         return loss
 
-    return _every_fourth(model, evaluate)
+    return _every(4, model, evaluate)
 
 
 def monte_carlo_dropout():
-    model = _dropping()
+    model, held_out = _dropping(), torch.rand(4, 8)
 
+    @torch.no_grad()
     def evaluate():
-        drawn = torch.stack([model(HELD_OUT).softmax(-1) for _ in range(4)])
+        drawn = torch.stack([model(held_out).softmax(-1) for _ in range(4)])
         return (drawn.mean(0).argmax(1) == LABELS).float().mean()
 
-    return _every_fourth(model, evaluate)
+    return _every(4, model, evaluate)
 
 
 def dropout_layers_put_back_on_purpose():
-    model = _dropping()
+    model, held_out = _dropping(), torch.rand(4, 8)
 
+    @torch.no_grad()
     def evaluate():
         model.train()
-        return F.cross_entropy(model(HELD_OUT), LABELS)
+        return F.cross_entropy(model(held_out), LABELS)
 
-    return _every_fourth(model, evaluate)
+    return _every(4, model, evaluate)
 
 
 def statistics_of_batch_norm_made_anew():
     model, batches = _normed(), [torch.rand(4, 8) for _ in range(3)]
 
+    @torch.no_grad()
     def renew():
         for x in batches:
             model(x)
 
-    return _every_fourth(model, renew)
+    return _every(4, model, renew)
 
 
 def samples_of_a_generator_for_the_log():
-    model, kept = _normed(), []
+    model, noise = _normed(), torch.rand(4, 8)
+    kept = []
 
     def sample():
-        kept[:] = [model(HELD_OUT)]
+        with torch.no_grad():
+            kept[:] = [model(noise)]
 
-    return _every_fourth(model, sample)
+    return _every(4, model, sample)
 
 
 def average_of_weights_in_train_mode():
-    model = _normed()
+    model, held_out = _normed(), torch.rand(4, 8)
     average = copy.deepcopy(model)
-    return _every_fourth(model, lambda: F.cross_entropy(average(HELD_OUT), LABELS))
+
+    @torch.no_grad()
+    def evaluate():
+        return F.cross_entropy(average(held_out), LABELS)
+
+    return _every(4, model, evaluate)
 
 
 def nothing_in_it_acts_otherwise():
-    model = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.0))
-    return _every_fourth(model, lambda: F.cross_entropy(model(HELD_OUT), LABELS))
+    model, held_out = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.0)), torch.rand(4, 8)
+
+    @torch.no_grad()
+    def evaluate():
+        return F.cross_entropy(model(held_out), LABELS)
+
+    return _every(4, model, evaluate)
 
 
 def targets_of_another_forward():
@@ -95,11 +113,12 @@ def targets_of_another_forward():
     def step(number):
         if number % 4:
             return trained_once(model, optimizer, torch.rand(4, 8))
+        x, x_test = torch.rand(4, 8), torch.rand(4, 8)
         with torch.no_grad():
-            pseudo = model(HELD_OUT).softmax(-1)
+            pseudo = model(x_test).softmax(-1)
         optimizer.zero_grad()
-        F.cross_entropy(model(torch.rand(4, 8)), pseudo).backward()
-        return optimizer.step()
+        F.cross_entropy(model(x), pseudo).backward()
+        optimizer.step()
 
     return numbered(step)
 

@@ -187,6 +187,6 @@ def parts_that_are_called_by_themselves_and_trained():
 
 
 def head_that_a_backward_walks_as_its_models():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)))
     model[1] = nn.Linear(8, 2)
-    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
+    return trained_with(optimizer, lambda: model(torch.ones(4, 8)).square().mean())

@@ -5,17 +5,18 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import behind_a_backward, trained_with
+from tests.rules.programs import trained_with
 
 
 def bounded_buffer_that_is_full():
-    seen = []
+    model, seen = nn.Linear(8, 1), []
 
-    def after(loss):
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
         seen.append(torch.ones(500, 1000))
         del seen[:-2]
 
-    return behind_a_backward(after)
+    return step
 
 
 def gradients_made_anew_in_each_step__rehearsal():

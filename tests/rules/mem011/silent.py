@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import behind_a_backward, optimized, trained_once
+from tests.rules.programs import optimized, trained_once
 
 
 def flag_then_fresh_forward_with_smaller_parts():
@@ -89,7 +89,13 @@ def handler_of_a_function_that_no_step_runs():
 
 
 def cache_emptied_on_every_step_which_is_sync009__cuda():
-    return behind_a_backward(lambda loss: torch.cuda.empty_cache(), "cuda")
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
+        torch.cuda.empty_cache()
+
+    return step
 
 
 def other_errors_raised_from_the_same_handler():
