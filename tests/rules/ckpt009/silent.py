@@ -87,14 +87,15 @@ def state_of_the_last_epoch_saved_behind_the_loop():
 
 def live_view_that_a_copy_loads_again_and_again():
     (model, optimizer), (copied, _) = _model(), _model()
-    view = model.state_dict()
+    view, count = model.state_dict(), [0]
 
-    def step(number):
+    def step():
         _trained(model, optimizer)
-        if number % 4 == 0:
+        count[0] += 1
+        if count[0] % 4 == 0:
             copied.load_state_dict(view)
 
-    return numbered(step)
+    return step
 
 
 def average_that_is_written_through_its_state():
