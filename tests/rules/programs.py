@@ -1,5 +1,6 @@
 """Parts of programs that cases of several files have in common: for rules, these are the user's."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -28,9 +29,11 @@ def trained_on_noise(forward, parameters, batches=None):
     return step
 
 
-def trained_by(model, loss_of, optimizer=None):
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
+def optimized(model, kind=torch.optim.SGD, lr=1e-3, **more):
+    return model, kind(model.parameters(), lr=lr, **more)
 
+
+def trained_with(optimizer, loss_of):
     def step():
         optimizer.zero_grad()
         loss_of().backward()
@@ -39,10 +42,80 @@ def trained_by(model, loss_of, optimizer=None):
     return step
 
 
+def trained_by(model, loss_of, optimizer=None):
+    return trained_with(optimizer or torch.optim.SGD(model.parameters(), lr=1e-3), loss_of)
+
+
+def stepped(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def trained_once(model, optimizer, x):
     optimizer.zero_grad()
     model(x).square().mean().backward()
     optimizer.step()
+
+
+def trained_then(model, x, after):
+    """Behind each step ``after`` gets its number, from 1."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step(number):
+        trained_once(model, optimizer, x)
+        after(number)
+
+    return numbered(step)
+
+
+def with_a_scaler(**more):
+    return *optimized(nn.Linear(8, 1)), torch.amp.GradScaler("cpu", **more)
+
+
+def scaled_once(optimizer, scaler, loss, behind=lambda: None):
+    """``behind`` comes between the backward and the step."""
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    behind()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def looked_at(look, outputs=1, device="cuda"):
+    """``look`` gets the model's output before the backward of its mean."""
+    model, x = nn.Linear(8, outputs, device=device), torch.ones(4, 8, device=device)
+
+    def step():
+        out = model(x)
+        look(out)
+        out.mean().backward()
+
+    return step
+
+
+def scored(score, outputs=1, device="cuda"):
+    """``score`` makes a loss of the model's output."""
+    model, x = nn.Linear(8, outputs, device=device), torch.ones(4, 8, device=device)
+    return lambda: score(model(x)).backward()
+
+
+def behind_a_backward(after, device="cpu"):
+    """``after`` gets the loss behind its backward."""
+    model, x = nn.Linear(8, 1, device=device), torch.ones(4, 8, device=device)
+
+    def step():
+        loss = model(x).square().mean()
+        loss.backward()
+        after(loss)
+
+    return step
+
+
+def numbered(step, first=1):
+    """``step`` with the number of its call."""
+    numbers = itertools.count(first)
+    return lambda: step(next(numbers))
 
 
 def endless(loader):
@@ -93,35 +166,25 @@ def gan():
 def in_epochs(batch, after=lambda number: None):
     """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
     torch.manual_seed(0)
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    number = 0
+    model, optimizer = optimized(nn.Linear(4, 1), lr=0.01)
 
-    def step():
-        nonlocal number
-        inputs = batch(number)
+    def step(number):
+        inputs = batch(number - 1)
         (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        number += 1
         if number % EPOCH == 0:
             after(number)
 
-    return step
+    return numbered(step)
 
 
 def on_texts(loader, tokens_of=lambda batch: batch):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
-
-    def batches():
-        while True:
-            yield from loader
-
-    following = batches()
+    model, batches = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90)), endless(loader)
 
     def step():
-        tokens = tokens_of(next(following))
+        tokens = tokens_of(next(batches))
         out = model(tokens[:, :-1]).transpose(1, 2)
         functional.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
 
@@ -179,30 +242,42 @@ def accumulating(backward, make=torch.optim.SGD, finish=lambda model: None):
 
 def on_ranks(after):
     ranks()
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
-        after(next(taken))
-
-    return step
+    return trained_then(nn.Linear(8, 4), torch.randn(8, 8), after)
 
 
 def with_losses(after):
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
+    model, optimizer = optimized(nn.Linear(4, 2))
+
+    def step(number):
+        loss = model(torch.randn(4, 4)).square().mean()
+        stepped(optimizer, loss)
+        after(number, loss.detach())
+
+    return numbered(step, 0)
+
+
+class Made(Dataset):
+    """Samples that ``make`` makes of their numbers."""
+
+    def __init__(self, make, length=4000):
+        self.make, self.length = make, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, number):
+        return self.make(number)
+
+
+def fed(loader, device="cpu", width=8, move=lambda x: x, behind=lambda: None):
+    """A forward and a backward of each batch, or of its first tensor."""
+    model, batches = nn.Linear(width, 1, device=device), iter(loader)
 
     def step():
-        optimizer.zero_grad()
-        loss = model(torch.randn(4, 4)).square().mean()
-        loss.backward()
-        optimizer.step()
-        after(next(taken), loss.detach())
+        batch = next(batches)
+        x = move(batch[0] if isinstance(batch, list) else batch)
+        model(x).mean().backward()
+        behind()
 
     return step
 
@@ -233,11 +308,4 @@ class Tagger(nn.Module):
 
 def on_stream(stream):
     model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(stream)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(next(stream)).square().mean())

@@ -1,16 +1,8 @@
-"""Near misses: AMP001 must stay silent, or a note, on all of these."""
-
-from tests.timeline.programs import Program
+from tests.rules.traces import drain, operator, steps, think, times, traced
 
 
 def _products(device, kernel, other=20.0):
-    program = Program(device)
-    for _ in range(3):
-        with program.step():
-            for _ in range(10):
-                program.operator("aten::addmm", 80.0, runs=kernel)
-                program.operator("aten::relu", other)
-    return program
+    return steps(times(10, operator("aten::addmm", 80.0, runs=kernel), operator("aten::relu", other)), device=device)
 
 
 def sixteen_bit_products_are_there__trace():
@@ -33,13 +25,8 @@ def products_are_a_small_share_of_the_kernels__trace():
 
 
 def products_are_a_small_share_of_the_step__trace():
-    program = Program("V100")
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::addmm", 80.0, runs="volta_sgemm_128x64_tn")
-            program.drain()
-            program.think(5000)
-    return program.trace()
+    product = operator("aten::addmm", 80.0, runs="volta_sgemm_128x64_tn")
+    return traced(product, drain, think(5000), device="V100")
 
 
 def kernels_of_unknown_names__trace():

@@ -1,15 +1,8 @@
-"""Near misses: AMP002 must stay silent, or a note, on all of these."""
-
-from tests.timeline.programs import Program
+from tests.rules.traces import drain, operator, steps, think, times, traced
 
 
-def _runs(device, operator, kernel):
-    program = Program(device)
-    for _ in range(3):
-        with program.step():
-            for _ in range(10):
-                program.operator(operator, 80.0, runs=kernel)
-    return program
+def _runs(device, name, kernel):
+    return steps(times(10, operator(name, 80.0, runs=kernel)), device=device)
 
 
 def tf32_products__trace():
@@ -36,10 +29,4 @@ def bf16_products__trace():
 
 
 def a_step_that_is_mostly_idle__trace():
-    program = Program("A100")
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 80.0, runs="ampere_sgemm_128x64_tn")
-            program.drain()
-            program.think(5000)
-    return program.trace()
+    return traced(operator("aten::mm", 80.0, runs="ampere_sgemm_128x64_tn"), drain, think(5000))

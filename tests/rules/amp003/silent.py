@@ -1,15 +1,13 @@
-from tests.timeline.programs import Program
+from tests.rules.traces import operator, traced
 
 HALF = ["c10::BFloat16", "c10::BFloat16"]
 
 
 def _product(sizes, kinds, other=50.0):
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 300.0, runs="ampere_bf16_s16816gemm", **{"Input Dims": sizes, "Input type": kinds})
-            program.operator("aten::relu", other)
-    return program.trace()
+    shapes = {"Input Dims": sizes, "Input type": kinds}
+    return traced(
+        operator("aten::mm", 300.0, runs="ampere_bf16_s16816gemm", **shapes), operator("aten::relu", other)
+    )
 
 
 def padded_to_50304__trace():
@@ -29,7 +27,4 @@ def a_small_share_of_the_kernels__trace():
 
 
 def no_shapes_were_recorded__trace():
-    program = Program()
-    with program.step():
-        program.operator("aten::mm", 300.0, runs="ampere_bf16_s16816gemm")
-    return program.trace()
+    return traced(operator("aten::mm", 300.0, runs="ampere_bf16_s16816gemm"))

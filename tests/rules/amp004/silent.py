@@ -1,66 +1,43 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import scaled_once, trained_with
+
 
 def _parts(**more):
-    model = nn.Linear(8, 1).cuda()
-    return model, torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cuda", **more)
+    model, scaler = nn.Linear(8, 1).cuda(), torch.amp.GradScaler("cuda", **more)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), scaler, torch.ones(4, 8, device="cuda")
 
 
 def dtype_chosen_by_what_the_card_can__cuda():
-    model, optimizer, scaler = _parts(enabled=not torch.cuda.is_bf16_supported())
+    model, optimizer, scaler, x = _parts(enabled=not torch.cuda.is_bf16_supported())
     dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    x = torch.ones(4, 8, device="cuda")
 
     def step():
-        optimizer.zero_grad()
         with torch.autocast("cuda", dtype=dtype):
             loss = model(x).float().mean()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        scaled_once(optimizer, scaler, loss)
 
     return step
 
 
 def no_mixed_precision__cuda():
-    model, optimizer, _ = _parts()
-    x = torch.ones(4, 8, device="cuda")
+    model, optimizer, _, x = _parts()
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         with torch.autocast("cuda", enabled=False):
-            model(x).float().mean().backward()
-        optimizer.step()
+            return model(x).float().mean()
 
-    return step
+    return trained_with(optimizer, loss)
 
 
 def float16_only_for_a_frozen_teacher__cuda():
-    model, optimizer, _ = _parts()
+    model, optimizer, _, x = _parts()
     teacher = nn.Linear(8, 1).cuda()
-    x = torch.ones(4, 8, device="cuda")
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):
             wanted = teacher(x).float()
-        (model(x) - wanted).square().mean().backward()
-        optimizer.step()
+        return (model(x) - wanted).square().mean()
 
-    return step
-
-
-def float16_on_a_cpu():
-    model = nn.Linear(8, 1)
-    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu")
-
-    def step():
-        optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.float16):
-            loss = model(torch.ones(4, 8)).float().mean()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
+    return trained_with(optimizer, loss)

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.cuda.amp import autocast
 
+from tests.rules.programs import optimized
+
 
 def by_its_full_name():
     model = nn.Linear(8, 1)
@@ -24,8 +26,7 @@ def imported_by_name_and_made_before():
 
 
 def scaler_made_before_the_step():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.1)
     scaler = torch.cuda.amp.GradScaler()  # AMP005
 
     def step():

@@ -16,12 +16,6 @@ def log_of_a_sigmoid_under_autocast():
     return trained_by(model, loss)
 
 
-def cross_entropy_of_a_model_in_half():
-    model, target = nn.Linear(8, 4).half(), torch.tensor([0, 1, 2, 3])
-    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(4, 8).half()), target))  # AMP009
-
-
-
 def kl_of_a_variational_model_in_half():
     model = nn.Linear(8, 4).half()
 

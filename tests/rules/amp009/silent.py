@@ -80,34 +80,27 @@ def log_that_autocast_moves_to_float32_on_a_gpu__rehearsal():
 
 def autocast_lets_the_log_softmax_of_cuda_work_in_float32__cuda():
     model = nn.Linear(64, 100).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
+    def loss_of():
         with torch.autocast("cuda", dtype=torch.bfloat16):
             likely = F.log_softmax(model(torch.randn(8, 64, device="cuda")), -1)
             loss = F.nll_loss(likely, torch.zeros(8, dtype=torch.long, device="cuda"))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return loss
 
-    return step
+    return trained_by(model, loss_of)
 
 
 def cross_entropy_under_cudas_autocast_rounds_its_log_softmax__cuda():
     """ATen asks for the logits' own type, so autocast leaves it (cross_entropy_loss in LossNLL.cpp)."""
     model = nn.Linear(64, 100).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
+    def loss_of():
         with torch.autocast("cuda", dtype=torch.float16):
             out = model(torch.randn(8, 64, device="cuda"))
             loss = F.cross_entropy(out, torch.zeros(8, dtype=torch.long, device="cuda"))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return loss
 
-    return step
-
+    return trained_by(model, loss_of)
 
 
 def logsigmoid_under_autocast_on_a_gpu__rehearsal():
@@ -118,7 +111,6 @@ def logsigmoid_under_autocast_on_a_gpu__rehearsal():
             return -F.logsigmoid(model(x)).mean()
 
     return trained_by(model, loss)
-
 
 
 def log_softmax_that_autocast_leaves_alone_on_the_cpu():

@@ -1,6 +1,4 @@
-"""CFG001 must be a warning on these traces, and report the marked line of a rehearsal.
-
-No line of this file sets benchmark mode: the cases switch it on by name, so that the place is the
+"""No line of this file sets benchmark mode: the cases switch it on by name, so that the place is the
 convolution's.
 """
 
@@ -8,21 +6,14 @@ import itertools
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from tests.timeline.kineto import call
-from tests.timeline.programs import Program
+from tests.rules.cfg001.silent import TUNED
+from tests.rules.programs import trained_by
+from tests.rules.traces import inside, traced
 
 
 def each_step_has_another_size__trace():
-    program = Program()
-    for _ in range(4):
-        with program.step(), program.inside("aten::cudnn_convolution"):
-            for _ in range(6):
-                program.launch("implicit_convolve_sgemm", 50.0)
-                program.events.append(call("cudaEventSynchronize", program.host, 60))
-                program.think(62)
-    return program.trace()
+    return traced(inside("aten::cudnn_convolution", TUNED), count=4)
 
 
 def _switched_on(step):
@@ -39,23 +30,8 @@ def _switched_on(step):
 
 def every_batch_has_its_own_size__rehearsal():
     model, sizes = nn.Conv2d(3, 4, 3).cuda(), itertools.count(16)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 3, next(sizes), 16, device="cuda")).mean().backward()  # CFG001
-        optimizer.step()
+    def loss():
+        return model(torch.ones(2, 3, next(sizes), 16, device="cuda")).mean()  # CFG001
 
-    return _switched_on(step)
-
-
-def lengths_of_sound_by_the_function__rehearsal():
-    weight = torch.randn(4, 1, 5, device="cuda", requires_grad=True)
-    optimizer, sizes = torch.optim.SGD([weight], lr=0.01), itertools.count(100, 7)
-
-    def step():
-        optimizer.zero_grad()
-        F.conv1d(torch.ones(2, 1, next(sizes), device="cuda"), weight).mean().backward()  # CFG001
-        optimizer.step()
-
-    return _switched_on(step)
+    return _switched_on(trained_by(model, loss))

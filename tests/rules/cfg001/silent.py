@@ -3,70 +3,66 @@ import itertools
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_by
+from tests.rules.traces import inside, think, times, traced
 from tests.timeline.kineto import call
 from tests.timeline.programs import Program
 
 
-def _step(program, tuned, operator="aten::cudnn_convolution", waits="cudaEventSynchronize"):
-    with program.step(), program.inside(operator):
-        for _ in range(6):
-            program.launch("implicit_convolve_sgemm", 50.0)
-            if tuned:
-                program.events.append(call(waits, program.host, 60))
-                program.think(62)
+def _launch(program):
+    program.launch("implicit_convolve_sgemm", 50.0)
+
+
+def _tuning(waits):
+    def wait(program):
+        program.events.append(call(waits, program.host, 60))
+
+    return times(6, _launch, wait, think(62))
+
+
+FIXED, TUNED = times(6, _launch), _tuning("cudaEventSynchronize")
+
+
+def _tuned_first(first):
+    program = Program()
+    for number in range(6):
+        with program.step():
+            inside("aten::cudnn_convolution", TUNED if number < first else FIXED)(program)
+    return program.trace()
 
 
 def warm_up_of_the_first_step__trace():
-    program = Program()
-    for number in range(6):
-        _step(program, number == 0)
-    return program.trace()
+    return _tuned_first(1)
 
 
 def the_first_half_of_a_short_trace__trace():
-    program = Program()
-    for number in range(6):
-        _step(program, number < 3)
-    return program.trace()
+    return _tuned_first(3)
 
 
 def fixed_sizes__trace():
-    program = Program()
-    for _ in range(4):
-        _step(program, False)
-    return program.trace()
+    return traced(inside("aten::cudnn_convolution", FIXED), count=4)
 
 
 def an_event_that_the_program_waits_for__trace():
-    program = Program()
-    for _ in range(4):
-        _step(program, True, operator="MyTimer.stop")
-    return program.trace()
+    return traced(inside("MyTimer.stop", TUNED), count=4)
 
 
 def a_read_inside_a_custom_convolution__trace():
-    program = Program()
-    for _ in range(4):
-        _step(program, True, waits="cudaStreamSynchronize")
-    return program.trace()
+    return traced(inside("aten::cudnn_convolution", _tuning("cudaStreamSynchronize")), count=4)
 
 
 def one_step_alone_tells_nothing__trace():
-    program = Program()
-    _step(program, True)
-    return program.trace()
+    return traced(inside("aten::cudnn_convolution", TUNED), count=1)
 
 
-def _rehearsed(sizes, *, benchmark=True):
-    model = nn.Conv2d(3, 4, 3).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def _rehearsed(sizes, model=None, benchmark=True, device="cuda"):
+    model = model or nn.Conv2d(3, 4, 3).cuda()
+    step = trained_by(model, lambda: model(torch.ones(2, 3, next(sizes), 16, device=device)).mean())
 
     def run():
         before = torch.backends.cudnn.benchmark
         setattr(torch.backends.cudnn, "benchmark", benchmark)
-        optimizer.zero_grad()
-        model(torch.ones(2, 3, next(sizes), 16, device="cuda")).mean().backward()
-        optimizer.step()
+        step()
         setattr(torch.backends.cudnn, "benchmark", before)
 
     return run
@@ -85,16 +81,12 @@ def benchmark_mode_is_off__rehearsal():
 
 
 def a_host_tensor_in_the_convolution__rehearsal():
-    model, head, sizes = nn.Conv2d(3, 4, 3), nn.Linear(4, 1).cuda(), itertools.count(16)
-    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.01)
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4, 1).cuda()
 
-    def run():
-        before = torch.backends.cudnn.benchmark
-        setattr(torch.backends.cudnn, "benchmark", True)
-        optimizer.zero_grad()
-        features = model(torch.ones(2, 3, next(sizes), 16)).mean((2, 3))
-        head(features.cuda()).mean().backward()
-        optimizer.step()
-        setattr(torch.backends.cudnn, "benchmark", before)
+        def forward(self, x):
+            return self.head(self.features(x).mean((2, 3)).cuda())
 
-    return run
+    return _rehearsed(itertools.count(16), Model(), device="cpu")

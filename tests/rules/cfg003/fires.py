@@ -1,16 +1,10 @@
-"""CFG003 must be a warning on these traces."""
-
-from tests.timeline.programs import Program
+from tests.rules.traces import operator, times, traced
 
 
 def _steps(transpose):
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(5):
-                program.operator("aten::cudnn_convolution", 8.0, runs=transpose)
-                program.operator("aten::cudnn_convolution", 60.0, runs="sm80_xmma_fprop_implicit_gemm_f16f16")
-    return program.trace()
+    kernels = transpose, "sm80_xmma_fprop_implicit_gemm_f16f16"
+    parts = [operator("aten::cudnn_convolution", us, runs=each) for us, each in zip((8.0, 60.0), kernels, strict=True)]
+    return traced(times(5, *parts))
 
 
 def cudnn_transposes_each_input__trace():

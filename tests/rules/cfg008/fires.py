@@ -52,16 +52,6 @@ def a_model_run_in_double_on_the_way():
     return trained_by(model, loss)
 
 
-def noise_of_numpy_made_in_the_step():
-    model, random = nn.Linear(8, 8), np.random.default_rng(0)
-
-    def loss():
-        noise = torch.tensor(random.normal(size=(16, 8)))  # CFG008
-        return (model(torch.ones(16, 8)) + noise).square().mean()
-
-    return trained_by(model, loss)
-
-
 def positions_made_in_double():
     model = nn.Linear(8, 8)
 
@@ -74,11 +64,7 @@ def positions_made_in_double():
 
 def loss_in_double_as_a_note():
     model, y = nn.Linear(8, 4), torch.zeros(16, dtype=torch.long)
-
-    def loss():
-        return F.cross_entropy(model(torch.ones(16, 8)).double(), y)  # CFG008
-
-    return trained_by(model, loss)
+    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(16, 8)).double(), y))  # CFG008
 
 
 def the_whole_program_as_a_note_without_a_line():
@@ -111,32 +97,6 @@ def a_window_in_a_buffer():
 
     model, x = Windowed(), torch.ones(16, 8)
     return trained_by(model, lambda: model(x).square().mean())
-
-
-def centers_of_numpy_as_parameters():
-    class Mixture(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-            centers = np.random.default_rng(0).normal(size=(4, 8))
-            self.centers = nn.Parameter(torch.tensor(centers))
-
-        def forward(self, x):
-            return (self.layer(x)[:, None] - self.centers).square().sum(-1)  # CFG008
-
-    model, x = Mixture(), torch.ones(16, 8)
-    return trained_by(model, lambda: model(x).mean())
-
-
-def batches_in_float64_that_are_only_cast():
-    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(1280, 512)))
-    model, batches = nn.Linear(512, 1), iter(DataLoader(TensorDataset(rows), batch_size=32))
-
-    def loss():
-        (x,) = next(batches)
-        return model(x.float()).square().mean()  # CFG008
-
-    return trained_by(model, loss)
 
 
 def batches_in_float64_that_are_cast_behind_the_copy__rehearsal():

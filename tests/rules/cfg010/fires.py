@@ -2,74 +2,66 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import numbered, optimized, trained_then
+
+LABELS = torch.tensor([0, 1, 2, 0])
 
 
-def _dropping():
-    return nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 3))
+def _every_fourth(model, size, evaluate):
+    return trained_then(model, torch.rand(size), lambda number: evaluate() if number % 4 == 0 else None)
 
 
 def decorated_function_and_a_loss():
-    model, count = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten()), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten())
     images, wanted = torch.rand(8, 3, 4, 4), torch.rand(8, 16)
 
     @torch.no_grad()
-    def score(x, y):
+    def score():
         total = torch.zeros(())
-        for xs, ys in zip(x.split(4), y.split(4), strict=True):
+        for xs, ys in zip(images.split(4), wanted.split(4), strict=True):
             total += F.l1_loss(model(xs), ys, reduction="sum")  # CFG010
-        return total / len(y)
+        return total / len(wanted)
 
-    def step():
-        trained_once(model, optimizer, torch.rand(4, 3, 4, 4))
-        count[0] += 1
-        if count[0] % 4 == 0:
-            score(images, wanted)
-
-    return step
+    return _every_fourth(model, (4, 3, 4, 4), score)
 
 
-def block_in_the_loop_that_counts_correct_answers():
-    model, count = _dropping(), [0]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    batches = [(torch.rand(4, 8), torch.tensor([0, 1, 2, 0])) for _ in range(3)]
-
-    def step():
-        x, y = torch.rand(4, 8), torch.tensor([0, 1, 2, 0])
-        optimizer.zero_grad()
-        logits = model(x)
-        F.cross_entropy(logits, y).backward()
-        optimizer.step()
-        count[0] += 1
-        if count[0] % 5 == 0:
-            right = 0
-            with torch.no_grad():
-                for x, y in batches:
-                    logits = model(x)  # CFG010
-                    right = right + (logits.argmax(1) == y).sum()
-
-    return step
-
-
-def helper_that_the_training_uses_too():
-    model, count = _dropping(), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    held_out = torch.rand(4, 8), torch.tensor([0, 1, 2, 0])
+def _classifying(after):
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 3)))
 
     def loss_of(x, y):
         return F.cross_entropy(model(x), y)
 
-    def step():
+    def step(number):
         optimizer.zero_grad()
-        loss_of(torch.rand(4, 8), torch.tensor([0, 1, 2, 0])).backward()
+        loss_of(torch.rand(4, 8), LABELS).backward()
         optimizer.step()
-        count[0] += 1
-        if count[0] % 3 == 0:
-            with torch.inference_mode():
-                loss_of(*held_out)  # CFG010
+        if number % 3 == 0:
+            after(model, loss_of)
 
-    return step
+    return numbered(step)
+
+
+def block_in_the_loop_that_counts_correct_answers():
+    batches = [(torch.rand(4, 8), LABELS) for _ in range(3)]
+
+    def count(model, _):
+        right = 0
+        with torch.no_grad():
+            for x, y in batches:
+                logits = model(x)  # CFG010
+                right = right + (logits.argmax(1) == y).sum()
+
+    return _classifying(count)
+
+
+def helper_that_the_training_uses_too():
+    held_out = torch.rand(4, 8), LABELS
+
+    def validate(_, loss_of):
+        with torch.inference_mode():
+            loss_of(*held_out)  # CFG010
+
+    return _classifying(validate)
 
 
 def gradients_are_off_in_the_caller():
@@ -82,8 +74,7 @@ def gradients_are_off_in_the_caller():
         def forward(self, x):
             return self.out(self.rnn(x)[0][:, -1])
 
-    model, count = Encoder(), [0]
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    model = Encoder()
     val_loader = [(torch.rand(2, 5, 8), torch.rand(2, 1)) for _ in range(2)]
 
     def errors():
@@ -92,40 +83,11 @@ def gradients_are_off_in_the_caller():
             found.append((model(x) - y).abs().mean())  # CFG010
         return found
 
-    def step():
-        trained_once(model, optimizer, torch.rand(2, 5, 8))
-        count[0] += 1
-        if count[0] % 4 == 0:
-            with torch.set_grad_enabled(False):
-                errors()
+    def validate():
+        with torch.set_grad_enabled(False):
+            errors()
 
-    return step
-
-
-def model_that_returns_its_loss_on_each_step():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.drop = nn.Linear(8, 3), nn.Dropout(0.1)
-
-        def forward(self, x, y):
-            logits = self.drop(self.body(x))
-            return logits, F.cross_entropy(logits, y)
-
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    y = torch.tensor([0, 1, 2, 0])
-    x_val = torch.rand(4, 8)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.rand(4, 8), y)[1].backward()
-        optimizer.step()
-        with torch.no_grad():
-            logits, _ = model(x_val, y)  # CFG010
-            return (logits.argmax(-1) == y).float().mean()
-
-    return step
+    return _every_fourth(model, (2, 5, 8), validate)
 
 
 class _Scoring(nn.Module):
@@ -141,16 +103,30 @@ class _Scoring(nn.Module):
 
 
 def _beside(evaluate):
-    model, count, y = _Scoring(), [0], torch.tensor([0, 1, 2, 0])
+    model, held_out = _Scoring(), torch.rand(4, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step(number):
+        optimizer.zero_grad()
+        model(torch.rand(4, 8), LABELS)[1].backward()
+        optimizer.step()
+        if number % 4 == 0:
+            evaluate(model, held_out, LABELS)
+
+    return numbered(step)
+
+
+def model_that_returns_its_loss_on_each_step():
+    model, x_val = _Scoring(), torch.rand(4, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
         optimizer.zero_grad()
-        model(torch.rand(4, 8), y)[1].backward()
+        model(torch.rand(4, 8), LABELS)[1].backward()
         optimizer.step()
-        count[0] += 1
-        if count[0] % 4 == 0:
-            evaluate(model, torch.rand(4, 8), y)
+        with torch.no_grad():
+            logits, _ = model(x_val, LABELS)  # CFG010
+            return (logits.argmax(-1) == LABELS).float().mean()
 
     return step
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import numbered, optimized, trained_by, trained_once
 
 
 def _dropping():
@@ -16,15 +16,14 @@ def _normed():
 
 
 def _every(times, model, evaluate):
-    count, optimizer = [0], torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def step(number):
         trained_once(model, optimizer, torch.rand(4, 8))
-        count[0] += 1
-        if count[0] % times == 0:
+        if number % times == 0:
             evaluate()
 
-    return step
+    return numbered(step)
 
 
 LABELS = torch.tensor([0, 1, 2, 0])
@@ -109,13 +108,10 @@ def nothing_in_it_acts_otherwise():
 
 
 def targets_of_another_forward():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
+    model, optimizer = optimized(_dropping())
 
-    def step():
-        count[0] += 1
-        if count[0] % 4:
+    def step(number):
+        if number % 4:
             return trained_once(model, optimizer, torch.rand(4, 8))
         x, x_test = torch.rand(4, 8), torch.rand(4, 8)
         with torch.no_grad():
@@ -124,59 +120,50 @@ def targets_of_another_forward():
         F.cross_entropy(model(x), pseudo).backward()
         optimizer.step()
 
-    return step
+    return numbered(step)
 
 
 def accuracy_on_the_batch_that_is_trained_on():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
+    model, optimizer = optimized(_dropping())
 
-    def step():
+    def step(number):
         x = torch.rand(4, 8)
         optimizer.zero_grad()
         F.cross_entropy(model(x), LABELS).backward()
         optimizer.step()
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             with torch.no_grad():
                 return (model(x).argmax(1) == LABELS).float().mean()
 
-    return step
+    return numbered(step)
 
 
 def hard_samples_chosen_by_their_loss():
-    model = _dropping()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_dropping())
     pool, labels = torch.rand(16, 8), torch.zeros(16, dtype=torch.long)
-    count = [0]
 
-    def step():
-        count[0] += 1
-        if count[0] % 4:
+    def step(number):
+        if number % 4:
             return trained_once(model, optimizer, torch.rand(4, 8))
         with torch.no_grad():
             losses = F.cross_entropy(model(pool), labels, reduction="none")
             chosen = losses.topk(4).indices
         return trained_once(model, optimizer, pool[chosen])
 
-    return step
+    return numbered(step)
 
 
 def policy_that_acts_on_each_step():
     policy = _dropping()
-    optimizer = torch.optim.SGD(policy.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         with torch.no_grad():
             action = policy(torch.rand(4, 8)).argmax(-1)
             reward = (action == LABELS).float()
-        optimizer.zero_grad()
         chosen = policy(torch.rand(4, 8)).log_softmax(-1).gather(1, action[:, None])
-        (-chosen[:, 0] * reward).mean().backward()
-        optimizer.step()
+        return (-chosen[:, 0] * reward).mean()
 
-    return step
+    return trained_by(policy, loss)
 
 
 def detached_and_not_evaluated():
@@ -205,20 +192,18 @@ def state_that_a_model_returns_beside_its_result():
             out = self.drop(self.cell(x if state is None else x + state))
             return out, out.detach()
 
-    model, count = Recurrent(), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(Recurrent())
 
     @torch.no_grad()
     def warm(x, state):
         _, state = model(x, state)
         return state
 
-    def step():
+    def step(number):
         optimizer.zero_grad()
         model(torch.rand(4, 8))[0].square().mean().backward()
         optimizer.step()
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             warm(torch.rand(4, 8), torch.zeros(8))
 
-    return step
+    return numbered(step)

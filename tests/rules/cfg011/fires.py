@@ -44,21 +44,6 @@ def a_layer_made_in_forward():
     return _evaluated(Net())
 
 
-def layers_in_a_plain_list():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.drops = nn.Linear(8, 8), [nn.Dropout(0.1), nn.Dropout(0.2)]
-
-        def forward(self, x):
-            x = self.one(x)
-            for drop in self.drops:
-                x = drop(x)  # CFG011
-            return x
-
-    return _evaluated(Net())
-
-
 def a_function_under_an_imported_name():
     class Net(nn.Module):
         def __init__(self):

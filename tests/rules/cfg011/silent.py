@@ -3,7 +3,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.rules.cfg011.fires import _evaluated
-from tests.rules.programs import trained_once
+from tests.rules.programs import optimized, trained_once
 
 
 class _Net(nn.Module):
@@ -32,8 +32,7 @@ def on_purpose_in_each_forward():
 
 
 def monte_carlo_dropout():
-    model = _Net(lambda net, x: net.dropout(x))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_Net(lambda net, x: net.dropout(x)))
 
     def step():
         model.train()
@@ -66,8 +65,7 @@ def a_network_that_nothing_trains():
 
 
 def noise_on_the_input_of_a_student():
-    model = nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 8))
 
     def step():
         with torch.no_grad():

@@ -4,29 +4,6 @@ from torch import nn
 from tests.rules.programs import trained_once
 
 
-def put_into_train_mode_with_the_rest():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
-            self.head = nn.Linear(4, 2)
-            for each in self.body.parameters():
-                each.requires_grad = False
-            self.body.eval()
-
-        def forward(self, x):
-            return self.head(self.body(x).mean((2, 3)))
-
-    model = Net()
-    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
-
-    def step():
-        model.train()  # CFG012
-        trained_once(model, optimizer, torch.randn(4, 3, 8, 8) + 1)
-
-    return step
-
-
 def put_into_train_mode_by_the_last_of_three():
     body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).requires_grad_(False)
     model = nn.Sequential(body, nn.Linear(4, 2))

@@ -69,9 +69,7 @@ def a_discriminator_while_the_generator_steps():
         judge.requires_grad_(True)
         trained_once(judge, two, maker(torch.randn(16, 8)).detach())
         judge.requires_grad_(False)
-        one.zero_grad()
-        judge(maker(torch.randn(16, 8))).mean().backward()
-        one.step()
+        trained_once(judge, one, maker(torch.randn(16, 8)))
 
     return step
 

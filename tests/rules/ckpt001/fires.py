@@ -1,5 +1,3 @@
-"""CKPT001 must be reported once for each of these (a checkpoint has no line)."""
-
 import argparse
 
 import numpy as np

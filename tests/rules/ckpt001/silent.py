@@ -3,10 +3,11 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def everything_that_weights_only_admits():
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = optimized(nn.Linear(4, 1), torch.optim.AdamW)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=100)
 
     def step():

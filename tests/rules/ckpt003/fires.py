@@ -1,5 +1,3 @@
-"""CKPT003 must be reported once for each of these (a checkpoint has no line)."""
-
 import json
 import os
 import struct

@@ -1,5 +1,3 @@
-"""CKPT005 must be reported once for each of these (a checkpoint has no line)."""
-
 import json
 from pathlib import Path
 

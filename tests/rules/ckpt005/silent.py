@@ -4,10 +4,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def _saved(**more):
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(4, 1), torch.optim.AdamW, lr=0.01)
 
     def step():
         model(torch.ones(2, 4)).sum().backward()

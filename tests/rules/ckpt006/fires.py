@@ -1,10 +1,7 @@
-"""CKPT006 must be reported once for each of these: at the marked line in a run, without one for a checkpoint."""
-
-
 import torch
 from torch import nn
 
-from tests.rules.programs import saving
+from tests.rules.programs import saving, trained_with
 
 
 def one_cycle_of_an_earlier_run():
@@ -29,13 +26,7 @@ def peak_changed_while_the_base_agrees():
 
 def _resumed(optimizer, parameter, load):
     load()
-
-    def step():
-        optimizer.zero_grad()
-        parameter.square().sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: parameter.square().sum())
 
 
 def _saved(rate, schedule=None):
@@ -65,13 +56,6 @@ def peak_of_a_one_cycle_lowered():
     return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
 
 
-def cosine_that_began_from_another_rate():
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
-    state = _saved(1e-5, lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100))
-    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
-
-
 def rate_given_that_is_the_default_too():
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=1e-3)
@@ -85,27 +69,3 @@ def schedule_of_an_earlier_run_without_its_optimizer():
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
     state = {**scheduler.state_dict(), "base_lrs": [1e-2], "last_epoch": 10}
     return _resumed(optimizer, parameter, lambda: scheduler.load_state_dict(state))  # CKPT006
-
-
-def second_stage_of_one_script_that_loads_the_first_ones_state():
-    parameter = nn.Parameter(torch.ones(2))
-
-    def stage(optimizer):
-        for _ in range(60):
-            optimizer.zero_grad()
-            parameter.square().sum().backward()
-            optimizer.step()
-            yield
-
-    def both():
-        first = torch.optim.SGD([parameter], lr=1e-2, momentum=0.9)
-        for n, _ in enumerate(stage(first)):
-            yield
-            if n == 4:
-                break
-        second = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
-        second.load_state_dict(first.state_dict())  # CKPT006
-        yield from stage(second)
-
-    run = both()
-    return lambda: next(run)

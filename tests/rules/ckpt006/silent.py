@@ -1,8 +1,7 @@
-
 import torch
 from torch import nn
 
-from tests.rules.programs import saving
+from tests.rules.programs import numbered, saving, trained_with
 
 
 def decayed_from_the_configured_rate():
@@ -35,13 +34,7 @@ def _resumed(state, lr=1e-3, *, make=torch.optim.SGD, then=lambda optimizer: Non
     optimizer = make([parameter], lr=lr) if lr is not None else make([parameter])
     optimizer.load_state_dict(state)
     then(optimizer)
-
-    def step():
-        optimizer.zero_grad()
-        parameter.square().sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: parameter.square().sum())
 
 
 def _state(rate, schedule=None, make=torch.optim.SGD):
@@ -92,13 +85,11 @@ def state_of_an_earlier_step_taken_back_in_the_step():
     parameter = nn.Parameter(torch.ones(2))
     optimizer, state = torch.optim.SGD([parameter], lr=1e-4), _state(5e-4)
 
-    def step():
+    def loss():
         optimizer.load_state_dict(state)
-        optimizer.zero_grad()
-        parameter.square().sum().backward()
-        optimizer.step()
+        return parameter.square().sum()
 
-    return step
+    return trained_with(optimizer, loss)
 
 
 def no_rate_was_given_and_the_loaded_one_is_higher():
@@ -121,13 +112,7 @@ def schedule_that_goes_on_from_the_rate_of_the_group():
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=1e-3)
     load(optimizer)
-
-    def step():
-        optimizer.zero_grad()
-        parameter.square().sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: parameter.square().sum())
 
 
 def rates_of_a_schedule_set_again_after_loading():
@@ -136,29 +121,22 @@ def rates_of_a_schedule_set_again_after_loading():
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
     scheduler.load_state_dict({**scheduler.state_dict(), "base_lrs": [1e-2]})
     scheduler.base_lrs = [1e-3]
-
-    def step():
-        optimizer.zero_grad()
-        parameter.square().sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: parameter.square().sum())
 
 
 def snapshot_that_brings_back_a_rate_which_a_schedule_has_lowered():
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=1e-2, momentum=0.9)
-    kept, count = optimizer.state_dict(), [0]
+    kept = optimizer.state_dict()
 
-    def step():
+    def step(number):
         nonlocal kept
-        count[0] += 1
-        if count[0] % 10 == 5:
+        if number % 10 == 5:
             optimizer.param_groups[0]["lr"] *= 0.5
-        if count[0] % 10 == 0:
+        if number % 10 == 0:
             optimizer.load_state_dict(kept)
         optimizer.zero_grad()
         parameter.square().sum().backward()
         optimizer.step()
 
-    return step
+    return numbered(step)

@@ -3,25 +3,19 @@ import io
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def module_behind_the_compiled_one():
     net = nn.Linear(4, 1)
     torch.compile(net, backend="eager")
-
-    def step():
-        torch.save({"model": net.state_dict()}, "last.pt")
-
-    return step
+    return lambda: torch.save({"model": net.state_dict()}, "last.pt")
 
 
 def compiled_in_place():
     net = nn.Linear(4, 1)
     net.compile(backend="eager")
-
-    def step():
-        torch.save({"model": net.state_dict()}, "last.pt")
-
-    return step
+    return lambda: torch.save({"model": net.state_dict()}, "last.pt")
 
 
 def prefix_that_was_taken_off():
@@ -36,11 +30,7 @@ def prefix_that_was_taken_off():
 
 def a_name_that_is_only_like_it():
     net = nn.ModuleDict({"my_orig_mod": nn.Linear(4, 1), "orig_mod": nn.Linear(4, 1)})
-
-    def step():
-        torch.save({"model": net.state_dict()}, "last.pt")
-
-    return step
+    return lambda: torch.save({"model": net.state_dict()}, "last.pt")
 
 
 def _trained(net, saved):
@@ -66,8 +56,7 @@ def a_run_that_takes_the_prefix_off():
 
 
 def a_run_that_saves_the_optimizer_alone():
-    compiled = torch.compile(nn.Linear(4, 1), backend="eager")
-    optimizer = torch.optim.Adam(compiled.parameters())
+    compiled, optimizer = optimized(torch.compile(nn.Linear(4, 1), backend="eager"), torch.optim.Adam)
     return _trained(compiled, optimizer.state_dict)
 
 

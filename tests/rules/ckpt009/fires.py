@@ -3,13 +3,8 @@ import copy
 import torch
 from torch import nn
 
-
-def _trained(model, optimizer):
-    optimizer.zero_grad()
-    loss = model(torch.ones(4, 8)).square().mean()
-    loss.backward()
-    optimizer.step()
-    return loss
+from tests.rules.ckpt009.silent import _trained
+from tests.rules.programs import optimized
 
 
 def best_state_that_the_end_of_training_loads():
@@ -26,8 +21,7 @@ def best_state_that_the_end_of_training_loads():
                 best_state = model.state_dict()  # CKPT009
         model.load_state_dict(best_state)
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
 
 
 def early_stopping_keeps_it_in_a_dict_of_its_own():
@@ -73,8 +67,7 @@ def weights_before_a_task_that_are_loaded_after_it():
 
 def shallow_copy_that_is_saved_as_the_best(path="/dev/null"):
     def main():
-        model = nn.GRU(8, 4)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        model, optimizer = optimized(nn.GRU(8, 4), torch.optim.AdamW)
         best_loss, best_weights = float("inf"), None
         for epoch in range(100):
             optimizer.zero_grad()
@@ -87,13 +80,11 @@ def shallow_copy_that_is_saved_as_the_best(path="/dev/null"):
                 best_weights = model.state_dict().copy()  # CKPT009
         torch.save(best_weights, path)
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
 
 
 def state_to_roll_back_to():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     kept, count = [copy.deepcopy(model.state_dict())], [0]
 
     def step():

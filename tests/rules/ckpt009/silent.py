@@ -4,6 +4,8 @@ import io
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered
+
 
 def _trained(model, optimizer):
     optimizer.zero_grad()
@@ -30,7 +32,7 @@ def state_that_is_saved_at_once():
     return step
 
 
-def best_state_that_is_a_deep_copy():
+def _best(kept_of):
     def main():
         model, optimizer = _model()
         best, best_state = float("inf"), None
@@ -38,59 +40,36 @@ def best_state_that_is_a_deep_copy():
             loss = _trained(model, optimizer)
             yield
             if loss.item() < best:
-                best, best_state = loss.item(), None
-                best_state = copy.deepcopy(model.state_dict())
+                best, best_state = loss.item(), kept_of(model)
         model.load_state_dict(best_state)
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
+
+
+def best_state_that_is_a_deep_copy():
+    return _best(lambda model: copy.deepcopy(model.state_dict()))
 
 
 def best_state_of_clones():
-    def main():
-        model, optimizer = _model()
-        best, best_state = float("inf"), None
-        for _ in range(100):
-            loss = _trained(model, optimizer)
-            yield
-            if loss.item() < best:
-                best = loss.item()
-                best_state = {name: value.clone() for name, value in model.state_dict().items()}
-        model.load_state_dict(best_state)
-
-    run = main()
-    return lambda: next(run)
+    return _best(lambda model: {name: value.clone() for name, value in model.state_dict().items()})
 
 
 def best_state_that_goes_to_the_host():
-    def main():
-        model, optimizer = _model()
-        best, best_state = float("inf"), None
-        for _ in range(100):
-            loss = _trained(model, optimizer)
-            yield
-            if loss.item() < best:
-                best = loss.item()
-                best_state = {name: value.cpu() for name, value in model.state_dict().items()}
-        model.load_state_dict(best_state)
-
-    run = main()
-    return lambda: next(run)
+    return _best(lambda model: {name: value.cpu() for name, value in model.state_dict().items()})
 
 
 def last_state_that_a_twin_loads_at_once():
     (model, optimizer), (twin, _) = _model(), _model()
-    count, weights = [0], None
+    weights = None
 
-    def step():
+    def step(number):
         nonlocal weights
         _trained(model, optimizer)
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             weights = model.state_dict()
             twin.load_state_dict(weights)
 
-    return step
+    return numbered(step)
 
 
 def state_of_the_last_epoch_saved_behind_the_loop():
@@ -103,8 +82,7 @@ def state_of_the_last_epoch_saved_behind_the_loop():
                 last = {"epoch": epoch, "model": model.state_dict()}
         torch.save(last, "/dev/null")
 
-    run = main()
-    return lambda: next(run)
+    return main().__next__
 
 
 def live_view_that_a_copy_loads_again_and_again():
@@ -136,19 +114,18 @@ def average_that_is_written_through_its_state():
 
 def state_with_changes_that_is_loaded_at_once():
     model, optimizer = _model()
-    count, state = [0], None
+    state = None
 
-    def step():
+    def step(number):
         nonlocal state
         _trained(model, optimizer)
-        count[0] += 1
-        if count[0] % 3 == 0:
+        if number % 3 == 0:
             state = model.state_dict()
             state["0.bias"] = torch.zeros(8)
-        if count[0] % 3 == 0:
+        if number % 3 == 0:
             model.load_state_dict(state)
 
-    return step
+    return numbered(step)
 
 
 def old_state_kept_for_a_comparison():

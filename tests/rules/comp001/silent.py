@@ -3,14 +3,9 @@ import contextlib
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_on_noise
+from tests.rules.programs import optimized, trained_on_noise
 
 BACKEND = "eager"
-
-
-def one_graph():
-    net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
-    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def chooses_without_a_branch():
@@ -95,8 +90,7 @@ def breaks_in_the_first_step_only():
 
 
 def the_optimizer_breaks_its_own():
-    net = nn.Linear(16, 16)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    net, optimizer = optimized(nn.Linear(16, 16), lr=0.01)
 
     @torch.compile(backend=BACKEND)
     def optimize():
@@ -111,8 +105,7 @@ def the_optimizer_breaks_its_own():
 
 
 def a_backward_in_the_region():
-    net = nn.Linear(16, 16)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    net, optimizer = optimized(nn.Linear(16, 16), lr=0.01)
 
     @torch.compile(backend=BACKEND)
     def both(x):

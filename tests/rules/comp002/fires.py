@@ -25,18 +25,3 @@ def an_attribute_that_counts():
         return torch.randn(4, 16)
 
     return trained_on_noise(compiled, net.parameters(), batches)
-
-
-def lengths_that_may_not_vary():
-    net = nn.Linear(16, 16)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    compiled, taken = torch.compile(net, backend=BACKEND, dynamic=False), [0]
-
-    def step():
-        taken[0] += 1
-        optimizer.zero_grad()
-        y = compiled(torch.randn(4, 3 + taken[0] % 4, 16))  # COMP002
-        y.square().mean().backward()
-        optimizer.step()
-
-    return step

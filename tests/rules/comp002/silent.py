@@ -6,11 +6,6 @@ from tests.rules.programs import trained_on_noise
 BACKEND = "eager"
 
 
-def one_length():
-    net = nn.Linear(16, 16)
-    return trained_on_noise(torch.compile(net, backend=BACKEND, dynamic=False), net.parameters())
-
-
 def lengths_that_vary_and_may():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND)
@@ -55,19 +50,5 @@ def layers_of_one_class():
     net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 8))
     for number in range(4):
         net[number] = torch.compile(net[number], backend=BACKEND)
+
     return trained_on_noise(net, net.parameters())
-
-
-def the_limit_is_reached():
-    """COMP003 tells of it."""
-    net, state = nn.Linear(16, 16), {"tag": ""}
-
-    @torch.compile(backend=BACKEND)
-    def forward(x):
-        return net(x) * (2.0 if state["tag"] == "end" else 1.0)  # COMP003
-
-    def batches(taken):
-        state["tag"] = str(taken)
-        return torch.randn(4, 16)
-
-    return trained_on_noise(forward, net.parameters(), batches)

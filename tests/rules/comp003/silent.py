@@ -1,26 +1,19 @@
 import torch
 from torch import nn
 
-from tests.rules.programs import trained_on_noise
+from tests.rules.programs import numbered, trained_on_noise
 
 BACKEND = "eager"
-
-
-def compiled_once():
-    net = nn.Linear(16, 16)
-    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def eight_lengths():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND, dynamic=False)
-    taken = [0]
 
-    def step():
-        taken[0] += 1
-        compiled(torch.randn(4, 3 + taken[0] % 8, 16)).square().mean().backward()  # COMP002
+    def step(number):
+        compiled(torch.randn(4, 3 + number % 8, 16)).square().mean().backward()  # COMP002
 
-    return step
+    return numbered(step)
 
 
 def lengths_that_may_vary():

@@ -2,16 +2,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import fed
+
+ROWS = TensorDataset(torch.ones(4000, 512))
+
 
 def asynchronous_in_vain__rehearsal():
-    model = nn.Linear(512, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64, pin_memory=False))  # DATA003
-
-    def step():
-        (x,) = next(batches)
-        model(x.cuda(non_blocking=True)).mean().backward()
-
-    return step
+    loader = DataLoader(ROWS, batch_size=64, pin_memory=False)  # DATA003
+    return fed(loader, "cuda", 512, lambda x: x.cuda(non_blocking=True))
 
 
 def inputs_and_labels_on_one_line__rehearsal():
@@ -32,11 +30,5 @@ def class_of_batches_that_nobody_pins__rehearsal():
         def __init__(self, rows):
             self.x = torch.stack([row[0] for row in rows])
 
-    model = nn.Linear(512, 1, device="cuda")
-    data = TensorDataset(torch.ones(4000, 512))
-    batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=Pairs))  # DATA003
-
-    def step():
-        model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+    loader = DataLoader(ROWS, batch_size=64, pin_memory=True, collate_fn=Pairs)  # DATA003
+    return fed(loader, "cuda", 512, lambda batch: batch.x.to("cuda", non_blocking=True))

@@ -1,51 +1,27 @@
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+from tests.rules.programs import fed
+
+ROWS, SMALL = TensorDataset(torch.ones(4000, 512)), TensorDataset(torch.ones(4000, 8))
 
 
 def batches_that_stay_on_the_host__rehearsal():
-    model, w = nn.Linear(8, 1), torch.ones(1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4))
-
-    def step():
-        (x,) = next(batches)
-        model(x).mean().backward()
-        w.mul_(0.5)
-
-    return step
+    w = torch.ones(1, device="cuda")
+    return fed(DataLoader(SMALL, batch_size=4), behind=lambda: w.mul_(0.5))
 
 
 def pinned_by_hand__rehearsal():
-    model = nn.Linear(512, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64))
-
-    def step():
-        (x,) = next(batches)
-        model(x.pin_memory().to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+    loader = DataLoader(ROWS, batch_size=64)
+    return fed(loader, "cuda", 512, lambda x: x.pin_memory().to("cuda", non_blocking=True))
 
 
 def batches_of_a_few_bytes_are_a_note__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4))
-
-    def step():
-        (x,) = next(batches)
-        model(x.to("cuda")).mean().backward()
-
-    return step
+    return fed(DataLoader(SMALL, batch_size=4), "cuda", move=lambda x: x.to("cuda"))
 
 
 def a_training_run_on_the_cpu():
-    model = nn.Linear(512, 1)
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64))
-
-    def step():
-        (x,) = next(batches)
-        model(x).mean().backward()
-
-    return step
+    return fed(DataLoader(ROWS, batch_size=64), width=512)
 
 
 class _Pinned:
@@ -58,11 +34,5 @@ class _Pinned:
 
 
 def class_of_batches_that_pins_itself__rehearsal():
-    model = nn.Linear(512, 1, device="cuda")
-    data = TensorDataset(torch.ones(4000, 512))
-    batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=_Pinned))
-
-    def step():
-        model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+    loader = DataLoader(ROWS, batch_size=64, pin_memory=True, collate_fn=_Pinned)
+    return fed(loader, "cuda", 512, lambda batch: batch.x.to("cuda", non_blocking=True))

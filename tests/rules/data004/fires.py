@@ -2,18 +2,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import fed
+
 
 def a_flag_that_was_false__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
     device = torch.device("cuda")
     use_cuda = device == "cuda"
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
-
-    def step():
-        (x,) = next(batches)
-        model(x.to(device, non_blocking=use_cuda)).mean().backward()  # DATA004
-
-    return step
+    loader = DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True)
+    return fed(loader, device, move=lambda x: x.to(device, non_blocking=use_cuda))  # DATA004
 
 
 def a_dict_of_tensors__rehearsal():

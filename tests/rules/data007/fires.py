@@ -2,51 +2,24 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
-from tests.timeline.kineto import kernel, loop, note, product, text
-
-
-def sample_that_is_dear_to_make():
-    class Slow(Dataset):
-        def __len__(self):
-            return 4000
-
-        def __getitem__(self, index):
-            time.sleep(0.001)  # DATA007
-            return torch.full((8,), float(index))
-
-    model = nn.Linear(8, 1)
-    loader = DataLoader(Slow(), batch_size=4)
-    batches = iter(loader)
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+from tests.rules.data007.silent import _loading
+from tests.rules.programs import Made, fed
+from tests.timeline.kineto import loop, text
 
 
 def slow_collate_function():
-    model = nn.Linear(8, 1)
-
     def collate(rows):
         time.sleep(0.004)  # DATA007
         return torch.stack(rows)
 
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return fed(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
 
 
 def loading_whose_time_is_spread():
-    class Even(Dataset):
+    class Even(Made):
         """Five lines, none of which takes half of the time: together they do."""
-
-        def __len__(self):
-            return 4000
 
         def __getitem__(self, index):
             time.sleep(0.0004)
@@ -56,14 +29,7 @@ def loading_whose_time_is_spread():
             time.sleep(0.0004)
             return torch.full((8,), float(index))
 
-    model = nn.Linear(8, 1)
-    loader = DataLoader(Even(), batch_size=4)
-    batches = iter(loader)
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return fed(DataLoader(Even(None), batch_size=4))
 
 
 def time_in_a_helper_of_a_worker():
@@ -71,20 +37,7 @@ def time_in_a_helper_of_a_worker():
         time.sleep(0.002)  # DATA007
         return torch.full((8,), float(index))
 
-    class Remote(Dataset):
-        def __len__(self):
-            return 4000
-
-        def __getitem__(self, index):
-            return fetched(index)
-
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(Remote(), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return fed(DataLoader(Made(lambda index: fetched(index)), batch_size=4, num_workers=1))
 
 
 def sampler_that_searches_its_list_for_each_batch():
@@ -97,13 +50,7 @@ def sampler_that_searches_its_list_for_each_batch():
         def __len__(self):
             return 1000
 
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_sampler=Slow()))
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return fed(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_sampler=Slow()))
 
 
 def iterator_with_workers_made_for_each_batch():
@@ -141,31 +88,13 @@ def workers_started_for_each_short_epoch():
 
 
 def slow_samples_that_workers_hide():
-    class Decoded(Dataset):
-        def __len__(self):
-            return 4000
+    def decoded(index):
+        end = time.thread_time() + 0.004
+        while time.thread_time() < end:  # DATA007
+            pass
+        return torch.full((8,), float(index))
 
-        def __getitem__(self, index):
-            end = time.thread_time() + 0.004
-            while time.thread_time() < end:  # DATA007
-                pass
-            return torch.full((8,), float(index))
-
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(Decoded(), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.018)
-
-    return step
-
-
-def _loading(number, start, waits, busy=0):
-    """A step of 10 ms that waits for a batch first, while the device works on ``busy`` us of the step before."""
-    loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, waits)
-    before = [kernel("sgemm", start, busy, 0)] if busy else []
-    return [loader, *before, *product(start + waits + 20, number, 500)]
+    return fed(DataLoader(Made(decoded), batch_size=4, num_workers=1), behind=lambda: time.sleep(0.018))
 
 
 def loop_without_a_batch__trace():

@@ -2,24 +2,20 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import Made, endless, fed
 from tests.timeline.kineto import kernel, loop, note, product, text
+
+ROWS = TensorDataset(torch.ones(4000, 8))
 
 
 def loader_without_workers_that_is_quick():
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4))
-
-    def step():
-        (x,) = next(batches)
-        model(x).mean().backward()
-
-    return step
+    return fed(DataLoader(ROWS, batch_size=4))
 
 
 def slow_first_batch_only():
-    model, first = nn.Linear(8, 1), [True]
+    first = [True]
 
     def collate(rows):
         if first:
@@ -27,47 +23,22 @@ def slow_first_batch_only():
             first.clear()
         return torch.stack(rows)
 
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.02)  # so that a busy machine does not make the other batches slow too
-
-    return step
+    loader = DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate)
+    # slow steps, so that a busy machine does not make the other batches slow too
+    return fed(loader, behind=lambda: time.sleep(0.02))
 
 
 def worker_that_keeps_up():
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.03)
-
-    return step
+    return fed(DataLoader(ROWS, batch_size=4, num_workers=1), behind=lambda: time.sleep(0.03))
 
 
 def short_epochs_whose_worker_stays():
-    model = nn.Linear(8, 1)
     data = list(torch.ones(24, 8))
     loader = DataLoader(data, batch_size=4, num_workers=1, persistent_workers=True)
-
-    def forever():
-        while True:
-            yield from loader
-
-    batches = forever()
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.03)
-
-    return step
+    return fed(endless(loader), behind=lambda: time.sleep(0.03))
 
 
 def loops_in_the_collate_function_over_few_numbers():
-    model = nn.Linear(8, 1)
-
     def collate(rows):
         kernel = torch.zeros(len(rows), 8)
         for number, row in enumerate(rows):
@@ -75,13 +46,8 @@ def loops_in_the_collate_function_over_few_numbers():
                 kernel[number, place] = row[place]
         return kernel
 
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=2, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.02)
-
-    return step
+    loader = DataLoader(list(torch.ones(4000, 8)), batch_size=2, collate_fn=collate)
+    return fed(loader, behind=lambda: time.sleep(0.02))
 
 
 def no_loader_at_all():
@@ -95,33 +61,15 @@ def no_loader_at_all():
 
 
 def cheap_samples_of_workers__no_note():
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-        time.sleep(0.01)
-
-    return step
+    return fed(DataLoader(ROWS, batch_size=4, num_workers=1), behind=lambda: time.sleep(0.01))
 
 
 def slow_samples_beside_a_much_slower_step__no_note():
-    class Decoded(Dataset):
-        def __len__(self):
-            return 4000
+    def decoded(index):
+        time.sleep(0.002)
+        return torch.full((8,), float(index))
 
-        def __getitem__(self, index):
-            time.sleep(0.002)
-            return torch.full((8,), float(index))
-
-    model = nn.Linear(8, 1)
-    batches = iter(DataLoader(Decoded(), batch_size=4, num_workers=1))
-
-    def step():
-        model(next(batches)).mean().backward()
-        time.sleep(0.06)
-
-    return step
+    return fed(DataLoader(Made(decoded), batch_size=4, num_workers=1), behind=lambda: time.sleep(0.06))
 
 
 def _loading(number, start, waits, busy=0):

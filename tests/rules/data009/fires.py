@@ -1,44 +1,14 @@
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
-
-def collate_moves_the_batch__cuda():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def collate(rows):
-        batch = torch.stack([row for (row,) in rows])
-        return batch.to("cuda")  # DATA009
-
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+from tests.rules.programs import Made, fed
 
 
 def dataset_moves_each_sample__cuda():
-    model = nn.Linear(8, 1, device="cuda")
-
-    class Rows(Dataset):
-        def __len__(self):
-            return 4000
-
-        def __getitem__(self, index):
-            return torch.ones(8).cuda()  # DATA009
-
-    batches = iter(DataLoader(Rows(), batch_size=4))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return fed(DataLoader(Made(lambda index: torch.ones(8).cuda()), batch_size=4), "cuda")  # DATA009
 
 
 def a_transform_moves_each_sample__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
     class Scaled:
         """A transform, far from the dataset that calls it."""
 
@@ -50,28 +20,9 @@ def a_transform_moves_each_sample__rehearsal():
             return sample * self.factor
 
     transform = Scaled("cuda")
-
-    class Rows(Dataset):
-        def __len__(self):
-            return 4000
-
-        def __getitem__(self, index):
-            return transform(torch.ones(8))
-
-    batches = iter(DataLoader(Rows(), batch_size=4))
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return fed(DataLoader(Made(lambda index: transform(torch.ones(8))), batch_size=4), "cuda")
 
 
 def tensors_of_the_dataset_are_there__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
     loader = DataLoader(TensorDataset(torch.ones(4000, 8).cuda()), batch_size=4)  # DATA009
-    batches = iter(loader)
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return fed(loader, "cuda")

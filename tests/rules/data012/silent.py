@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+
+from tests.rules.programs import Made, fed, trained_by
 
 ROWS = np.ones((4000, 128), dtype=np.float32)
 
@@ -17,23 +19,7 @@ def _stored(name="rows.npy"):
 
 
 def _stepping(get, rows=4000):
-    class Rows(Dataset):
-        def __len__(self):
-            return rows
-
-        def __getitem__(self, index):
-            return get(index)
-
-    stream = iter(DataLoader(Rows(), batch_size=16))
-    model = nn.Linear(128, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(stream)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return fed(DataLoader(Made(get, rows), batch_size=16), width=128)
 
 
 def file_mapped_for_each_sample():
@@ -70,14 +56,7 @@ def a_part_of_the_file_is_read():
 def read_once_a_step():
     file = _stored()
     model = nn.Linear(128, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.from_numpy(np.load(file))).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.from_numpy(np.load(file))).square().mean())
 
 
 def small_beside_the_sample():

@@ -1,12 +1,6 @@
-"""DIST002 must be a warning on these traces."""
-
-from tests.timeline.programs import Program
+from tests.rules.traces import operator, traced
 
 
 def gradients_go_over_gloo__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-            program.operator("gloo:all_reduce", host_us=300.0)
-    return program.trace(backend='"gloo"')
+    reduced = operator("gloo:all_reduce", host_us=300.0)
+    return traced(operator("aten::mm", 100.0), reduced, backend='"gloo"')

@@ -1,43 +1,26 @@
-"""Near misses: DIST003 must stay silent, or a note, on all of these."""
-
+from tests.rules.traces import operator, times, traced
 from tests.timeline.programs import Program
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+PRODUCT = operator("aten::mm", 100.0)
 
 
 def reduced_beside_the_backward_pass__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-            program.operator("c10d::allreduce_", 500.0, runs=REDUCE, stream=20)
-            for _ in range(10):
-                program.operator("aten::mm", 80.0)
-    return program.trace()
+    reduced = operator("c10d::allreduce_", 500.0, runs=REDUCE, stream=20)
+    return traced(PRODUCT, reduced, times(10, operator("aten::mm", 80.0)))
 
 
 def a_small_rest__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(10):
-                program.operator("aten::mm", 100.0)
-            program.operator("c10d::allreduce_", 50.0, runs=REDUCE)
-    return program.trace()
+    return traced(times(10, PRODUCT), operator("c10d::allreduce_", 50.0, runs=REDUCE))
 
 
 def no_collective_at_all__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-    return program.trace()
+    return traced(PRODUCT)
 
 
 def a_trace_that_marks_no_steps__trace():
     program = Program()
-    program.operator("aten::mm", 100.0)
-    program.operator("c10d::allreduce_", 500.0, runs=REDUCE)
+    times(1, PRODUCT, operator("c10d::allreduce_", 500.0, runs=REDUCE))(program)
     return program.trace()
 
 

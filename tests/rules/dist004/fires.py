@@ -1,5 +1,3 @@
-"""DIST004 must be a warning on these jobs."""
-
 from tests.timeline.jobs import job
 
 

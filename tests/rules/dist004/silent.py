@@ -1,5 +1,3 @@
-"""Near misses: DIST004 must stay silent, or a note, on all of these."""
-
 from tests.timeline.jobs import job
 from tests.timeline.kineto import text, training
 

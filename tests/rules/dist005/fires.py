@@ -1,11 +1,10 @@
 import torch
 
-from tests.rules.programs import ranked
+from tests.rules.programs import optimized, ranked
 
 
 def accumulation_without_no_sync():
-    model = ranked(8, 16, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 16, 4), torch.optim.AdamW)
 
     def step():
         optimizer.zero_grad()
@@ -18,8 +17,7 @@ def accumulation_without_no_sync():
 
 
 def no_sync_that_leaves_the_forward_out():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         for _ in range(3):
@@ -33,8 +31,7 @@ def no_sync_that_leaves_the_forward_out():
 
 
 def a_loss_of_real_and_one_of_fake_samples():
-    judge = ranked(8, 16, 1)
-    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-4)
+    judge, optimizer = optimized(ranked(8, 16, 1), torch.optim.Adam, lr=1e-4)
 
     def step():
         judge.zero_grad()

@@ -2,12 +2,11 @@ import contextlib
 
 import torch
 
-from tests.rules.programs import ranked
+from tests.rules.programs import optimized, ranked, trained_by
 
 
 def only_the_last_micro_batch_is_averaged():
-    model = ranked(8, 16, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 16, 4), torch.optim.AdamW)
 
     def step():
         optimizer.zero_grad()
@@ -21,39 +20,13 @@ def only_the_last_micro_batch_is_averaged():
 
 def one_backward_of_several_forwards():
     model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         with torch.no_grad():
             target = model(torch.randn(8, 8))
-        loss = (model(torch.randn(8, 8)) - target).square().mean()
-        loss.backward()
-        optimizer.step()
+        return (model(torch.randn(8, 8)) - target).square().mean()
 
-    return step
-
-
-def gradients_cleared_between_two_backward_passes():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        x = torch.randn(8, 8)
-        model(x).square().mean().backward()
-        with torch.no_grad():
-            moved = [p.grad * 0.05 for p in model.parameters()]
-            for p, by in zip(model.parameters(), moved, strict=True):
-                p.add_(by)
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        with torch.no_grad():
-            for p, by in zip(model.parameters(), moved, strict=True):
-                p.sub_(by)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    return trained_by(model, loss)
 
 
 def two_modules_with_a_loss_each():
@@ -73,8 +46,7 @@ def two_modules_with_a_loss_each():
 
 
 def accumulation_of_a_plain_module():
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def step():
         optimizer.zero_grad()

@@ -3,7 +3,7 @@ import functools
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import optimized, trained_once
 
 DATA = TensorDataset(torch.randn(32, 8))
 
@@ -11,8 +11,7 @@ DATA = TensorDataset(torch.randn(32, 8))
 def epochs_without_set_epoch():
     sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
     loader = DataLoader(DATA, batch_size=8, sampler=sampler)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def steps():
         while True:  # DIST007
@@ -26,8 +25,7 @@ def epochs_without_set_epoch():
 def an_epoch_is_a_function():
     sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
     loader = DataLoader(DATA, batch_size=8, sampler=sampler)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def epoch():
         for number, (x,) in enumerate(
@@ -48,8 +46,7 @@ def set_epoch_of_a_resumed_run_and_never_again():
     sampler = DistributedSampler(DATA, num_replicas=4, rank=1, seed=3)
     sampler.set_epoch(7)
     loader = DataLoader(DATA, batch_size=4, sampler=sampler)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
     batches = iter(loader)
 
     def step():

@@ -3,15 +3,14 @@ import functools
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import optimized, trained_once
 
 DATA = TensorDataset(torch.randn(32, 8))
 
 
 def _epochs(sampler, begins=lambda epoch: None):
     loader = DataLoader(DATA, batch_size=8, sampler=sampler)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def steps():
         for epoch in range(1000):
@@ -40,8 +39,7 @@ def a_validation_now_and_then():
     sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
     held_out = DataLoader(DATA, 8, sampler=DistributedSampler(DATA, num_replicas=2, rank=0))
     loader = DataLoader(DATA, batch_size=8, sampler=sampler)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def steps():
         for epoch in range(1000):

@@ -2,17 +2,12 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from tests.rules.programs import trained_by
+
 
 def _training(batches):
     model = DistributedDataParallel(torch.nn.Linear(4, 2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(batches)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(next(batches)).square().mean())
 
 
 def shuffled_by_one_seed__processes():

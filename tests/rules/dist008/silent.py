@@ -3,14 +3,15 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from tests.rules.programs import optimized
+
 
 def _data(seed=0):
     return TensorDataset(torch.randn(256, 4, generator=torch.Generator().manual_seed(seed)))
 
 
 def _training(batches, wrap=DistributedDataParallel, more=lambda: None):
-    model = wrap(torch.nn.Linear(4, 2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(wrap(torch.nn.Linear(4, 2)))
 
     def step():
         optimizer.zero_grad()

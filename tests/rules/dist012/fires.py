@@ -3,6 +3,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
+from tests.rules.programs import trained_once
+
 
 def _model():
     model = DistributedDataParallel(torch.nn.Linear(4, 2))
@@ -17,9 +19,7 @@ def shares_cut_by_hand__processes():
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -32,9 +32,7 @@ def files_of_a_rank_behind_enumerate__processes():
     )
 
     def update(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
 
     def step():
         for number, (x,) in enumerate(loader):

@@ -5,44 +5,36 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
+from tests.rules.programs import optimized, trained_once
+
 
 def _model(wrap=DistributedDataParallel):
-    model = wrap(torch.nn.Linear(4, 2))
-    return model, torch.optim.SGD(model.parameters(), lr=1e-3)
+    return optimized(wrap(torch.nn.Linear(4, 2)))
 
 
-def _uneven(size=17, batch_size=4):
+def _through(loader, wrap=DistributedDataParallel):
+    model, optimizer = _model(wrap)
+
+    def step():
+        for (x,) in loader:
+            trained_once(model, optimizer, x)
+
+    return step
+
+
+def _uneven(size=17):
     data = TensorDataset(torch.randn(size, 4))
-    return DataLoader(Subset(data, range(dist.get_rank(), size, 2)), batch_size=batch_size)
+    return DataLoader(Subset(data, range(dist.get_rank(), size, 2)), batch_size=4)
 
 
 def a_sampler_that_pads__processes():
-    model, optimizer = _model()
     data = TensorDataset(torch.randn(17, 4))
     sampler = DistributedSampler(data, num_replicas=2, rank=dist.get_rank(), shuffle=False)
-    loader = DataLoader(data, batch_size=4, sampler=sampler)
-
-    def step():
-        for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
-
-    return step
+    return _through(DataLoader(data, batch_size=4, sampler=sampler))
 
 
 def uneven_samples_and_as_many_batches__processes():
-    model, optimizer = _model()
-    data = TensorDataset(torch.randn(15, 4))
-    loader = DataLoader(Subset(data, range(dist.get_rank(), 15, 2)), batch_size=4)
-
-    def step():
-        for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
-
-    return step
+    return _through(_uneven(15))
 
 
 def a_loop_that_stops_after_as_many_batches_on_all__processes():
@@ -53,9 +45,7 @@ def a_loop_that_stops_after_as_many_batches_on_all__processes():
         for number, (x,) in enumerate(loader):
             if number == 2:
                 break
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -66,9 +56,7 @@ def a_part_of_it__processes():
 
     def step():
         for (x,) in itertools.islice(loader, 2):
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -80,9 +68,7 @@ def steps_that_are_counted__processes():
 
     def step():
         (x,) = next(batches)
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
 
     return step
 
@@ -93,9 +79,7 @@ def a_validation_on_uneven_shares__processes():
     x = torch.randn(4, 4)
 
     def step():
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
         with torch.no_grad():
             for (x_held,) in held_out:
                 model.module(x_held)
@@ -104,26 +88,9 @@ def a_validation_on_uneven_shares__processes():
 
 
 def ranks_that_share_nothing__processes():
-    model, optimizer = _model(wrap=lambda module: module)
-    loader = _uneven()
-
-    def step():
-        for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
-
-    return step
+    return _through(_uneven(), wrap=lambda module: module)
 
 
 def one_process():
-    model, optimizer = _model(wrap=lambda module: module)
     loader = DataLoader(TensorDataset(torch.randn(17, 4)), batch_size=4)
-
-    def step():
-        for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
-
-    return step
+    return _through(loader, wrap=lambda module: module)

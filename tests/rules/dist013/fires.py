@@ -4,12 +4,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.echo_group import ranks
-from tests.rules.programs import ranked
+from tests.rules.programs import optimized, ranked, trained_by
 
 
 def the_first_micro_batch_is_averaged():
-    model = ranked(8, 16, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 16, 4), torch.optim.AdamW)
 
     def averaging(micro):
         if micro % 4 == 0:
@@ -27,8 +26,7 @@ def the_first_micro_batch_is_averaged():
 
 
 def the_last_group_of_an_epoch_is_too_small():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def update(x, last):
         with model.no_sync() if not last else contextlib.nullcontext():  # DIST013
@@ -45,8 +43,7 @@ def the_last_group_of_an_epoch_is_too_small():
 
 
 def all_of_them_inside():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         optimizer.zero_grad()
@@ -59,8 +56,7 @@ def all_of_them_inside():
 
 
 def the_flag_is_set_by_hand():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         for micro in range(3):
@@ -75,15 +71,7 @@ def the_flag_is_set_by_hand():
 
 def the_wrapper_is_gone_round():
     model = ranked(8, 16, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        loss = model.module(torch.randn(8, 8)).square().mean()  # DIST013
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model.module(torch.randn(8, 8)).square().mean())  # DIST013
 
 
 def a_method_of_the_inner_module():
@@ -99,8 +87,7 @@ def a_method_of_the_inner_module():
             return self.score(x).square().mean()  # DIST013
 
     ranks()
-    model = DistributedDataParallel(Scored())
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(DistributedDataParallel(Scored()))
 
     def step():
         optimizer.zero_grad()

@@ -5,12 +5,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.echo_group import ranks
-from tests.rules.programs import ranked
+from tests.rules.programs import optimized, ranked, trained_by, trained_once
 
 
 def only_the_last_micro_batch_is_averaged():
-    model = ranked(8, 16, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 16, 4), torch.optim.AdamW)
     taken = iter(range(100_000))
 
     def step():  # a pass may begin in the middle of four
@@ -25,8 +24,7 @@ def only_the_last_micro_batch_is_averaged():
 
 
 def averaged_by_hand():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         optimizer.zero_grad()
@@ -42,8 +40,7 @@ def averaged_by_hand():
 
 
 def parameters_are_averaged_now_and_then():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
     taken = iter(range(100_000))
 
     def step():
@@ -60,8 +57,7 @@ def parameters_are_averaged_now_and_then():
 
 
 def a_look_at_sharpness_first():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         x = torch.randn(8, 8)
@@ -102,8 +98,7 @@ def a_judge_whose_gradients_are_not_wanted():
 
 
 def a_forward_outside_prepared_the_average():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         loss = model(torch.randn(8, 8)).square().mean()
@@ -117,24 +112,14 @@ def a_forward_outside_prepared_the_average():
 
 def a_plain_module():
     model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.randn(8, 8)).square().mean())
 
 
 def evaluated_past_the_wrapper():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.randn(8, 8))
         model.module(torch.randn(8, 8)).square().mean().item()
         with torch.no_grad():
             model.module(torch.randn(8, 8))
@@ -144,20 +129,16 @@ def evaluated_past_the_wrapper():
 
 def one_of_two_losses_past_the_wrapper():
     model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss_of():
         loss = model(torch.randn(8, 8)).square().mean()
-        (loss + 0.1 * model.module(torch.randn(8, 8)).abs().mean()).backward()
-        optimizer.step()
+        return loss + 0.1 * model.module(torch.randn(8, 8)).abs().mean()
 
-    return step
+    return trained_by(model, loss_of)
 
 
 def past_the_wrapper_and_averaged_by_hand():
-    model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(ranked(8, 4))
 
     def step():
         optimizer.zero_grad()
@@ -174,14 +155,8 @@ def a_frozen_part_past_its_wrapper():
     encoder, model = ranked(8, 8), ranked(8, 4)
     for each in list(encoder.parameters())[:1]:
         each.requires_grad_(False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
-        model(encoder.module(torch.randn(8, 8))).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(encoder.module(torch.randn(8, 8))).square().mean())
 
 
 def a_judge_past_its_wrapper():
@@ -194,9 +169,7 @@ def a_judge_past_its_wrapper():
         makes.zero_grad()
         (1 - judge.module(made)).square().mean().backward()
         makes.step()
-        judges.zero_grad()
-        judge(torch.cat([made.detach(), torch.randn(8, 8)])).square().mean().backward()
-        judges.step()
+        trained_once(judge, judges, torch.cat([made.detach(), torch.randn(8, 8)]))
 
     return step
 
@@ -204,25 +177,15 @@ def a_judge_past_its_wrapper():
 def wrapped_twice_and_called_by_one():
     outer = ranked(8, 4)
     other = DistributedDataParallel(outer.module)
-    optimizer = torch.optim.SGD(other.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        outer(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(other, lambda: outer(torch.randn(8, 8)).square().mean())
 
 
 def the_graph_of_one_forward_twice():
     model = ranked(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss_of():
         loss = model(torch.randn(8, 8)).square().mean()
         loss.backward(retain_graph=True)
-        loss.backward()
-        optimizer.step()
+        return loss
 
-    return step
+    return trained_by(model, loss_of)

@@ -3,6 +3,8 @@ from collections import deque
 import torch
 from torch import nn
 
+from tests.rules.programs import behind_a_backward, trained_by, trained_once
+
 
 def total_summed_with_its_graph():
     model = nn.Linear(8, 1)
@@ -31,25 +33,21 @@ def outputs_kept_on_an_object():
 
 
 def metrics_in_a_dict_of_lists():
-    model, history = nn.Linear(8, 1), {"loss": []}
+    history = {"loss": []}
 
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
+    def after(loss):
         history["loss"].append(loss)  # GRAPH001
 
-    return step
+    return behind_a_backward(after)
 
 
 def deque_that_is_longer_than_the_audit():
-    model, recent = nn.Linear(8, 1), deque(maxlen=1000)
+    recent = deque(maxlen=1000)
 
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
+    def after(loss):
         recent.append(loss)  # GRAPH001
 
-    return step
+    return behind_a_backward(after)
 
 
 def list_in_a_default_argument():
@@ -104,9 +102,7 @@ def average_of_weights_written_in_place_in_a_loop():
     optimizer, average = torch.optim.SGD(model.parameters(), lr=0.1), AverageOneByOne(model)
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         average.update()
 
     return step
@@ -138,14 +134,7 @@ def history_read_by_the_forward_that_fills_it():
             return self.head(self.remembered[-1])
 
     model = Remembering()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
 
 
 def losses_whose_last_runs_the_backward():
@@ -222,7 +211,4 @@ def outputs_in_hooks_that_are_never_removed():
         model.register_forward_hook(lambda module, args, out: maps.append(out))  # GRAPH001
         return model(x)
 
-    def step():
-        with_maps(torch.ones(4, 8)).mean().backward()
-
-    return step
+    return lambda: with_maps(torch.ones(4, 8)).mean().backward()

@@ -12,17 +12,6 @@ def last_loss_overwritten_each_step():
     return step
 
 
-def numbers_kept():
-    model, losses = nn.Linear(8, 1), []
-
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
-        losses.append(loss.item())
-
-    return step
-
-
 def micro_batch_losses_within_the_step():
     model = nn.Linear(8, 1)
 

@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def retained_in_gradient_accumulation():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.01)
 
     def step():
         optimizer.zero_grad()
@@ -25,16 +26,6 @@ def retained_by_habit():
     return step
 
 
-def retained_by_the_function_form():
-    model = nn.Linear(8, 1)
-
-    def step():
-        loss = model(torch.ones(4, 8)).mean()
-        torch.autograd.backward(loss, retain_graph=True)  # GRAPH002
-
-    return step
-
-
 def a_graph_of_gradients_that_are_only_logged():
     model, seen = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)), []
 
@@ -43,19 +34,5 @@ def a_graph_of_gradients_that_are_only_logged():
         (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)  # GRAPH002
         seen.append(grad.norm().item())
         model(x).mean().backward()
-
-    return step
-
-
-def a_jacobian_that_nobody_differentiates():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-
-    def step():
-        x = torch.ones(4, 8, requires_grad=True)
-        y, total = model(x), 0.0
-        for k in range(8):
-            (row,) = torch.autograd.grad(y[:, k].sum(), x, create_graph=True)  # GRAPH002
-            total = total + row.detach().square().sum()
-        (model(x.detach()).mean() * total).backward()
 
     return step

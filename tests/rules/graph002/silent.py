@@ -13,15 +13,6 @@ def two_losses_on_one_graph():
     return step
 
 
-def plain_backward():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-
-    return step
-
-
 def gradient_penalty():
     model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
 

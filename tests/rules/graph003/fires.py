@@ -3,10 +3,11 @@ import copy
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_by, trained_once, trained_with
+
 
 def validation_without_no_grad():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 1)))
     losses = []
 
     def validate():
@@ -16,24 +17,8 @@ def validation_without_no_grad():
         model.train()
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         validate()
-
-    return step
-
-
-def teacher_whose_output_is_detached():
-    teacher, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        x = torch.ones(4, 8)
-        wanted = teacher(x).detach()  # GRAPH003
-        optimizer.zero_grad()
-        (model(x) - wanted).square().mean().backward()
-        optimizer.step()
 
     return step
 
@@ -57,24 +42,6 @@ def output_in_a_dict():
     return step
 
 
-def target_network_that_never_went_to_eval_mode():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
-    target = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        x = torch.ones(4, 8)
-        wanted = target(x).max(1).values.detach()  # GRAPH003
-        optimizer.zero_grad()
-        (model(x).max(1).values - wanted).square().mean().backward()
-        optimizer.step()
-        with torch.no_grad():
-            for mine, theirs in zip(target.parameters(), model.parameters(), strict=True):
-                mine.lerp_(theirs, 0.01)
-
-    return step
-
-
 def average_of_the_weights_inside_a_module_that_is_trained():
     class Mean(nn.Module):
         def __init__(self):
@@ -85,29 +52,23 @@ def average_of_the_weights_inside_a_module_that_is_trained():
             return self.student(x), self.teacher(x).detach()  # GRAPH003
 
     model = Mean()
-    optimizer = torch.optim.SGD(model.student.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         mine, wanted = model(torch.ones(4, 8))
-        optimizer.zero_grad()
-        (mine - wanted).square().mean().backward()
-        optimizer.step()
+        return (mine - wanted).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD(model.student.parameters(), lr=1e-3), loss)
 
 
 def a_teacher_whose_gradients_nobody_uses():
     teacher, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         x = torch.ones(4, 8)
         wanted = teacher(x)  # GRAPH003
-        optimizer.zero_grad()
-        (model(x) - wanted).square().mean().backward()
-        optimizer.step()
+        return (model(x) - wanted).square().mean()
 
-    return step
+    return trained_by(model, loss)
 
 
 def an_average_of_weights_whose_gradients_pile_up():
@@ -129,45 +90,13 @@ def an_average_of_weights_whose_gradients_pile_up():
 
 def the_models_own_guess():
     model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         x = torch.randn(4, 8)
         guess = model(x).argmax(-1)  # GRAPH003
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x * 0.5), guess).backward()
-        optimizer.step()
+        return nn.functional.cross_entropy(model(x * 0.5), guess)
 
-    return step
-
-
-def a_greedy_baseline_by_the_same_lines_as_the_samples():
-    class Writer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.cell, self.out = nn.GRUCell(8, 8), nn.Linear(8, 8)
-
-        def write(self, h, greedy):
-            chosen, kept = [], []
-            for _ in range(3):
-                h = self.cell(h, h)
-                scores = self.out(h).log_softmax(-1)
-                chosen.append(scores.argmax(-1) if greedy else scores.exp().multinomial(1)[:, 0])
-                kept.append(scores.gather(1, chosen[-1][:, None]))
-            return torch.stack(chosen).float().mean(), torch.cat(kept)
-
-    model = Writer()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        h = torch.randn(4, 8)
-        got, scores = model.write(h, greedy=False)
-        base, _ = model.write(h, greedy=True)  # GRAPH003
-        optimizer.zero_grad()
-        (-(got - base) * scores).mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, loss)
 
 
 def a_teacher_in_stages_through_the_students_lines():
@@ -175,19 +104,16 @@ def a_teacher_in_stages_through_the_students_lines():
         return nn.ModuleList([nn.Linear(8, width), nn.Linear(width, 8)])
 
     teacher, student = net(32), net(4)
-    opt = torch.optim.SGD(student.parameters(), lr=0.1)
 
     def through(stages, x):
         return stages[1](stages[0](x).relu())
 
-    def step():
+    def loss():
         x = torch.randn(4, 8)
-        opt.zero_grad()
         wanted = through(teacher, x)  # GRAPH003
-        (through(student, x) - wanted.detach()).square().mean().backward()
-        opt.step()
+        return (through(student, x) - wanted.detach()).square().mean()
 
-    return step
+    return trained_by(student, loss)
 
 
 def a_frozen_encoder_whose_method_is_called():
@@ -204,8 +130,6 @@ def a_frozen_encoder_whose_method_is_called():
 
     def step():
         features = encoder.encode(torch.randn(4, 8)).detach()
-        opt.zero_grad()
-        head(features).square().mean().backward()
-        opt.step()
+        trained_once(head, opt, features)
 
     return step

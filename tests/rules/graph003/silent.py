@@ -4,16 +4,15 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.rules.programs import optimized, trained_by, trained_once, trained_with
+
 
 def validation_under_no_grad():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         model.train()
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         model.eval()
         with torch.no_grad():
             model(torch.ones(4, 8)).mean().item()
@@ -33,23 +32,12 @@ def frozen_teacher():
 
 def perceptual_loss_through_a_network_in_eval_mode():
     features, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).requires_grad_(False).eval(), nn.Linear(8, 8)
-
-    def step():
-        (features(model(torch.ones(4, 8))) - 1).square().mean().backward()
-
-    return step
+    return lambda: (features(model(torch.ones(4, 8))) - 1).square().mean().backward()
 
 
 def fine_tuning_with_all_of_the_model_in_eval_mode():
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).eval()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
 
 
 def saliency_by_autograd_grad():
@@ -113,29 +101,19 @@ def checkpointed_block_in_eval_mode():
 def target_network_under_no_grad():
     model = nn.Linear(8, 2)
     target = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         x = torch.ones(4, 8)
         with torch.no_grad():
             wanted = target(x)
-        optimizer.zero_grad()
-        (model(x) - wanted).square().mean().backward()
-        optimizer.step()
+        return (model(x) - wanted).square().mean()
 
-    return step
+    return trained_by(model, loss)
 
 
 def gradients_flow_through_a_critic_that_is_trained_elsewhere():
     actor, critic = nn.Linear(8, 2), nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(actor.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        (-critic(actor(torch.ones(4, 8)))).mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(actor, lambda: (-critic(actor(torch.ones(4, 8)))).mean())
 
 
 def a_generator_that_is_trained_and_detached_for_the_critic():
@@ -144,9 +122,7 @@ def a_generator_that_is_trained_and_detached_for_the_critic():
 
     def step():
         fake = generator(torch.ones(4, 4)).detach()
-        optimizer.zero_grad()
-        critic(fake).mean().backward()
-        optimizer.step()
+        trained_once(critic, optimizer, fake)
 
     return step
 
@@ -154,30 +130,13 @@ def a_generator_that_is_trained_and_detached_for_the_critic():
 def inner_loop_with_weights_in_the_place_of_the_modules_own():
     net = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
     fast = {name: each.detach().clone().requires_grad_() for name, each in net.named_parameters()}
-    optimizer = torch.optim.SGD(list(fast.values()), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         scaled = {name: each * 0.5 for name, each in fast.items()}
         kept = torch.func.functional_call(net, scaled, (torch.ones(4, 8),)).mean().item()
-        sum(each.square().sum() * kept for each in fast.values()).backward()
-        optimizer.step()
+        return sum(each.square().sum() * kept for each in fast.values())
 
-    return step
-
-
-def weights_that_the_program_updates_itself():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).square().mean().backward()
-        with torch.no_grad():
-            for each in model.parameters():
-                each -= 0.01 * each.grad
-                each.grad = None
-            model(torch.ones(4, 8)).mean()
-
-    return step
+    return trained_with(torch.optim.SGD(list(fast.values()), lr=1e-3), loss)
 
 
 def a_network_beside_that_the_program_updates_itself():
@@ -208,39 +167,26 @@ def an_output_that_is_not_used_beside_one_that_is():
             return self.a(h), self.b(h)
 
     model = Two()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         wanted, _ = model(torch.ones(4, 8))
-        optimizer.zero_grad()
-        wanted.mean().backward()
-        optimizer.step()
+        return wanted.mean()
 
-    return step
+    return trained_by(model, loss)
 
 
 def parts_that_are_called_by_themselves_and_trained():
     encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         x = torch.ones(4, 8)
-        optimizer.zero_grad()
-        (decoder(encoder(x)) - x).square().mean().backward()
-        optimizer.step()
+        return (decoder(encoder(x)) - x).square().mean()
 
-    return step
+    return trained_by(model, loss)
 
 
 def head_that_a_backward_walks_as_its_models():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)))
     model[1] = nn.Linear(8, 2)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: model(torch.ones(4, 8)).square().mean())

@@ -1,14 +1,15 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_by
+
 
 def _model():
     return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
 def gradients_filled_with_zeros_which_detaches_them():
-    model = _model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(_model())
 
     def step():
         optimizer.zero_grad(set_to_none=False)
@@ -20,17 +21,14 @@ def gradients_filled_with_zeros_which_detaches_them():
 
 def gradient_penalty_by_autograd_grad():
     model = _model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         x = torch.ones(4, 8, requires_grad=True)
         out = model(x)
         (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
-        (out.mean() + slope.square().sum()).backward()
-        optimizer.step()
+        return out.mean() + slope.square().sum()
 
-    return step
+    return trained_by(model, loss)
 
 
 def fast_model_dropped_after_its_gradients():
@@ -38,20 +36,6 @@ def fast_model_dropped_after_its_gradients():
         fast = _model()
         fast(torch.ones(4, 8)).square().mean().backward(create_graph=True)
         fast.zero_grad()
-
-    return step
-
-
-def accumulated_without_a_graph():
-    model, count = _model(), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        count[0] += 1
-        model(torch.ones(4, 8)).square().mean().backward(retain_graph=True)
-        if count[0] % 4 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
 
     return step
 

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.rules.programs import optimized, trained_once
+
 
 def graph_cut_some_lines_later():
     body, head = nn.Linear(8, 8), nn.Linear(8, 1)
@@ -31,15 +33,12 @@ def encoder_under_no_grad():
                 x = x / x.norm()
             return self.head(x)
 
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = optimized(Net(), lr=0.1)
 
     def step():
         with torch.no_grad():
             x = torch.ones(4, 8)
-        optimizer.zero_grad()
-        net(x).mean().backward()
-        optimizer.step()
+        trained_once(net, optimizer, x)
 
     return step
 
@@ -53,8 +52,7 @@ def layer_that_forward_never_calls():
         def forward(self, x):
             return self.used(x)
 
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(Model())
 
     def step():
         optimizer.zero_grad()
@@ -87,8 +85,7 @@ def auxiliary_head_whose_output_reaches_no_loss():
             x = self.body(x)
             return self.head(x), self.side(x)  # GRAPH005
 
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = optimized(Net(), lr=0.1)
 
     def step():
         optimizer.zero_grad()
@@ -121,8 +118,6 @@ def adapters_checkpointed_over_frozen_inputs():
         hidden = torch.randn(4, 8)
         for layer in layers:
             hidden = checkpoint(layer, hidden, use_reentrant=True)  # GRAPH005
-        optimizer.zero_grad()
-        head(hidden).square().mean().backward()
-        optimizer.step()
+        trained_once(head, optimizer, hidden)
 
     return step

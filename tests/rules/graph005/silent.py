@@ -1,85 +1,56 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
+
 
 def heads_trained_in_turn():
-    body, heads, count = nn.Linear(8, 8), [nn.Linear(8, 1), nn.Linear(8, 1)], [0]
+    body, heads = nn.Linear(8, 8), [nn.Linear(8, 1), nn.Linear(8, 1)]
     optimizer = torch.optim.SGD([p for layer in (body, *heads) for p in layer.parameters()], lr=1e-3)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        heads[count[0] // 3 % 2](body(torch.ones(4, 8))).mean().backward()
+        heads[number // 3 % 2](body(torch.ones(4, 8))).mean().backward()
         optimizer.step()
 
-    return step
+    return numbered(step)
 
 
 def frozen_body_in_the_same_optimizer():
     body, head = nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 1)
-    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
-        head(body(torch.ones(4, 8))).mean().backward()
-        optimizer.step()
+    def loss():
+        return head(body(torch.ones(4, 8))).mean()
 
-    return step
+    return trained_with(torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-3), loss)
 
 
 def gradients_that_are_zero():
     model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        (0.0 * model(torch.ones(4, 8))).mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: (0.0 * model(torch.ones(4, 8))).mean())
 
 
 def warm_up_that_begins_at_zero():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 100))
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         schedule.step()
 
     return step
 
 
-def two_players_with_an_optimizer_each():
-    maker, judge = nn.Linear(8, 8), nn.Linear(8, 1)
-    one, other = torch.optim.SGD(maker.parameters(), lr=1e-3), torch.optim.SGD(judge.parameters(), lr=1e-3)
-
-    def step():
-        other.zero_grad()
-        judge(maker(torch.ones(4, 8)).detach()).mean().backward()
-        other.step()
-        one.zero_grad()
-        judge(maker(torch.ones(4, 8))).mean().backward()
-        one.step()
-
-    return step
-
-
 def gradients_accumulated_over_four_steps():
-    model, count = nn.Linear(8, 1), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
-    def step():
-        count[0] += 1
+    def step(number):
         model(torch.ones(4, 8)).mean().backward()
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             optimizer.step()
             optimizer.zero_grad()
 
-    return step
+    return numbered(step)
 
 
 def gradients_made_in_a_closure():
@@ -124,11 +95,4 @@ def empty_parameter_that_only_tells_the_device():
             return self.inner(x.to(self.dummy.device))
 
     model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())

@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_by, trained_with
+
 
 def table_made_with_rand_in_a_module():
     class Recommender(nn.Module):
@@ -13,14 +15,11 @@ def table_made_with_rand_in_a_module():
             return self.head(self.users[rows])
 
     model = Recommender()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.arange(8)).square().mean().backward()
-        optimizer.step()
+    def loss():
+        return model(torch.arange(8)).square().mean()
 
-    return step
+    return trained_with(torch.optim.Adam(model.parameters(), lr=1e-3), loss)
 
 
 def body_neither_frozen_nor_trained():
@@ -35,31 +34,14 @@ def body_neither_frozen_nor_trained():
     return step
 
 
-def weight_of_a_loss_forgotten():
-    model = nn.Linear(8, 1)
-    balance = torch.zeros(2, requires_grad=True)  # GRAPH006
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        out = model(torch.ones(4, 8))
-        (balance.exp() * torch.stack([out.square().mean(), out.abs().mean()])).sum().backward()
-        optimizer.step()
-
-    return step
-
-
 def temperature_trained_but_in_no_module():
     model = nn.Linear(8, 1)
     log_scale = torch.zeros(1, requires_grad=True)  # GRAPH006
-    optimizer = torch.optim.SGD([*model.parameters(), log_scale], lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
-        (log_scale.exp() * model(torch.ones(4, 8))).square().mean().backward()
-        optimizer.step()
+    def loss():
+        return (log_scale.exp() * model(torch.ones(4, 8))).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD([*model.parameters(), log_scale], lr=1e-3), loss)
 
 
 def layers_in_a_plain_list():
@@ -77,37 +59,7 @@ def layers_in_a_plain_list():
             return x
 
     model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def heads_in_a_dictionary_filled_one_by_one():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem = nn.Linear(8, 8)
-            self.heads = {}
-            for task in ("a", "b"):
-                self.heads[task] = nn.Linear(8, 1)  # GRAPH006
-
-        def forward(self, x):
-            return sum(head(self.stem(x)) for head in self.heads.values())
-
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
 
 
 def registered_layers_that_are_listed_too_and_left_out():
@@ -142,8 +94,7 @@ def head_replaced_behind_the_optimizer():
         def forward(self, x):
             return self.last_layer(self.body(x))
 
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(Model())
     model.last_layer = nn.Linear(8, 2)  # GRAPH006
 
     def step():

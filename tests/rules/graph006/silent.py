@@ -3,49 +3,30 @@ import copy
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
+
 
 def batch_that_wants_a_gradient_for_an_attack():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         x = torch.ones(4, 8, requires_grad=True)
         model(x).square().mean().backward()
-        optimizer.zero_grad()
-        model((x + 0.1 * x.grad.sign()).detach()).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def fixed_points_of_a_physics_informed_network():
-    model, x = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), torch.linspace(0, 1, 16).reshape(-1, 1)
-    x.requires_grad_()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        u = model(x)
-        (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
-        (slope + u).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, (x + 0.1 * x.grad.sign()).detach())
 
     return step
 
 
 def gradient_penalty_on_columns_of_fixed_points():
     model, points = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)), torch.rand(16, 2, requires_grad=True)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         x, t = points[:, :1], points[:, 1:]
         u = model(torch.cat([x, t], 1))
         (speed,) = torch.autograd.grad(u.sum(), t, create_graph=True)
-        (speed - u).square().mean().backward()
-        optimizer.step()
+        return (speed - u).square().mean()
 
-    return step
+    return trained_with(torch.optim.Adam(model.parameters(), lr=1e-3), loss)
 
 
 def perturbation_that_the_program_moves_itself():
@@ -64,14 +45,7 @@ def perturbation_that_the_program_moves_itself():
 
 def frozen_body():
     body, head = nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(head.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        head(body(torch.ones(4, 8))).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_by(head, lambda: head(body(torch.ones(4, 8))).square().mean())
 
 
 def teacher_that_follows_by_averaging():
@@ -94,41 +68,28 @@ def teacher_that_follows_by_averaging():
 def latent_code_optimised_through_a_frozen_generator():
     generator = nn.Linear(8, 8).requires_grad_(False)
     code = torch.zeros(4, 8, requires_grad=True)
-    optimizer = torch.optim.Adam([code], lr=1e-2)
-
-    def step():
-        optimizer.zero_grad()
-        (generator(code) - 1).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(torch.optim.Adam([code], lr=1e-2), lambda: (generator(code) - 1).square().mean())
 
 
 def functional_call_with_parameters_of_its_own():
     model = nn.Linear(8, 1)
     weights = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    optimizer = torch.optim.SGD(weights.values(), lr=1e-3)
 
-    def step():
-        optimizer.zero_grad()
-        torch.func.functional_call(model, weights, (torch.ones(4, 8),)).square().mean().backward()
-        optimizer.step()
+    def loss():
+        return torch.func.functional_call(model, weights, (torch.ones(4, 8),)).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD(weights.values(), lr=1e-3), loss)
 
 
 def gradients_of_a_function_transform():
     model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     probe = torch.ones(8, requires_grad=True)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         sensitivity = torch.func.grad(lambda x: model(x).sum())(probe.detach())
-        (model(torch.ones(4, 8)).square().mean() + sensitivity.detach().sum()).backward()
-        optimizer.step()
+        return model(torch.ones(4, 8)).square().mean() + sensitivity.detach().sum()
 
-    return step
+    return trained_by(model, loss)
 
 
 def judge_of_a_gan_fed_by_the_makers_loss():
@@ -136,30 +97,23 @@ def judge_of_a_gan_fed_by_the_makers_loss():
     one, other = torch.optim.SGD(maker.parameters(), lr=1e-3), torch.optim.SGD(judge.parameters(), lr=1e-3)
 
     def step():
-        one.zero_grad()
-        judge(maker(torch.ones(4, 8))).square().mean().backward()
-        one.step()
-        other.zero_grad()
-        judge(maker(torch.ones(4, 8)).detach()).square().mean().backward()
-        other.step()
+        trained_once(judge, one, maker(torch.ones(4, 8)))
+        trained_once(judge, other, maker(torch.ones(4, 8)).detach())
 
     return step
 
 
 def optimizer_that_steps_after_many_micro_batches():
-    model, slow, count = nn.Linear(8, 1), nn.Linear(8, 8), [0]
+    model, slow = nn.Linear(8, 1), nn.Linear(8, 8)
     often = torch.optim.SGD(model.parameters(), lr=1e-3)
     seldom = torch.optim.SGD(slow.parameters(), lr=1e-3)
 
-    def step():
-        count[0] += 1
-        often.zero_grad()
-        model(slow(torch.ones(4, 8))).square().mean().backward()
-        often.step()
-        if count[0] % 1000 == 0:
+    def step(number):
+        trained_once(model, often, slow(torch.ones(4, 8)))
+        if number % 1000 == 0:
             seldom.step()
 
-    return step
+    return numbered(step)
 
 
 def weights_updated_by_hand():
@@ -179,12 +133,9 @@ def weights_updated_by_hand():
 
 def a_teacher_in_eval_mode_is_graph003s():
     teacher, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step():
+    def loss():
         x = torch.ones(4, 8)
-        optimizer.zero_grad()
-        (model(x) - teacher(x)).square().mean().backward()  # GRAPH003
-        optimizer.step()
+        return (model(x) - teacher(x)).square().mean()  # GRAPH003
 
-    return step
+    return trained_by(model, loss)

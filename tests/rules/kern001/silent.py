@@ -1,37 +1,18 @@
-"""Near misses: KERN001 must stay silent, or a note, on all of these."""
-
-from tests.timeline.kineto import note, text, training
+from tests.rules.traces import drain, loader, operator, think, times, traced
+from tests.timeline.kineto import text, training
 from tests.timeline.programs import Program
 
 
 def a_busy_device__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(30):
-                program.operator("aten::mm", 100.0)
-    return program.trace()
+    return traced(times(30, operator("aten::mm", 100.0)))
 
 
 def a_step_that_waits_for_its_loader_is_that_rules_finding__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            begin = program.host
-            program.think(3000)
-            program.events.append(note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, 3000))
-            for _ in range(20):
-                program.operator("aten::mm", 60.0)
-    return program.trace()
+    return traced(loader(3000), times(20, operator("aten::mm", 60.0)))
 
 
 def short_kernels_are_the_launch_rules_finding__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(30):
-                program.operator("aten::add", 2.0, host_us=40.0)
-    return program.trace()
+    return traced(times(30, operator("aten::add", 2.0, host_us=40.0)))
 
 
 def a_toy_with_three_kernels_a_step__trace():
@@ -40,8 +21,5 @@ def a_toy_with_three_kernels_a_step__trace():
 
 def a_trace_without_marked_steps__trace():
     program = Program()
-    for _ in range(60):
-        program.operator("aten::mm", 40.0)
-        program.drain()
-        program.think(80)
+    times(60, operator("aten::mm", 40.0), drain, think(80))(program)
     return program.trace()

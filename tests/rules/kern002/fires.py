@@ -1,27 +1,11 @@
-"""KERN002 must be a warning on these traces."""
+from tests.rules.traces import drain, operator, think, times, traced
 
-from tests.timeline.programs import Program
+LAST = operator("aten::mm", 60.0)
 
 
 def the_host_computes_on_the_cpu__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(20):
-                program.operator("aten::mm", 60.0)
-            program.drain()
-            program.operator("aten::sort", host_us=1500.0)
-            program.operator("aten::mm", 60.0)
-    return program.trace()
+    return traced(times(20, LAST), drain, operator("aten::sort", host_us=1500.0), LAST)
 
 
 def a_function_between_two_operators__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(20):
-                program.operator("aten::mm", 60.0)
-            program.drain()
-            program.think(900, "trainer.py(12): write_log")
-            program.operator("aten::mm", 60.0)
-    return program.trace()
+    return traced(times(20, LAST), drain, think(900, "trainer.py(12): write_log"), LAST)

@@ -1,12 +1,9 @@
-"""KERN006 must report the marked lines, and be a warning on these traces."""
-
 import copy
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from tests.timeline.programs import Program
+from tests.rules.traces import inside, operator, times, traced
 
 
 def rolled_row_by_row():
@@ -18,46 +15,6 @@ def rolled_row_by_row():
         for i in shifts:
             out[i] = torch.roll(x[i], i)  # KERN006
         (model(x) - out).square().mean().backward()
-
-    return step
-
-
-def a_loss_summed_over_samples():
-    model, y = nn.Linear(8, 4), torch.zeros(16, dtype=torch.long)
-
-    def step():
-        out = model(torch.ones(16, 8))
-        loss = 0.0
-        for i in range(len(out)):
-            loss = loss + F.cross_entropy(out[i : i + 1], y[i : i + 1])  # KERN006
-        (loss / len(out)).backward()
-
-    return step
-
-
-def every_pair_of_many_rows():
-    model = nn.Linear(8, 8)
-
-    def step():
-        z, rows = model(torch.randn(16, 8)), []
-        for i in range(16):
-            row = []
-            for j in range(16):
-                row.append((z[i] * z[j]).sum() / 0.5)  # KERN006
-            rows.append(torch.stack(row))
-        torch.stack(rows).logsumexp(1).mean().backward()
-
-    return step
-
-
-def a_module_that_is_given_sample_after_sample():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-
-    def step():
-        x, out = torch.randn(16, 8), []
-        for i in range(16):
-            out.append(model(x[i].unsqueeze(0)))  # KERN006
-        torch.cat(out).mean().backward()
 
     return step
 
@@ -103,19 +60,6 @@ def dice_of_each_class():
     return step
 
 
-def centres_that_are_written_row_by_row():
-    model, centres = nn.Linear(8, 8), torch.zeros(12, 8)
-
-    def step():
-        z = model(torch.randn(12, 8))
-        with torch.no_grad():
-            for k in range(12):
-                centres[k] = 0.9 * centres[k] + 0.1 * z[k]  # KERN006
-        (z - centres).square().mean().backward()
-
-    return step
-
-
 def an_average_of_weights_by_hand():
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
     average = copy.deepcopy(model).requires_grad_(False)
@@ -154,31 +98,8 @@ def rows_on_the_gpu__rehearsal():
 
 
 def index_inside_a_function__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step(), program.inside("Gather.forward"):
-            for _ in range(12):
-                program.operator("aten::index", 3.0, host_us=30.0)
-    return program.trace()
-
-
-def neighbours_gathered_node_by_node_in_two_layers():
-    src = torch.randint(0, 40, (40, 4))
-    neighbours = list(src)
-    first, second = nn.Linear(8, 16), nn.Linear(16, 4)
-    features = torch.randn(40, 8)
-
-    def gathered(h):
-        means = []
-        for node in range(40):
-            means.append(h[neighbours[node]].mean(0))  # KERN006
-        return torch.stack(means)
-
-    def step():
-        h = torch.relu(first(gathered(features)))
-        second(gathered(h)).square().mean().backward()
-
-    return step
+    gathered = times(12, operator("aten::index", 3.0, host_us=30.0))
+    return traced(inside("Gather.forward", gathered))
 
 
 def overlaps_of_all_pairs_of_boxes():
@@ -195,22 +116,6 @@ def overlaps_of_all_pairs_of_boxes():
                     whole = (a[i, 2] - a[i, 0]) * (a[i, 3] - a[i, 1])
                     out[i, j] = w * h / (whole + (b[j, 2] - b[j, 0]) * (b[j, 3] - b[j, 1]) - w * h)
         (model(torch.randn(4, 8)).mean() + out.mean()).backward()
-
-    return step
-
-
-def the_farthest_row_as_a_running_maximum():
-    model = nn.Linear(8, 4)
-
-    def step():
-        z, worst = model(torch.randn(12, 8)), []
-        for i in range(12):
-            far = torch.zeros(())
-            for j in range(12):
-                if i != j:
-                    far = torch.maximum(far, (z[i] - z[j]).square().sum())  # KERN006
-            worst.append(F.softplus(far - 1))
-        torch.stack(worst).mean().backward()
 
     return step
 

@@ -1,12 +1,11 @@
-"""Near misses: KERN006 must stay silent, or a note, on all of these."""
-
 import copy
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tests.timeline.programs import Program
+from tests.rules.programs import trained_with
+from tests.rules.traces import inside, operator, times, traced
 
 
 def a_recurrence_over_time():
@@ -100,14 +99,11 @@ def layers_of_one_model():
 def steps_of_an_optimizer_over_one_flat_buffer():
     flat = torch.randn(160)
     parameters = [nn.Parameter(flat[10 * i : 10 * i + 10]) for i in range(16)]
-    optimizer = torch.optim.SGD(parameters, lr=0.1, foreach=False)
 
-    def step():
-        optimizer.zero_grad()
-        torch.stack(list(parameters)).square().mean().backward()
-        optimizer.step()
+    def loss():
+        return torch.stack(list(parameters)).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD(parameters, lr=0.1, foreach=False), loss)
 
 
 def weights_of_layers_one_after_the_other():
@@ -199,69 +195,29 @@ def masks_that_are_sorted():
     return step
 
 
-def a_recurrence_whose_state_is_used_before_the_row():
-    inside, across = nn.Linear(8, 8), nn.Linear(8, 8)
-
-    def step():
-        x, h = torch.randn(4, 16, 8), torch.zeros(4, 8)
-        for t in range(16):
-            before = across(h)
-            h = torch.tanh(inside(x[:, t]) + before)
-        h.mean().backward()
-
-    return step
-
-
 def layers_one_after_the_other__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(30):
-                program.operator("aten::linear", 20.0)
-                program.operator("aten::relu", 3.0)
-    return program.trace()
+    return traced(times(30, operator("aten::linear", 20.0), operator("aten::relu", 3.0)))
 
 
 def the_loaders_own_loop__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            with program.inside("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", annotation=True):
-                for _ in range(32):
-                    program.operator("aten::select", 1.0)
-            program.operator("aten::mm", 100.0)
-    return program.trace()
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    fetched = inside(name, times(32, operator("aten::select", 1.0)), annotation=True)
+    return traced(fetched, operator("aten::mm", 100.0))
 
 
 def views_that_launch_nothing__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(30):
-                program.operator("aten::select")
-            program.operator("aten::mm", 100.0)
-    return program.trace()
+    return traced(times(30, operator("aten::select")), operator("aten::mm", 100.0))
+
+
+TURN = operator("aten::select"), operator("aten::mul", 2.0)
 
 
 def eight_turns__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(8):
-                program.operator("aten::select")
-                program.operator("aten::mul", 2.0)
-    return program.trace()
+    return traced(times(8, *TURN))
 
 
 def a_small_part_of_the_step__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 9000.0, host_us=9000.0)
-            for _ in range(12):
-                program.operator("aten::select")
-                program.operator("aten::mul", 2.0)
-    return program.trace()
+    return traced(operator("aten::mm", 9000.0, host_us=9000.0), times(12, *TURN))
 
 
 def a_long_integration_in_small_steps():

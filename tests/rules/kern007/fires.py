@@ -1,16 +1,11 @@
 import torch
 from torch import nn
 
-
-def _trained(optimizer, loss):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+from tests.rules.programs import optimized, stepped
 
 
 def network_called_for_each_row():
-    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)))
 
     def value(x):
         return net(x).squeeze(-1) + x.abs().sum(-1)
@@ -20,27 +15,7 @@ def network_called_for_each_row():
         for i in range(states.size(0)):
             x = states[i : i + 1]
             loss = loss + value(x).square().sum()  # KERN007
-        _trained(optimizer, loss)
-
-    return step
-
-
-def encoder_called_for_each_time_step():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encode = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ReLU(), nn.Flatten())
-            self.head = nn.GRU(4 * 6, 8)
-
-        def forward(self, x):
-            features = [self.encode(x[:, t]) for t in range(x.size(1))]  # KERN007
-            return self.head(torch.stack(features))[0]
-
-    model = Model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step():
-        _trained(optimizer, model(torch.randn(2, 10, 3, 8)).square().mean())
+        stepped(optimizer, loss)
 
     return step
 
@@ -62,6 +37,6 @@ def lstm_cell_over_unbound_words():
 
     def step():
         count[0] += 1
-        _trained(optimizer, model(torch.randint(50, (3, 9 + count[0] % 3))).square().mean())
+        stepped(optimizer, model(torch.randint(50, (3, 9 + count[0] % 3))).square().mean())
 
     return step

@@ -1,11 +1,7 @@
 import torch
 from torch import nn
 
-
-def _trained(optimizer, loss):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+from tests.rules.programs import optimized, stepped
 
 
 def _net():
@@ -20,7 +16,7 @@ def each_turn_needs_the_one_before():
         x, noise = torch.randn(2, 4), torch.randn(12, 2, 4)
         for t in range(12):
             x = x + net(x + noise[t])
-        _trained(optimizer, x.square().mean())
+        stepped(optimizer, x.square().mean())
 
     return step
 
@@ -34,14 +30,13 @@ def two_arguments_of_which_one_is_handed_on():
         def forward(self, x, state):
             return torch.tanh(self.mix(torch.cat([x, state], -1)))
 
-    net = Mixed()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(Mixed())
 
     def step():
         x, state = torch.randn(12, 2, 4), torch.zeros(2, 4)
         for t in range(12):
             state = net(x[t], state)
-        _trained(optimizer, state.square().mean())
+        stepped(optimizer, state.square().mean())
 
     return step
 
@@ -56,27 +51,25 @@ def spiking_layer_that_keeps_its_voltage():
             self.voltage = self.weigh(x) + (0 if self.voltage is None else 0.9 * self.voltage)
             return torch.sigmoid(self.voltage)
 
-    net = Spiking()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(Spiking())
 
     def step():
         x, net.voltage, total = torch.randn(12, 2, 4), None, 0
         for t in range(12):
             total = total + net(x[t])
-        _trained(optimizer, total.square().mean())
+        stepped(optimizer, total.square().mean())
 
     return step
 
 
 def batch_norm_that_counts_each_call():
-    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
     def step():
         x, total = torch.randn(12, 8, 4), 0
         for t in range(12):
             total = total + net(x[t])
-        _trained(optimizer, total.square().mean())
+        stepped(optimizer, total.square().mean())
 
     return step
 
@@ -89,28 +82,26 @@ def next_piece_that_the_loop_writes():
         with torch.no_grad():
             for t in range(11):
                 x[t + 1] += net(x[t])
-        _trained(optimizer, net(x).square().mean())
+        stepped(optimizer, net(x).square().mean())
 
     return step
 
 
 def cell_with_a_state_that_is_reset_by_a_mask():
-    cell = nn.GRUCell(6, 8)
-    optimizer = torch.optim.Adam(cell.parameters(), lr=1e-3)
+    cell, optimizer = optimized(nn.GRUCell(6, 8), torch.optim.Adam)
 
     def step():
         x, goes_on, state = torch.randn(16, 4, 6), torch.ones(16, 4, 1), torch.zeros(4, 8)
         for t in range(16):
             state = cell(x[t], state * goes_on[t])
-        _trained(optimizer, state.square().mean())
+        stepped(optimizer, state.square().mean())
 
     return step
 
 
 def decoder_fed_with_what_it_said():
     cell, say, embed = nn.GRUCell(6, 8), nn.Linear(8, 50), nn.Embedding(50, 6)
-    parts = nn.ModuleList([cell, say, embed])
-    optimizer = torch.optim.Adam(parts.parameters(), lr=1e-3)
+    parts, optimizer = optimized(nn.ModuleList([cell, say, embed]), torch.optim.Adam)
 
     def step():
         word, state, loss = torch.zeros(4, dtype=torch.long), torch.zeros(4, 8), 0
@@ -118,7 +109,7 @@ def decoder_fed_with_what_it_said():
             state = cell(embed(word), state)
             word = say(state).argmax(-1)
             loss = loss + say(state).logsumexp(-1).mean()
-        _trained(optimizer, loss)
+        stepped(optimizer, loss)
 
     return step
 
@@ -145,20 +136,19 @@ def large_pieces_to_save_memory():
         with torch.no_grad():
             for piece in x.split(4096):
                 loss = loss + net(piece).square().mean()
-        _trained(optimizer, net(x[:8]).square().mean() + 0 * loss)
+        stepped(optimizer, net(x[:8]).square().mean() + 0 * loss)
 
     return step
 
 
 def crops_of_several_sizes():
-    net = nn.Sequential(nn.Conv1d(2, 4, 3), nn.AdaptiveAvgPool1d(1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(nn.Sequential(nn.Conv1d(2, 4, 3), nn.AdaptiveAvgPool1d(1)))
 
     def step():
         x, loss = torch.randn(1, 2, 64), 0
         for n in range(12):
             loss = loss + net(x[..., n : 2 * n + 20]).square().mean()
-        _trained(optimizer, loss)
+        stepped(optimizer, loss)
 
     return step
 
@@ -175,18 +165,17 @@ def as_many_turns_as_the_data_asks_for():
             loss = loss + y
             if y < -1:
                 break
-        _trained(optimizer, loss)
+        stepped(optimizer, loss)
 
     return step
 
 
 def a_few_heads_in_turn():
-    heads = nn.ModuleList(nn.Linear(4, 1) for _ in range(12))
-    optimizer = torch.optim.SGD(heads.parameters(), lr=1e-3)
+    heads, optimizer = optimized(nn.ModuleList(nn.Linear(4, 1) for _ in range(12)))
 
     def step():
         x = torch.randn(12, 2, 4)
-        _trained(optimizer, sum(head(x[t]).square().mean() for t, head in enumerate(heads)))
+        stepped(optimizer, sum(head(x[t]).square().mean() for t, head in enumerate(heads)))
 
     return step
 
@@ -202,7 +191,7 @@ def a_small_part_of_a_long_step():
             loss = loss + net(x[t]).square().mean()
         for _ in range(8):  # three times the threshold's part, so that a busy machine does not matter
             wide = body(wide)
-        _trained(optimizer, loss + wide.square().mean())
+        stepped(optimizer, loss + wide.square().mean())
 
     return step
 
@@ -214,7 +203,7 @@ def library_that_loops_over_its_own_pieces():
     def step():
         x = torch.randn(12, 2, 4)
         for _ in range(1):
-            _trained(optimizer, sum(map(lambda piece: inner(piece).sum(), x)).square())
+            stepped(optimizer, sum(map(lambda piece: inner(piece).sum(), x)).square())
 
     return step
 
@@ -229,6 +218,6 @@ def augmentation_that_draws_for_each_image():
 
     def step():
         images = torch.randn(12, 3, 8, 8)
-        _trained(optimizer, net(torch.stack([shift(image) for image in images])).square().mean())
+        stepped(optimizer, net(torch.stack([shift(image) for image in images])).square().mean())
 
     return step

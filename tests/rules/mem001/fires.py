@@ -1,14 +1,4 @@
-from tests.timeline.kineto import head_with_memory, loop, memory, product, text
-
-
-CAPACITY = 80 * 2**30
-
-
-def _needing(share, reserved=None, device_type=1, capacity=CAPACITY):
-    """A trace in which tensors take a share of the device."""
-    held = int((reserved or share) * CAPACITY)
-    events = loop(3, 1000.0, lambda number, start: product(start, number))
-    return text([*events, memory(1500.0, 512, int(share * CAPACITY), held, device_type)], head_with_memory(capacity))
+from tests.rules.mem001.silent import _needing
 
 
 def tensors_need_most_of_it__trace():

@@ -1,6 +1,5 @@
 from tests.timeline.kineto import head_with_memory, loop, memory, product, text
 
-
 CAPACITY = 80 * 2**30
 
 

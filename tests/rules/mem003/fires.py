@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import optimized
+
 
 def batches_kept_on_the_host():
     model, seen = nn.Linear(8, 1), []
@@ -16,20 +18,8 @@ def batches_kept_on_the_host():
     return step
 
 
-def outputs_kept_on_the_device__cuda():
-    model, seen = nn.Linear(512, 512, device="cuda"), []
-
-    def step():
-        out = model(torch.ones(512, 512, device="cuda"))
-        seen.append(out.detach())  # MEM003
-        out.mean().backward()
-
-    return step
-
-
 def tensors_kept_on_the_device__rehearsal():
-    model = torch.nn.Linear(64, 64, device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = optimized(torch.nn.Linear(64, 64, device="cuda"), torch.optim.AdamW)
     kept = []
 
     def step():
@@ -169,11 +159,7 @@ def outputs_copied_to_the_host__rehearsal():
 def batches_of_a_cycled_loader():
     labelled, model = TensorDataset(torch.rand(400, 16, 1000)), nn.Linear(1000, 1)
     batches = itertools.cycle(DataLoader(labelled, batch_size=4))  # MEM003
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return lambda: model(next(batches)[0]).mean().backward()
 
 
 def arrays_kept_on_the_host():
@@ -213,17 +199,6 @@ def numbers_of_each_row_kept():
     return _scored(Scores())
 
 
-def numbers_of_each_row_in_one_list():
-    class Scores:
-        def __init__(self):
-            self.flat_scores = []
-
-        def keep(self, out):
-            self.flat_scores += out.flatten().tolist()  # MEM003
-
-    return _scored(Scores())
-
-
 def images_of_a_cache_without_a_limit__note():
     class Images:
         @functools.lru_cache(maxsize=None)  # MEM003
@@ -231,8 +206,4 @@ def images_of_a_cache_without_a_limit__note():
             return torch.ones(64, 64) * index + by
 
     images, model, steps = Images(), nn.Linear(64, 8), itertools.count()
-
-    def step():
-        model(images.shifted(0, next(steps))).mean().backward()
-
-    return step
+    return lambda: model(images.shifted(0, next(steps))).mean().backward()

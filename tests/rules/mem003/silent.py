@@ -5,15 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-
-def large_temporaries_freed_each_step():
-    model = nn.Linear(8, 1)
-
-    def step():
-        x = torch.ones(1500, 1000)
-        (model(torch.ones(4, 8)).mean() * x.mean()).backward()
-
-    return step
+from tests.rules.programs import trained_with
 
 
 def bounded_buffer_that_is_full():
@@ -27,28 +19,13 @@ def bounded_buffer_that_is_full():
     return step
 
 
-def optimizer_state_made_in_the_first_step__cuda():
-    model = nn.Linear(1024, 1024, device="cuda")
-    optimizer = torch.optim.Adam(model.parameters())
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(8, 1024, device="cuda")).mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def gradients_made_anew_in_each_step__rehearsal():
     model = torch.nn.Linear(1024, 1024, device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters())
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(64, 1024, device="cuda")).square().mean().backward()
-        optimizer.step()
+    def loss():
+        return model(torch.ones(64, 1024, device="cuda")).square().mean()
 
-    return step
+    return trained_with(torch.optim.AdamW(model.parameters()), loss)
 
 
 def a_memory_of_the_last_rows__rehearsal():
@@ -254,11 +231,7 @@ def numbers_of_every_step__no_note():
 
 def _fed(batches):
     model = nn.Linear(1000, 1)
-
-    def step():
-        model(next(batches)[0]).mean().backward()
-
-    return step
+    return lambda: model(next(batches)[0]).mean().backward()
 
 
 def a_loader_begun_again__no_note():
@@ -313,8 +286,4 @@ def a_cache_with_a_limit__no_note():
         return torch.ones(64, 64) + by
 
     model, steps = nn.Linear(64, 8), iter(range(1000))
-
-    def step():
-        model(shifted(next(steps))).mean().backward()
-
-    return step
+    return lambda: model(shifted(next(steps))).mean().backward()

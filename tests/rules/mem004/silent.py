@@ -1,5 +1,4 @@
 import torch
-from torch import nn
 
 
 def everything_reserved_is_needed_at_the_peak__cuda():
@@ -17,14 +16,5 @@ def large_temporary_reused_every_step__cuda():
     def step():
         large = torch.empty(512 * 2**20, dtype=torch.uint8, device="cuda")
         del large
-
-    return step
-
-
-def a_little_slack_in_a_small_model__cuda():
-    model = nn.Linear(64, 64, device="cuda")
-
-    def step():
-        model(torch.ones(8, 64, device="cuda")).mean().backward()
 
     return step

@@ -1,5 +1,3 @@
-"""MEM006 must report exactly the marked lines: the largest holder at the peak, not the last, not the most frequent."""
-
 import torch
 
 MIB = 2**20

@@ -23,11 +23,7 @@ def much_is_allocated_but_never_at_once__rehearsal():
 
 def a_small_model__rehearsal():
     model = nn.Linear(256, 256, device="cuda")
-
-    def step():
-        model(torch.ones(64, 256, device="cuda")).mean().backward()
-
-    return step
+    return lambda: model(torch.ones(64, 256, device="cuda")).mean().backward()
 
 
 def large_storage_seen_through_many_views__rehearsal():

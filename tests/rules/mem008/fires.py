@@ -3,16 +3,6 @@ import torch
 MIB = 2**20
 
 
-def each_batch_longer_than_the_last__rehearsal():
-    lengths = iter(range(8, 100))
-
-    def step():
-        batch = torch.empty(next(lengths) * 8 * MIB, dtype=torch.uint8, device="cuda")  # MEM008
-        del batch
-
-    return step
-
-
 def lengths_in_turn_with_ever_longer_ones_between__rehearsal():
     lengths = iter([60, 20, 64, 30, 70, 25, 77, 30, 85, 20, 93, 22, 102, 30, 111, 40, 120, 20, 130, 40] * 3)
 
@@ -35,23 +25,6 @@ def padded_to_its_longest__rehearsal():
         batch = torch.nn.utils.rnn.pad_sequence(next(samples), batch_first=True)
         batch = batch.to("cuda")  # MEM008
         model(batch).relu().square().mean().backward()
-
-    return step
-
-
-def longest_of_many_samples_lie_close_together__rehearsal():
-    model = torch.nn.Linear(64, 64, device="cuda")
-    atoms = torch.randint(9, 41, (200, 16), generator=torch.Generator().manual_seed(0)).tolist()
-    graphs = iter(atoms)
-
-    def dense(sizes):
-        most = max(sizes)
-        return torch.zeros(len(sizes), most, most)
-
-    def step():
-        bonds = dense(next(graphs)).to("cuda")  # MEM008
-        hidden = model(torch.ones(*bonds.shape[:2], 64, device="cuda")).relu()
-        (bonds @ hidden).square().mean().backward()
 
     return step
 

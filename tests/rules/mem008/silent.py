@@ -22,25 +22,6 @@ def many_sizes_that_are_the_same_in_each_step__rehearsal():
     return step
 
 
-def growth_that_is_kept__rehearsal():
-    kept, sizes = [], iter(range(20, 100))
-
-    def step():
-        kept.append(torch.empty(next(sizes) * MIB, dtype=torch.uint8, device="cuda"))
-
-    return step
-
-
-def lengths_that_vary_between_the_same_few__rehearsal():
-    lengths = iter([40, 60, 80, 100] * 20)
-
-    def step():
-        batch = torch.empty(next(lengths) * 8 * MIB, dtype=torch.uint8, device="cuda")
-        del batch
-
-    return step
-
-
 def short_batches_of_every_length__rehearsal():
     lengths = iter(range(1, 100))
 

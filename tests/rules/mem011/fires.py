@@ -1,15 +1,17 @@
 import gc
+import itertools
 
 import torch
 from torch import nn
+
+from tests.rules.programs import behind_a_backward, optimized
 
 MIB = 2**20
 MEMORY_LIMIT = 256 * MIB
 
 
 def the_same_three_lines_again():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         optimizer.zero_grad()
@@ -29,8 +31,7 @@ def the_same_three_lines_again():
 
 
 def scaled_loss_again_after_the_block():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     scaler = torch.amp.GradScaler("cpu", enabled=False)
 
     def step():
@@ -46,25 +47,6 @@ def scaled_loss_again_after_the_block():
             optimizer.zero_grad()
             scaler.scale(loss).backward()  # MEM011
         optimizer.step()
-
-    return step
-
-
-def whole_step_again_inside_except():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def train_on_batch(x):
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
-
-    def step():
-        try:
-            train_on_batch(torch.ones(4, 8))
-        except torch.cuda.OutOfMemoryError:
-            torch.cuda.empty_cache()
-            train_on_batch(torch.ones(2, 8))  # MEM011
 
     return step
 
@@ -104,15 +86,8 @@ def retry_that_really_happens__rehearsal():
 
 
 def cache_emptied_every_fourth_step__cuda():
-    model, count = nn.Linear(8, 1, device="cuda"), [0]
-
-    def step():
-        count[0] += 1
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        if count[0] % 4 == 0:
-            torch.cuda.empty_cache()  # MEM011
-
-    return step
+    done = itertools.count(1)
+    return behind_a_backward(lambda loss: next(done) % 4 or torch.cuda.empty_cache(), "cuda")  # MEM011
 
 
 def handlers_of_an_episode_trainer():
@@ -147,8 +122,7 @@ def handlers_of_an_episode_trainer():
 
 
 def a_smaller_try_by_another_function_inside_the_handler():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def accumulate(x, weight=1.0):
         (model(x).square().mean() * weight).backward()

@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_once
+
 
 def flag_then_fresh_forward_with_smaller_parts():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         x, failed = torch.ones(4, 8), False
@@ -25,8 +26,7 @@ def flag_then_fresh_forward_with_smaller_parts():
 
 
 def attempts_in_a_loop_each_from_zero():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         for parts in (1, 2, 4):
@@ -38,22 +38,6 @@ def attempts_in_a_loop_each_from_zero():
                 break
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
-
-    return step
-
-
-def checkpoint_and_stop():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        try:
-            model(torch.ones(4, 8)).square().mean().backward()
-        except torch.OutOfMemoryError as error:
-            torch.save(model.state_dict(), "last.pt")
-            raise RuntimeError("no memory for this batch") from error
-        optimizer.step()
 
     return step
 
@@ -74,8 +58,7 @@ def text_of_the_error_kept():
 
 
 def second_backward_of_another_error():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         optimizer.zero_grad()
@@ -90,8 +73,7 @@ def second_backward_of_another_error():
 
 
 def handler_of_a_function_that_no_step_runs():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def another(loss):
         try:
@@ -100,9 +82,7 @@ def handler_of_a_function_that_no_step_runs():
             loss.backward()
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         return another
 
     return step
@@ -118,21 +98,8 @@ def cache_emptied_on_every_step_which_is_sync009__cuda():
     return step
 
 
-def cache_emptied_once__cuda():
-    model, count = nn.Linear(8, 1, device="cuda"), [0]
-
-    def step():
-        count[0] += 1
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        if count[0] == 5:
-            torch.cuda.empty_cache()
-
-    return step
-
-
 def other_errors_raised_from_the_same_handler():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
 
     def step():
         optimizer.zero_grad()
@@ -193,8 +160,7 @@ def broad_handler_that_is_not_about_memory():
 
 
 def every_try_takes_less():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 1))
     counts = {"parts": 1}
 
     def attempt(x):

@@ -1,55 +1,30 @@
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from tests.rules.programs import Tagger, Texts
+from tests.rules.mem018.silent import _pad
+from tests.rules.programs import Tagger, Texts, optimized, trained_once
 
 MEMORY_LIMIT = 160 << 20
-
-
-def _pad(texts):
-    return pad_sequence(texts, batch_first=True)
 
 
 LENGTHS = [8 + number % 5 for number in range(396)] + [12000] * 4
 
 
-def _trained(model, tokens, optimizer):
-    loss = model(tokens).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
-def longest_texts_at_the_end_of_the_epoch__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = iter(DataLoader(Texts(LENGTHS), batch_size=4, collate_fn=_pad))
-
-    def step():
-        tokens = next(batches).cuda()  # MEM018
-        _trained(model, tokens, optimizer)
-
-    return step
-
-
 def longest_texts_that_fit_and_need_far_more__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(Tagger().cuda(), lr=0.01)
     lengths = [8 + number % 5 for number in range(396)] + [4600] * 4
     batches = iter(DataLoader(Texts(lengths), batch_size=4, collate_fn=_pad))
 
     def step():
         tokens = next(batches).cuda()  # MEM018
-        _trained(model, tokens, optimizer)
+        trained_once(model, optimizer, tokens)
 
     return step
 
 
 def texts_of_one_length_but_a_few_that_are_drawn_at_random__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model, optimizer = optimized(Tagger().cuda(), torch.optim.AdamW, lr=0.01)
     lengths = [9] * 2000 + [10] * 2000
     lengths[1234] = 40000
     torch.manual_seed(1)
@@ -63,7 +38,7 @@ def texts_of_one_length_but_a_few_that_are_drawn_at_random__rehearsal():
 
     def step():
         tokens = next(batches).cuda()
-        _trained(model, tokens, optimizer)
+        trained_once(model, optimizer, tokens)
 
     return step
 
@@ -89,6 +64,6 @@ def graphs_that_are_joined__rehearsal():
 
     def step():
         nodes = next(batches).cuda()  # MEM018
-        _trained(model, nodes, optimizer)
+        trained_once(model, optimizer, nodes)
 
     return step

@@ -2,7 +2,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from tests.rules.programs import Tagger, Texts
+from tests.rules.programs import Tagger, Texts, optimized, trained_once
 
 MEMORY_LIMIT = 160 << 20
 
@@ -11,18 +11,8 @@ def _pad(texts):
     return pad_sequence(texts, batch_first=True)
 
 
-
-
-def _trained(model, tokens, optimizer):
-    loss = model(tokens).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-
-
 def _steps(dataset, model=None, collate=_pad, **options):
-    model = (model or Tagger()).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized((model or Tagger()).cuda(), lr=0.01)
     loader = DataLoader(dataset, collate_fn=collate, **{"batch_size": 4, **options})
 
     def forever():
@@ -32,7 +22,7 @@ def _steps(dataset, model=None, collate=_pad, **options):
     batches = forever()
 
     def step():
-        _trained(model, next(batches).cuda(), optimizer)
+        trained_once(model, optimizer, next(batches).cuda())
 
     return step
 
@@ -87,13 +77,12 @@ def a_dataset_that_cannot_be_asked_out_of_turn__rehearsal():
 
 
 def batches_made_by_hand__rehearsal():
-    model = Tagger().cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(Tagger().cuda(), lr=0.01)
     lengths = [8 + number % 5 for number in range(100)]
 
     def step():
         tokens = torch.ones(4, lengths[0], dtype=torch.long, device="cuda")
         lengths.append(lengths.pop(0))
-        _trained(model, tokens, optimizer)
+        trained_once(model, optimizer, tokens)
 
     return step

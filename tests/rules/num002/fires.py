@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, optimized, trained_with
+
 
 def _trained(model, loss_of, lr=0.1, optimizer=torch.optim.SGD):
     torch.manual_seed(0)
@@ -8,13 +10,7 @@ def _trained(model, loss_of, lr=0.1, optimizer=torch.optim.SGD):
         if hasattr(layer, "reset_parameters"):
             layer.reset_parameters()
     optimizer = optimizer(model.parameters(), lr=lr)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, loss_of)
 
 
 def log_of_a_sigmoid_that_underflows():
@@ -51,29 +47,6 @@ def root_in_a_branch_that_is_not_taken():
     return _trained(model, loss)
 
 
-def mean_over_nothing():
-    model, count = nn.Linear(4, 4), [0]
-
-    def loss():
-        count[0] += 1
-        x = model(torch.ones(6, 4)).sum(-1)
-        keep = (torch.arange(6) >= count[0]).float()
-        return (x * keep).sum() / keep.sum()  # NUM002
-
-    return _trained(model, loss)
-
-
-def mask_made_by_multiplication():
-    model = nn.Linear(4, 4)
-
-    def loss():
-        keep = torch.ones(4, 4).tril()
-        scores = model(torch.eye(4)) + (1 - keep) * float("-inf")  # NUM002
-        return scores.softmax(-1)[:, 0].mean()
-
-    return _trained(model, loss)
-
-
 def a_row_with_everything_masked():
     model = nn.Linear(4, 4)
     mask = torch.zeros(4, 4)
@@ -82,18 +55,6 @@ def a_row_with_everything_masked():
     def loss():
         scores = model(torch.eye(4)) + mask
         return torch.softmax(scores, -1)[:, 0].mean()  # NUM002
-
-    return _trained(model, loss)
-
-
-def masked_scores_that_overflow():
-    model = nn.Linear(4, 4)
-    mask = torch.triu(torch.full((4, 4), float("-inf")), 1)
-
-    def loss():
-        scores = (model(torch.eye(4)) + 100).masked_fill(mask < 0, float("-inf"))
-        weights = scores.exp()  # NUM002
-        return (weights / weights.sum(-1, keepdim=True))[:, 0].mean()
 
     return _trained(model, loss)
 
@@ -112,8 +73,7 @@ def masked_scores_that_overflow_in_place():
 
 
 def learning_rate_without_bound():
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e30)
+    model, optimizer = optimized(nn.Linear(4, 1), lr=1e30)
 
     def step():
         torch.manual_seed(0)
@@ -140,18 +100,16 @@ def division_inside_a_functions_own_backward():
 
 
 def born_while_gradients_accumulate():
-    model, count = nn.Linear(4, 1), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = optimized(nn.Linear(4, 1), lr=0.1)
 
-    def step():
-        count[0] += 1
-        x = torch.ones(2, 4) * (0.0 if count[0] == 9 else 1.0)
+    def step(number):
+        x = torch.ones(2, 4) * (0.0 if number == 9 else 1.0)
         (model(torch.ones(2, 4)).sum() * (x / x.sum()).mean()).backward()  # NUM002
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             optimizer.step()
             optimizer.zero_grad()
 
-    return step
+    return numbered(step)
 
 
 def nan_written_into_the_batch_by_a_mask():
@@ -164,16 +122,6 @@ def nan_written_into_the_batch_by_a_mask():
         return x
 
     return _trained(model, lambda: model(batch()).square().sum())
-
-
-def root_of_zero_on_the_device__rehearsal():
-    model = nn.Linear(4, 4).cuda()
-
-    def loss():
-        out = model(torch.ones(2, 4, device="cuda"))
-        return torch.sqrt((out - out.detach()).square()).mean()  # NUM002
-
-    return _trained(model, loss)
 
 
 def scores_beyond_half_under_autocast__rehearsal():
@@ -200,13 +148,10 @@ def epsilon_that_half_cannot_hold__rehearsal():
 
 
 def running_statistics_behind_a_guard_of_the_loss():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
-    def step():
-        count[0] += 1
-        x = torch.rand(8, 4) * (1e30 if count[0] % 4 == 0 else 1.0)
+    def step(number):
+        x = torch.rand(8, 4) * (1e30 if number % 4 == 0 else 1.0)
         x = x.square()  # NUM002
         optimizer.zero_grad()
         loss = model(x).square().mean()
@@ -215,24 +160,4 @@ def running_statistics_behind_a_guard_of_the_loss():
         loss.backward()
         optimizer.step()
 
-    return step
-
-
-def running_statistics_behind_a_gradient_scaler__rehearsal():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cuda", init_scale=16.0)
-    count = [0]
-
-    def step():
-        count[0] += 1
-        x = torch.rand(8, 4, device="cuda") * (1e30 if count[0] % 4 == 0 else 1.0)
-        x = x.square()  # NUM002
-        optimizer.zero_grad()
-        with torch.autocast("cuda", dtype=torch.float16):
-            loss = model(x).square().mean()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
+    return numbered(step)

@@ -2,16 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(model, loss_of, lr=0.1):
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import numbered, optimized, trained_by
 
 
 def masked_attention():
@@ -22,7 +13,7 @@ def masked_attention():
         scores = model(torch.eye(4)).masked_fill(mask < 0, float("-inf")) + mask
         return scores.softmax(-1)[:, 0].mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def infinite_metric_that_never_reaches_the_loss():
@@ -33,7 +24,7 @@ def infinite_metric_that_never_reaches_the_loss():
         perplexities.append(torch.exp(out.detach() + 1000))
         return out
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def infinities_replaced_before_the_loss():
@@ -44,59 +35,53 @@ def infinities_replaced_before_the_loss():
             weights = torch.nan_to_num(1 / torch.zeros(4), posinf=1.0)
         return (model(torch.ones(2, 4)) * weights).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def step_skipped_by_the_gradient_scaler():
-    model, count = nn.Linear(4, 1), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(4, 1), lr=0.01)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        overflow = float("inf") if count[0] in (3, 6, 9) else 1.0
+        overflow = float("inf") if number in (3, 6, 9) else 1.0
         scaler.scale(model(torch.ones(2, 4)).square().mean() * overflow).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    return step
+    return numbered(step)
 
 
 def step_skipped_inside_a_fused_optimizer():
-    model, count = nn.Linear(4, 1), [0]
+    model = nn.Linear(4, 1)
     optimizer = type("Renamed", (torch.optim.Adam,), {})(model.parameters(), fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        overflow = float("inf") if count[0] in (3, 6, 9) else 1.0
+        overflow = float("inf") if number in (3, 6, 9) else 1.0
         scaler.scale(model(torch.ones(2, 4)).square().mean() * overflow).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    return step
+    return numbered(step)
 
 
 def bad_batch_skipped_by_the_users_own_guard():
-    model, count = nn.Linear(4, 1), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(4, 1), lr=0.01)
 
-    def step():
-        count[0] += 1
+    def step(number):
         optimizer.zero_grad()
-        loss = model(torch.ones(2, 4)).square().mean() * (float("nan") if count[0] == 5 else 1.0)
+        loss = model(torch.ones(2, 4)).square().mean() * (float("nan") if number == 5 else 1.0)
         loss.backward()
         if torch.isfinite(nn.utils.clip_grad_norm_(model.parameters(), 1.0)):
             optimizer.step()
 
-    return step
+    return numbered(step)
 
 
 def gradients_repaired_before_the_step():
-    model = nn.Linear(4, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(4, 4), lr=0.01)
 
     def step():
         optimizer.zero_grad()
@@ -111,29 +96,19 @@ def gradients_repaired_before_the_step():
 
 def infinite_loss_with_finite_gradients():
     model = nn.Linear(4, 1)
-
-    def loss():
-        return (model(torch.ones(2, 4)) + torch.tensor([[1e38]])).sum() * 4
-
-    return _trained(model, loss, lr=1e-3)
-
-
-def frozen_mask_among_the_parameters():
-    model = nn.Linear(4, 4)
-    model.mask = nn.Parameter(torch.triu(torch.full((4, 4), float("-inf")), 1), requires_grad=False)
-    return _trained(model, lambda: (model(torch.eye(4)) + model.mask).softmax(-1)[:, 0].mean())
+    return trained_by(model, lambda: (model(torch.ones(2, 4)) + torch.tensor([[1e38]])).sum() * 4)
 
 
 def huge_but_finite_weights():
     model = nn.Linear(4, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(1e38)
-    return _trained(model, lambda: (model(torch.full((2, 4), 1e-38))).sum(), lr=1.0)
+    return trained_by(model, lambda: (model(torch.full((2, 4), 1e-38))).sum())
 
 
 def nan_loss_of_ignored_labels_whose_gradients_are_zero():
     model = nn.Linear(4, 4)
-    return _trained(model, lambda: F.cross_entropy(model(torch.ones(3, 4)), torch.full((3,), -100)))
+    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(3, 4)), torch.full((3,), -100)))
 
 
 def hole_in_the_data_which_is_for_another_rule():
@@ -146,28 +121,7 @@ def hole_in_the_data_which_is_for_another_rule():
             rows.numpy()[1, 2] = float("nan")
         return model(rows).mean()  # NUM015
 
-    return _trained(model, loss)
-
-
-def _scaled(model, optimizer, loss_of, scale):
-    scaler = torch.amp.GradScaler("cuda", init_scale=scale)
-
-    def step():
-        optimizer.zero_grad()
-        with torch.autocast("cuda", dtype=torch.float16):
-            loss = loss_of()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
-
-
-def first_steps_that_the_scaler_skips__rehearsal():
-    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    x = torch.randn(8, 16, device="cuda")
-    return _scaled(model, optimizer, lambda: model(x).square().mean(), 2.0**28)
+    return trained_by(model, loss)
 
 
 def fused_attention_keeps_its_scores_in_float32__rehearsal():
@@ -178,7 +132,7 @@ def fused_attention_keeps_its_scores_in_float32__rehearsal():
             x = model(torch.ones(1, 2, 6, 64, device="cuda")) + 200
             return F.scaled_dot_product_attention(x, x, x, is_causal=True).float().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def squares_that_autocast_takes_in_float32__rehearsal():
@@ -189,7 +143,7 @@ def squares_that_autocast_takes_in_float32__rehearsal():
             out = model(torch.ones(8, 64, device="cuda")) + 1000
             return F.layer_norm(out, (64,)).mean() + torch.log1p(out.pow(2).sum())
 
-    return _trained(model, loss, lr=1e-3)
+    return trained_by(model, loss)
 
 
 def kernels_that_add_up_in_float32__rehearsal():
@@ -199,4 +153,4 @@ def kernels_that_add_up_in_float32__rehearsal():
         out = model(torch.full((512, 64), 30.0, device="cuda", dtype=torch.float16)) + 500
         return out.mean() + F.layer_norm(out, (64,)).mean() + out.softmax(-1).mean()
 
-    return _trained(model, loss, lr=1e-4)
+    return trained_by(model, loss)

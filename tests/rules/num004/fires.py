@@ -27,16 +27,6 @@ def square_of_a_large_value():
     return trained_by(model, loss)
 
 
-def sum_over_a_long_row():
-    model = nn.Linear(8, 4096).half()
-
-    def loss():
-        rows = model(torch.ones(2, 8).half()) + 10.0
-        return (rows.sum(-1).float() * 1e-6).mean()  # NUM004
-
-    return trained_by(model, loss)
-
-
 def product_on_a_gpu__rehearsal():
     model = nn.Linear(64, 64).cuda()
     x = torch.full((4, 64), 100.0, device="cuda")
@@ -84,14 +74,3 @@ def squared_error_by_hand_whose_root_hides_it_from_the_scaler():
         scaler.update()
 
     return step
-
-
-def a_power_of_two_whose_root_hides_it():
-    model = nn.Linear(8, 1)
-
-    def loss():
-        with torch.autocast("cpu", dtype=torch.float16):
-            off = model(torch.ones(4, 8)) - 400.0
-            return torch.sqrt((off**2).mean())  # NUM004
-
-    return trained_by(model, loss)

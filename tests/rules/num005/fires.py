@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def float16_weights_stepped_by_sgd():
-    model = nn.Linear(64, 64).half()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    model, optimizer = optimized(nn.Linear(64, 64).half(), lr=1e-6)
 
     def step():
         optimizer.zero_grad()
@@ -22,18 +23,6 @@ def one_group_of_two_in_bfloat16():
     def step():
         optimizer.zero_grad()
         head(body(torch.randn(8, 64).bfloat16()).float()).square().mean().backward()
-        optimizer.step()  # NUM005
-
-    return step
-
-
-def bfloat16_on_a_gpu__rehearsal():
-    model = nn.Linear(64, 64).cuda().bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 64).cuda().bfloat16()).float().square().mean().backward()
         optimizer.step()  # NUM005
 
     return step

@@ -1,48 +1,37 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_with
+
 
 def _x():
     return torch.randn(8, 64)
 
 
-def _step(optimizer, loss_of):
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
-
-
 def bfloat16_weights_and_a_rate_that_moves_them():
-    model = nn.Linear(64, 64).bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    return _step(optimizer, lambda: model(_x().bfloat16()).float().square().mean())
+    model, optimizer = optimized(nn.Linear(64, 64).bfloat16(), torch.optim.AdamW, lr=1e-2)
+    return trained_with(optimizer, lambda: model(_x().bfloat16()).float().square().mean())
 
 
 def float32_weights_and_a_tiny_rate():
-    model = nn.Linear(64, 64)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-7)
-    return _step(optimizer, lambda: model(_x()).square().mean())
+    model, optimizer = optimized(nn.Linear(64, 64), torch.optim.AdamW, lr=1e-7)
+    return trained_with(optimizer, lambda: model(_x()).square().mean())
 
 
 def autocast_over_float32_weights():
-    model = nn.Linear(64, 64)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+    model, optimizer = optimized(nn.Linear(64, 64), torch.optim.AdamW, lr=1e-6)
 
     def loss():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             out = model(_x())
         return out.float().square().mean()
 
-    return _step(optimizer, loss)
+    return trained_with(optimizer, loss)
 
 
 def rate_of_zero_at_the_start():
-    model = nn.Linear(64, 64).bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
-    return _step(optimizer, lambda: model(_x().bfloat16()).float().square().mean())
+    model, optimizer = optimized(nn.Linear(64, 64).bfloat16(), torch.optim.AdamW, lr=0.0)
+    return trained_with(optimizer, lambda: model(_x().bfloat16()).float().square().mean())
 
 
 def copy_in_float32_that_is_stepped():
@@ -79,13 +68,13 @@ class _Rounding(torch.optim.Optimizer):
 
 def an_optimizer_that_rounds_at_random():
     model = nn.Linear(64, 64).bfloat16()
-    return _step(_Rounding(model.parameters()), lambda: model(_x().bfloat16()).float().square().mean())
+    return trained_with(_Rounding(model.parameters()), lambda: model(_x().bfloat16()).float().square().mean())
 
 
 def frozen_weights_in_bfloat16():
     body, head = nn.Linear(64, 64).bfloat16().requires_grad_(False), nn.Linear(64, 1)
     optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-3)
-    return _step(optimizer, lambda: head(body(_x().bfloat16()).float()).square().mean())
+    return trained_with(optimizer, lambda: head(body(_x().bfloat16()).float()).square().mean())
 
 
 def averages_that_move():

@@ -5,19 +5,9 @@ from torch.nn import functional as F
 from tests.rules.programs import trained_by
 
 
-def log_of_a_sigmoid():
-    model = nn.Linear(8, 1)
-    return trained_by(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8)) - 40)).mean())  # NUM008
-
-
 def log_of_a_sigmoid_in_small_scores_is_a_note():
     model = nn.Linear(8, 1)
-
-    def loss():
-        probability = model(torch.ones(4, 8)).sigmoid()
-        return -probability.log().mean()  # NUM008
-
-    return trained_by(model, loss)
+    return trained_by(model, lambda: -model(torch.ones(4, 8)).sigmoid().log().mean())  # NUM008
 
 
 def log_of_chosen_probabilities():
@@ -26,17 +16,6 @@ def log_of_chosen_probabilities():
     def loss():
         rows = F.softmax(model(torch.ones(4, 8)) + torch.tensor([0.0, 30.0, 60.0, 0.0]), dim=-1)
         return -torch.log(rows[torch.arange(4), target]).mean()  # NUM008
-
-    return trained_by(model, loss)
-
-
-def log_of_a_softmax_in_half():
-    model = nn.Linear(8, 4)
-
-    def loss():
-        with torch.autocast("cpu", dtype=torch.float16):
-            score = model(torch.ones(4, 8)) + torch.tensor([0.0, 9.0, 4.0, 0.0]).half()
-            return -torch.log(torch.softmax(score, -1)).float().mean()  # NUM008, AMP009
 
     return trained_by(model, loss)
 
@@ -52,17 +31,6 @@ def exp_near_its_overflow():
     def loss():
         weights = torch.exp(model(torch.ones(4, 8)) + 60)  # NUM008
         return (weights / weights.sum(-1, keepdim=True))[:, 0].mean()
-
-    return trained_by(model, loss)
-
-
-def exp_in_half_near_its_overflow():
-    model = nn.Linear(8, 4)
-
-    def loss():
-        with torch.autocast("cpu", dtype=torch.float16):
-            weights = torch.exp(model(torch.ones(4, 8)) + 8)  # NUM008, AMP009
-        return (weights.float() / 1e4).mean()
 
     return trained_by(model, loss)
 
@@ -127,20 +95,6 @@ def angle_between_equal_vectors():
         return torch.acos(cosine).mean()  # NUM008
 
     return _guarded(model, loss)
-
-
-def skipped_by_the_scaler():
-    model = nn.Linear(4, 4, bias=False)
-    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu")
-
-    def step():
-        optimizer.zero_grad()
-        loss = torch.sqrt(model(torch.zeros(2, 4)).square()).mean()  # NUM008
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
 
 
 def root_at_zero_on_a_gpu__rehearsal():

@@ -157,15 +157,3 @@ def a_negative_number_in_one_step():
         return torch.log(x - (3 if next(numbers) % 3 == 2 else 0) * x.detach()).mean()
 
     return trained_by(model, loss)
-
-
-def a_monitor_in_logarithms():
-    model = nn.Linear(4, 4)
-    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
-
-    def loss():
-        score = model(x)
-        score.detach().log10().mean()
-        return score.square().mean()
-
-    return trained_by(model, loss)

@@ -2,19 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import trained_by
-
-
-def log_of_a_score_under_autocast():
-    model = nn.Linear(8, 1)
-
-    def loss():
-        with torch.autocast("cpu", dtype=torch.float16):
-            score = torch.sigmoid(model(torch.ones(4, 8)))
-            guarded = score + 1e-8  # NUM012
-            return -torch.log(guarded).float().mean()  # AMP009
-
-    return trained_by(model, loss)
+from tests.rules.programs import optimized, trained_by
 
 
 def lower_bound_in_half():
@@ -58,20 +46,7 @@ def squared_in_python_before_it_is_added():
 
 
 def adam_on_weights_in_half():
-    model = nn.Linear(8, 4).half()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8, dtype=torch.float16)).float().square().mean().backward()
-        optimizer.step()  # NUM012
-
-    return step
-
-
-def adam_of_many_tensors_at_once():
-    model = nn.Linear(8, 4).half()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+    model, optimizer = optimized(nn.Linear(8, 4).half(), torch.optim.Adam, foreach=False)
 
     def step():
         optimizer.zero_grad()

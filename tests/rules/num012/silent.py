@@ -2,12 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import trained_by
-
-
-def the_same_number_in_float32():
-    model = nn.Linear(8, 1)
-    return trained_by(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-8).mean())
+from tests.rules.programs import trained_by, trained_with
 
 
 def the_same_number_in_bfloat16_which_holds_it():
@@ -58,7 +53,7 @@ def adam_with_float32_weights_under_autocast():
         with torch.autocast("cpu", dtype=torch.float16):
             return model(torch.ones(4, 8)).float().square().mean()
 
-    return trained_by(model, loss, torch.optim.Adam(model.parameters(), lr=1e-3))
+    return trained_with(torch.optim.Adam(model.parameters(), lr=1e-3), loss)
 
 
 def small_rate_and_small_weight_of_a_term():

@@ -1,12 +1,11 @@
-"""NUM013 must be reported once for each of these: at the marked line in a run, without one for a checkpoint."""
-
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_by, trained_with
+
 
 def _saved(change, **more):
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = optimized(nn.Linear(8, 4), torch.optim.AdamW)
 
     def step():
         optimizer.zero_grad()
@@ -46,19 +45,15 @@ def run_that_starts_from_a_poisoned_weight():
     model = nn.Linear(4, 2)
     with torch.no_grad():
         model.weight[0, 1] = float("nan")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).square().mean().backward()  # NUM013
-        optimizer.step()
+    def loss():
+        return model(torch.ones(2, 4)).square().mean()  # NUM013
 
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
 
 
 def run_with_a_poisoned_moment():
-    model = nn.Linear(4, 2)
-    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    model, optimizer = optimized(nn.Linear(4, 2), torch.optim.Adam, foreach=False)
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
     optimizer.state[model.weight]["exp_avg"][0, 0] = float("nan")
@@ -75,76 +70,28 @@ def weights_loaded_with_a_nan():
     model, state = nn.Linear(4, 2), nn.Linear(4, 2).state_dict()
     state["weight"][0, 1] = float("nan")
     model.load_state_dict(state)  # NUM013
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), lambda: model(torch.ones(2, 4)).sum())
 
 
 def moments_loaded_with_an_infinity():
-    model = nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model, optimizer = optimized(nn.Linear(4, 2), lr=0.1, momentum=0.9)
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
     state = optimizer.state_dict()
     state["state"][0]["momentum_buffer"] = torch.full((2, 4), float("inf"))
     optimizer.load_state_dict(state)  # NUM013
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(optimizer, lambda: model(torch.ones(2, 4)).sum())
 
 
 def variance_that_overflows_while_the_loss_stays_finite():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     count = [0]
 
-    def step():
+    def loss():
         count[0] += 1
         x = torch.rand(8, 4)
         if count[0] % 4 == 0:
             x[3] = 1e30
-        optimizer.zero_grad()
-        model(x).square().mean().backward()  # NUM013
-        optimizer.step()
+        return model(x).square().mean()  # NUM013
 
-    return step
-
-
-def weights_loaded_with_a_nan__rehearsal():
-    model, state = nn.Linear(4, 2).cuda(), nn.Linear(4, 2).state_dict()
-    state["weight"][0, 1] = float("nan")
-    model.load_state_dict(state)  # NUM013
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4, device="cuda")).sum().backward()
-        optimizer.step()
-
-    return step
-
-
-def variance_that_overflows_while_the_loss_stays_finite__rehearsal():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
-
-    def step():
-        count[0] += 1
-        x = torch.rand(8, 4, device="cuda")
-        if count[0] % 4 == 0:
-            x[3] = 1e30
-        optimizer.zero_grad()
-        model(x).square().mean().backward()  # NUM013
-        optimizer.step()
-
-    return step
+    return trained_by(model, loss)

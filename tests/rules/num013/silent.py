@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, optimized, trained_once, trained_with
+
 
 def causal_mask_in_a_buffer():
     model = nn.Linear(4, 4)
@@ -30,56 +32,42 @@ def gap_of_a_view_is_nan():
 def run_with_a_frozen_mask_among_the_parameters():
     model = nn.Linear(4, 4)
     model.mask = nn.Parameter(torch.full((4, 4), -float("inf")).triu(1), requires_grad=False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
-        optimizer.zero_grad()
-        (model(torch.eye(4)) + model.mask).softmax(-1)[:, 0].mean().backward()
-        optimizer.step()
+    def loss():
+        return (model(torch.eye(4)) + model.mask).softmax(-1)[:, 0].mean()
 
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
 
 
 def run_whose_nan_was_born_in_a_step_and_is_for_another_rule():
     model, count = nn.Linear(4, 1), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
+    def loss():
         count[0] += 1
-        optimizer.zero_grad()
-        (model(torch.ones(2, 4)) / (0.0 if count[0] == 5 else 1.0)).mean().backward()  # NUM002
-        optimizer.step()
+        return (model(torch.ones(2, 4)) / (0.0 if count[0] == 5 else 1.0)).mean()  # NUM002
 
-    return step
+    return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
 
 
 def bad_batch_kept_from_the_forward():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    count = [0]
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
-    def step():
-        count[0] += 1
+    def step(number):
         x = torch.rand(8, 4)
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             x[3] = float("inf")
         if not torch.isfinite(x).all():
             return
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, x)
 
-    return step
+    return numbered(step)
 
 
 def bad_batch_in_an_evaluation():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
     def step():
-        optimizer.zero_grad()
-        model(torch.rand(8, 4)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.rand(8, 4))
         model.eval()
         with torch.no_grad():
             model(torch.full((8, 4), float("nan")))
@@ -89,8 +77,7 @@ def bad_batch_in_an_evaluation():
 
 
 def batch_norm_under_a_gradient_scaler__rehearsal():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda())
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**28)
 
     def step():

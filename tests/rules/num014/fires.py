@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from tests.rules.programs import optimized
+
 
 def norm_that_clipping_hides():
     model, gain = nn.Linear(8, 1), [1.0]
@@ -12,24 +14,6 @@ def norm_that_clipping_hides():
         optimizer.zero_grad()
         (model(torch.ones(4, 8)) * gain[0]).mean().backward()
         clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()  # NUM014
-
-    return step
-
-
-def recurrent_weight_above_one():
-    torch.manual_seed(0)
-    weight = nn.Parameter(torch.full((4, 4), 0.3))
-    optimizer = torch.optim.SGD([weight], lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        hidden = torch.ones(1, 4)
-        for _ in range(12):
-            hidden = hidden @ weight
-        (-hidden.mean()).backward()
-        for group in optimizer.param_groups:
-            group["lr"] = 0.03 * float(weight.detach().norm() / weight.grad.norm())
         optimizer.step()  # NUM014
 
     return step
@@ -46,19 +30,6 @@ def under_a_gradient_scaler():
         scaler.scale((model(torch.ones(4, 8)) * gain[0]).mean()).backward()
         scaler.step(optimizer)  # NUM014
         scaler.update()
-
-    return step
-
-
-def rate_beyond_what_the_curvature_bears__rehearsal():
-    torch.manual_seed(0)
-    model = nn.Linear(8, 1).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8).cuda()).square().mean().backward()
-        optimizer.step()  # NUM014
 
     return step
 
@@ -84,8 +55,7 @@ def norm_that_clipping_hides__rehearsal():
 
 def rate_that_a_warm_up_multiplies_by_the_step():
     torch.manual_seed(0)
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.05, momentum=0.5)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(n + 1, 100))  # NUM014
 
     def step():

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from tests.rules.programs import optimized
+
 
 def _driven(gains, *, clip=False):
     """Gradients whose norm follows ``gains``, step after step; the last one stays."""
@@ -38,23 +40,8 @@ def two_networks_that_take_turns_being_ahead():
     return _driven((10 ** (rise + torch.randn(30))).tolist())
 
 
-def scale_of_a_gradient_scaler_that_doubles_all_the_time():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
-
-    def step():
-        optimizer.zero_grad()
-        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    return step
-
-
 def clipped_while_scaled_by_a_growing_scale():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=1e-6)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
 
     def step():
@@ -68,8 +55,7 @@ def clipped_while_scaled_by_a_growing_scale():
 
 
 def gradients_that_add_up_because_nobody_clears_them():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=1e-6)
 
     def step():
         model(torch.ones(4, 8)).mean().backward()
@@ -78,22 +64,8 @@ def gradients_that_add_up_because_nobody_clears_them():
     return step
 
 
-def training_that_converges__rehearsal():
-    torch.manual_seed(0)
-    model = nn.Linear(8, 1).cuda()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(16, 8, device="cuda")).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def scale_that_comes_down_from_an_overflow__rehearsal():
-    model = nn.Linear(8, 1).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    model, optimizer = optimized(nn.Linear(8, 1).cuda(), lr=1e-6)
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**22)
 
     def step():

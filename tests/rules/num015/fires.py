@@ -1,43 +1,8 @@
-import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
-
-
-def data_with_a_hole():
-    model, count = nn.Linear(4, 1), [0]
-
-    def loss():
-        count[0] += 1
-        rows = torch.from_numpy(torch.ones(2, 4).numpy().copy())
-        if count[0] == 5:
-            rows.numpy()[1, 2] = float("nan")
-        return model(rows).mean()  # NUM015
-
-    return _trained(model, loss)
-
-
-def sample_of_a_loader():
-    values = torch.ones(800, 4)
-    values[40, 1] = float("inf")
-    model, batches = nn.Linear(4, 1), iter(DataLoader(TensorDataset(values), batch_size=4))
-
-    def loss():
-        (rows,) = next(batches)  # NUM015
-        return model(rows).square().mean()
-
-    return _trained(model, loss)
+from tests.rules.programs import optimized, trained_by
 
 
 def sample_that_a_worker_loads():
@@ -50,12 +15,12 @@ def sample_that_a_worker_loads():
         (rows,) = next(batches)  # NUM015
         return model(rows).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def target_that_is_missing():
     model, target = nn.Linear(4, 2), torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
-    return _trained(model, lambda: nn.functional.mse_loss(model(torch.ones(2, 4)), target))  # NUM015
+    return trained_by(model, lambda: nn.functional.mse_loss(model(torch.ones(2, 4)), target))  # NUM015
 
 
 def sample_copied_to_the_device__rehearsal():
@@ -69,7 +34,7 @@ def sample_copied_to_the_device__rehearsal():
         rows = rows.cuda(non_blocking=True)
         return model(rows).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def forward_of_a_model_behind_a_guard():
@@ -81,8 +46,7 @@ def forward_of_a_model_behind_a_guard():
         def forward(self, x):
             return self.body(x)
 
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net, optimizer = optimized(Net())
     values = torch.rand(64, 8, 4)
     values[4::4, 3] = float("nan")
     batches = iter(values)
@@ -117,14 +81,4 @@ def sample_that_the_dataset_hands_on():
         rows, _ = next(batches)
         return model(rows).square().mean()
 
-    return _trained(model, loss)
-
-
-def logarithm_of_a_count_while_the_data_are_made():
-    def table():
-        counts = np.arange(8.0).reshape(2, 4)
-        with np.errstate(divide="ignore"):
-            return torch.from_numpy(np.log(counts).astype(np.float32))
-
-    model, rows = nn.Linear(4, 1), table()
-    return _trained(model, lambda: model(rows).square().mean())  # NUM015
+    return trained_by(model, loss)

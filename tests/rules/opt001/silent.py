@@ -1,20 +1,13 @@
-"""Near misses: OPT001 must stay silent, or a note, on all of these."""
-
 import torch
 from torch import nn
 
-from tests.timeline.programs import Program
+from tests.rules.programs import trained_with
+from tests.rules.traces import operator, optimizer, times, traced
 
 
-def _steps(operator, times, **more):
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-            with program.optimizer("AdamW"):
-                for _ in range(times):
-                    program.operator(operator, 5.0, **more)
-    return program.trace()
+def _steps(name, count, **more):
+    adding = times(count, operator(name, 5.0, **more))
+    return traced(operator("aten::mm", 100.0), optimizer("AdamW", adding))
 
 
 def foreach_in_many_chunks__trace():
@@ -30,27 +23,14 @@ def a_model_of_four_parameters__trace():
 
 
 def the_same_operators_outside_of_the_optimizer__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            for _ in range(80):
-                program.operator("aten::add_", 5.0)
-            with program.optimizer("SGD"):
-                program.operator("aten::_foreach_add_", 5.0)
-    return program.trace()
+    adding = times(80, operator("aten::add_", 5.0))
+    return traced(adding, optimizer("SGD", operator("aten::_foreach_add_", 5.0)))
 
 
 def _rehearsed(layers=10, kind=torch.optim.AdamW, **given):
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(layers))).cuda()
-    optimizer = kind(model.parameters(), lr=1e-3, **given)
     x = torch.ones(4, 8, device="cuda")
-
-    def step():
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return trained_with(kind(model.parameters(), lr=1e-3, **given), lambda: model(x).square().mean())
 
 
 def nothing_said_about_it__rehearsal():

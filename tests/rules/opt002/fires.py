@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def module_asked_for_zeros():
     model = nn.Linear(8, 1)
@@ -13,8 +15,7 @@ def module_asked_for_zeros():
 
 
 def a_loop_that_fills_them_one_by_one():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.01)
 
     def clear():
         for p in model.parameters():

@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized
+
 
 def none_asked_for():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.01)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -39,8 +40,7 @@ def zeros_every_fiftieth_step_only():
 
 
 def a_part_held_still_by_zeros():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)), lr=0.01)
 
     def step():
         optimizer.zero_grad()

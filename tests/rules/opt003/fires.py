@@ -1,12 +1,6 @@
-from tests.timeline.programs import Program
+from tests.rules.traces import operator, optimizer, times, traced
 
 
 def adam_with_foreach_operators__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-            with program.optimizer("Adam"):
-                for _ in range(12):
-                    program.operator("aten::_foreach_addcmul_", 5.0)
-    return program.trace()
+    updates = times(12, operator("aten::_foreach_addcmul_", 5.0))
+    return traced(operator("aten::mm", 100.0), optimizer("Adam", updates))

@@ -1,16 +1,9 @@
-from tests.timeline.programs import Program
+from tests.rules.traces import drain, operator, optimizer, times, traced
 
 
-def _steps(name, operator, times=12, product=100.0):
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", product)
-            program.drain()
-            with program.optimizer(name):
-                for _ in range(times):
-                    program.operator(operator, 5.0)
-    return program.trace()
+def _steps(name, stepping, count=12, product=100.0):
+    updates = times(count, operator(stepping, 5.0))
+    return traced(operator("aten::mm", product), drain, optimizer(name, updates))
 
 
 def it_is_fused__trace():
@@ -30,19 +23,9 @@ def a_small_part_of_a_long_step__trace():
 
 
 def an_optimizer_of_the_host_beside_a_model_on_the_device__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step():
-            program.operator("aten::mm", 100.0)
-            with program.optimizer("Adam"):
-                for _ in range(12):
-                    program.operator("aten::_foreach_addcmul_")
-    return program.trace()
+    updates = times(12, operator("aten::_foreach_addcmul_"))
+    return traced(operator("aten::mm", 100.0), optimizer("Adam", updates))
 
 
 def no_device_at_all__trace():
-    program = Program()
-    for _ in range(3):
-        with program.step(), program.optimizer("Adam"):
-            program.operator("aten::_foreach_addcmul_")
-    return program.trace()
+    return traced(optimizer("Adam", operator("aten::_foreach_addcmul_")))

@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import optimized, trained_once
+
 
 def no_zero_grad_at_all():
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 4), torch.optim.AdamW)
 
     def step():
         model(torch.ones(4, 8)).square().mean().backward()
@@ -31,23 +32,8 @@ def one_of_two_optimizers():
     first, second = torch.optim.SGD(body.parameters(), lr=1e-3), torch.optim.SGD(head.parameters(), lr=1e-3)
 
     def step():
-        first.zero_grad()
-        head(body(torch.ones(4, 8))).square().mean().backward()
-        first.step()
+        trained_once(head, first, body(torch.ones(4, 8)))
         second.step()  # OPT005
-
-    return step
-
-
-def accumulated_and_never_cleared():
-    model, count = nn.Linear(8, 4), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        count[0] += 1
-        (model(torch.ones(4, 8)).square().mean() / 2).backward()
-        if count[0] % 2 == 0:
-            optimizer.step()  # OPT005
 
     return step
 
@@ -60,11 +46,7 @@ def a_closure_that_does_not_clear():
         loss = model(torch.ones(4, 8)).square().mean()
         loss.backward()
         return loss
-
-    def step():
-        optimizer.step(closure)  # OPT005
-
-    return step
+    return lambda: optimizer.step(closure)  # OPT005
 
 
 def under_a_scaler__rehearsal():

@@ -1,10 +1,11 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import numbered, optimized, trained_once
+
 
 def _with(clear):
-    model = nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    model, optimizer = optimized(nn.Linear(8, 4), momentum=0.9)
 
     def step():
         model(torch.ones(4, 8)).square().mean().backward()
@@ -47,17 +48,15 @@ def decayed_on_purpose():
 
 
 def accumulated_over_four_backwards():
-    model, count = nn.Linear(8, 4), [0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(nn.Linear(8, 4))
 
-    def step():
-        count[0] += 1
+    def step(number):
         (model(torch.ones(4, 8)).square().mean() / 4).backward()
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             optimizer.step()
             optimizer.zero_grad()
 
-    return step
+    return numbered(step)
 
 
 def a_gan_whose_generator_leaves_gradients_in_the_discriminator():
@@ -81,9 +80,7 @@ def two_optimizers_on_one_backward():
     first, second = (torch.optim.SGD(model.parameters(), lr=1e-3) for _ in range(2))
 
     def step():
-        first.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        first.step()
+        trained_once(model, first, torch.ones(4, 8))
         second.step()
 
     return step
@@ -112,6 +109,7 @@ def stepped_inside_the_backward():
 
     for each in model.parameters():
         each.register_post_accumulate_grad_hook(hook)
+
     return lambda: model(torch.ones(4, 8)).square().mean().backward()
 
 

@@ -2,23 +2,19 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-
-def _parts():
-    model = nn.Linear(8, 1)
-    return model, torch.optim.SGD(model.parameters(), lr=1e-3)
+from tests.rules.opt006.silent import _parts
+from tests.rules.programs import trained_with
 
 
 def clipped_before_the_backward():
     model, optimizer = _parts()
 
-    def step():
-        optimizer.zero_grad()
+    def loss_of():
         loss = model(torch.ones(4, 8)).square().mean()
         clip_grad_norm_(model.parameters(), 1.0)  # OPT006
-        loss.backward()
-        optimizer.step()
+        return loss
 
-    return step
+    return trained_with(optimizer, loss_of)
 
 
 def clipped_by_value_before_the_backward_of_zeroed_gradients():
@@ -62,20 +58,5 @@ def of_two_optimizers_the_generators_is_clipped_too_early():
         clip_grad_norm_(generator.parameters(), 1.0)  # OPT006
         loss.backward()
         one.step()
-
-    return step
-
-
-def behind_a_scalers_step():
-    model, optimizer = _parts()
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-
-    def step():
-        optimizer.zero_grad()
-        scaler.scale(model(torch.ones(4, 8)).square().mean()).backward()
-        scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-        clip_grad_norm_(model.parameters(), 1.0)  # OPT006
 
     return step

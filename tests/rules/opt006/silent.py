@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
+from tests.rules.programs import numbered, trained_once, trained_with
+
 
 def _parts():
     model = nn.Linear(8, 1)
@@ -47,26 +49,22 @@ def accumulated_and_clipped_after_each_backward():
 
 def accumulated_over_calls_and_clipped_behind_each():
     model, optimizer = _parts()
-    calls = [0]
 
-    def step():
-        calls[0] += 1
+    def step(number):
         model(torch.ones(4, 8)).square().mean().backward()
-        if calls[0] % 4 == 0:
+        if number % 4 == 0:
             optimizer.step()
             optimizer.zero_grad()
         clip_grad_norm_(model.parameters(), 1.0)
 
-    return step
+    return numbered(step)
 
 
 def only_the_norm_is_asked_for():
     model, optimizer = _parts()
 
     def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         clip_grad_norm_(model.parameters(), float("inf"))
 
     return step
@@ -80,9 +78,7 @@ def a_model_that_another_optimizer_trains():
         own.zero_grad()
         other(torch.ones(4, 8)).square().mean().backward()
         clip_grad_norm_(other.parameters(), 1.0)
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
         own.step()
 
     return step
@@ -98,24 +94,18 @@ def clipped_inside_a_closure():
         loss.backward()
         clip_grad_norm_(model.parameters(), 1.0)
         return loss
-
-    def step():
-        optimizer.step(closure)
-
-    return step
+    return lambda: optimizer.step(closure)
 
 
 def a_second_backward_behind_one_that_was_clipped():
     model, optimizer = _parts()
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         model(torch.ones(4, 8)).square().mean().backward()
         clip_grad_norm_(model.parameters(), 1.0)
-        (model.weight.square().sum() * 1e-4).backward()
-        optimizer.step()
+        return model.weight.square().sum() * 1e-4
 
-    return step
+    return trained_with(optimizer, loss)
 
 
 def once_before_the_first_step():
@@ -126,8 +116,6 @@ def once_before_the_first_step():
         if not begun:
             clip_grad_norm_(model.parameters(), 1.0)
         begun.append(True)
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()
+        trained_once(model, optimizer, torch.ones(4, 8))
 
     return step

@@ -1,38 +1,9 @@
 import torch
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
-from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import endless, trained_once
-
-
-def _parts(batches=400):
-    model = nn.Linear(8, 1)
-    loader = DataLoader(TensorDataset(torch.randn(2 * batches, 8)), batch_size=2)
-    return model, torch.optim.SGD(model.parameters(), lr=1e-2), loader
-
-
-def a_cosine_of_three_epochs_with_each_batch():
-    model, optimizer, _ = _parts()
-    scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=3)
-
-    def step():
-        trained_once(model, optimizer, torch.ones(2, 8))
-        scheduler.step()  # OPT007
-
-    return step
-
-
-def a_cosine_of_a_hundred_epochs_with_each_of_400_batches():
-    model, optimizer, loader = _parts()
-    scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=100, eta_min=1e-5)
-    batches = endless(loader)
-
-    def step():
-        trained_once(model, optimizer, next(batches)[0])
-        scheduler.step()  # OPT007
-
-    return step
+from tests.rules.opt007.silent import _parts
+from tests.rules.programs import endless, numbered, optimized, trained_once
 
 
 def behind_a_warm_up():
@@ -100,15 +71,13 @@ def one_cycle_in_batches_once_an_epoch():
 
 
 def plateau_of_a_number_that_is_old():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    plateau, score, count = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [1.0], [0]
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.1)
+    plateau, score = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [1.0]
 
-    def step():
+    def step(number):
         trained_once(model, optimizer, torch.randn(4, 8))
-        count[0] += 1
-        if count[0] % 8 == 0:
+        if number % 8 == 0:
             score[0] *= 0.9
         plateau.step(score[0])  # OPT007
 
-    return step
+    return numbered(step)

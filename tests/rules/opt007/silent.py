@@ -3,7 +3,7 @@ from torch import nn
 from torch.optim import lr_scheduler as schedulers
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import endless, trained_once
+from tests.rules.programs import endless, numbered, optimized, trained_once
 
 
 def _parts(batches=400):
@@ -109,13 +109,11 @@ def gradients_of_eight_batches_are_accumulated():
 
 
 def plateau_of_a_new_number():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    plateau, count = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3), [0]
+    model, optimizer = optimized(nn.Linear(8, 1), lr=0.1)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3)
 
-    def step():
+    def step(number):
         trained_once(model, optimizer, torch.randn(4, 8))
-        count[0] += 1
-        plateau.step(1.0 / count[0])
+        plateau.step(1.0 / number)
 
-    return step
+    return numbered(step)

@@ -1,6 +1,6 @@
 import torch
 
-from tests.rules.programs import accumulating
+from tests.rules.programs import accumulating, optimized
 
 
 def a_loss_of_torch():
@@ -10,25 +10,9 @@ def a_loss_of_torch():
     return accumulating(backward)
 
 
-def a_mean_and_a_sum_of_means():
-    def backward(out, y):
-        loss = torch.nn.functional.mse_loss(out, y) + out.abs().mean()
-        loss.backward()  # OPT008
-
-    return accumulating(backward)
-
-
 def a_mean_with_a_weight():
     def backward(out, y):
         (0.5 * torch.nn.functional.mse_loss(out, y)).backward()  # OPT008
-
-    return accumulating(backward)
-
-
-def a_loss_and_a_part_of_another():
-    def backward(out, y):
-        loss = torch.nn.functional.mse_loss(out, y) + 0.1 * out.square().mean()
-        loss.backward()  # OPT008
 
     return accumulating(backward)
 
@@ -53,8 +37,7 @@ def smoothed_labels():
 def an_epoch_that_ends_with_one_alone():
     rows = torch.utils.data.TensorDataset(torch.randn(10, 8), torch.randn(10, 4))
     loader = torch.utils.data.DataLoader(rows, batch_size=2)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def step():
         for number, (x, y) in enumerate(loader):

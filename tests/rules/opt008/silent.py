@@ -1,7 +1,7 @@
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import accumulating
+from tests.rules.programs import accumulating, optimized, trained_once
 
 
 def divided():
@@ -53,8 +53,7 @@ def clipped():
 
 def losses_of_one_batch():
     loader = DataLoader(TensorDataset(torch.randn(16, 8)), batch_size=4)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def step():
         for (x,) in loader:
@@ -68,14 +67,11 @@ def losses_of_one_batch():
 
 def one_backward_a_step():
     loader = DataLoader(TensorDataset(torch.randn(16, 8)), batch_size=4)
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def step():
         for (x,) in loader:
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+            trained_once(model, optimizer, x)
 
     return step
 
@@ -83,8 +79,7 @@ def one_backward_a_step():
 def halves_of_a_batch_beside_other_loaders():
     data = TensorDataset(torch.randn(16, 8))
     loaders = [DataLoader(data, batch_size=4) for _ in range(3)]
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    model, optimizer = optimized(torch.nn.Linear(8, 4))
 
     def step():
         for (x,), _, _ in zip(*loaders, strict=True):

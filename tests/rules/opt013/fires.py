@@ -31,19 +31,3 @@ def on_each_step_beside_another_that_stays():
         trained_once(two, stays, torch.randn(4, 8))
 
     return step
-
-
-def with_another_rate_by_a_function_that_makes_them():
-    model, count = nn.Linear(8, 1), [0]
-
-    def made(rate):
-        return torch.optim.Adam(model.parameters(), lr=rate)
-
-    held = [made(0.1)]
-
-    def step():
-        held[0] = made(0.1 / (1 + count[0]))  # OPT013
-        count[0] += 1
-        trained_once(model, held[0], torch.randn(4, 8))
-
-    return step

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import numbered, trained_once
 
 
 def _anew(make, every=3, before=lambda model: model):
@@ -76,18 +76,17 @@ def that_takes_the_state_over():
 
 
 def with_layers_that_are_unfrozen():
-    model, count = nn.Sequential(*(nn.Linear(8, 8) for _ in range(8))), [0]
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(8)))
     optimizer = None
 
-    def step():
+    def step(number):
         nonlocal optimizer
-        if count[0] % 4 == 0:
-            shown = model[-1 - count[0] // 4 :].parameters()
+        if number % 4 == 0:
+            shown = model[-1 - number // 4 :].parameters()
             optimizer = torch.optim.Adam(shown, lr=1e-3)
-        count[0] += 1
         trained_once(model, optimizer, torch.randn(4, 8))
 
-    return step
+    return numbered(step, 0)
 
 
 def for_each_task_of_several_epochs():

@@ -65,20 +65,6 @@ def divided_by_more_than_there_are():
     return step
 
 
-def one_left_alone():
-    model, optimizer = _trained()
-    loader = DataLoader(TensorDataset(torch.rand(36, 8)), batch_size=4)
-
-    def step():
-        for number, (x,) in enumerate(loader):
-            (model(x).square().mean() / 4).backward()  # OPT015
-            if number % 4 == 3 or number + 1 == len(loader):
-                optimizer.step()
-                optimizer.zero_grad()
-
-    return step
-
-
 def divided_on_a_line_of_its_own__note():
     model, optimizer = _trained()
     loader = DataLoader(TensorDataset(torch.rand(40, 8)), batch_size=4)

@@ -4,12 +4,11 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ExponentialLR
 
-from tests.rules.programs import trained_once
+from tests.rules.programs import optimized, trained_once
 
 
 def stepped_with_each_micro_batch():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.Adam(model.parameters())
+    model, optimizer = optimized(nn.Linear(8, 1), torch.optim.Adam)
     scheduler, steps = ExponentialLR(optimizer, gamma=0.9), itertools.count(1)
 
     def step():

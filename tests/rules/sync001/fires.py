@@ -1,11 +1,10 @@
-"""SYNC001 must report exactly the marked lines."""
-
 import itertools
 import math
 
 import torch
 from torch import nn
 
+from tests.rules.programs import behind_a_backward, looked_at
 from tests.timeline.kineto import text, training
 
 
@@ -21,26 +20,18 @@ def inverse_on_the_device__rehearsal():
 
 
 def float_and_int_of_a_metric__rehearsal():
-    model, metrics = nn.Linear(8, 3, device="cuda"), {}
+    metrics = {}
 
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
+    def look(out):
         metrics["mean"] = float(out.mean())  # SYNC001
         metrics["first"] = int(out.argmax())  # SYNC001
-        out.sum().backward()
 
-    return step
+    return looked_at(look, 3)
 
 
 def formatted_into_a_message__rehearsal():
-    model, messages = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        messages.append(f"loss {loss:.3f}")  # SYNC001
-
-    return step
+    messages = []
+    return behind_a_backward(lambda loss: messages.append(f"loss {loss:.3f}"), "cuda")  # SYNC001
 
 
 def gradient_norms_of_every_parameter__rehearsal():
@@ -55,15 +46,13 @@ def gradient_norms_of_every_parameter__rehearsal():
 
 
 def number_read_to_decide__rehearsal():
-    model, best = nn.Linear(8, 1, device="cuda"), [math.inf]
+    best = [math.inf]
 
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).square().mean()
-        loss.backward()
+    def after(loss):
         if loss.item() < best[0]:  # SYNC001
             best[0] = 0.5
 
-    return step
+    return behind_a_backward(after, "cuda")
 
 
 def loss_read_on_each_step_of_a_trace__trace():

@@ -1,11 +1,10 @@
-"""Near misses: SYNC001 must stay silent on all of these."""
-
 import itertools
 
 import numpy as np
 import torch
 from torch import nn
 
+from tests.rules.programs import behind_a_backward, scored, trained_with
 from tests.timeline.kineto import text, training
 
 
@@ -21,25 +20,13 @@ def inverse_without_its_check__rehearsal():
 
 
 def logged_every_fiftieth_step__rehearsal():
-    model, log, count = nn.Linear(8, 1, device="cuda"), [], [0]
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        count[0] += 1
-        if count[0] % 50 == 0:
-            log.append(loss.item())
-
-    return step
+    done, log = itertools.count(1), []
+    return behind_a_backward(lambda loss: next(done) % 50 or log.append(loss.item()), "cuda")
 
 
 def item_of_a_numpy_array__rehearsal():
     model, values = nn.Linear(8, 1, device="cuda"), np.ones(3)
-
-    def step():
-        (model(torch.ones(4, 8, device="cuda")).mean() * values.sum().item()).backward()
-
-    return step
+    return lambda: (model(torch.ones(4, 8, device="cuda")).mean() * values.sum().item()).backward()
 
 
 def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
@@ -53,15 +40,8 @@ def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
 
 
 def adam_reads_its_own_step_counters__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        optimizer.step()
-
-    return step
+    model, x = nn.Linear(8, 1, device="cuda"), torch.ones(4, 8, device="cuda")
+    return trained_with(torch.optim.Adam(model.parameters(), foreach=False), lambda: model(x).mean())
 
 
 def gradient_clipping_stays_on_the_device__rehearsal():
@@ -75,24 +55,13 @@ def gradient_clipping_stays_on_the_device__rehearsal():
 
 
 def masked_fill_with_a_host_scalar__rehearsal():
-    model, low = nn.Linear(8, 8, device="cuda"), torch.tensor(-1e9)
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        out.masked_fill(out > 0, low).softmax(1).mean().backward()
-
-    return step
+    low = torch.tensor(-1e9)
+    return scored(lambda out: out.masked_fill(out > 0, low).softmax(1).mean(), 8)
 
 
 def loss_read_by_a_program_that_has_no_gpu_path__no_note():
-    model, history = nn.Linear(8, 1), []
-
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
-        history.append(loss.item())
-
-    return step
+    history = []
+    return behind_a_backward(lambda loss: history.append(loss.item()))
 
 
 def number_of_a_host_tensor__trace():

@@ -1,42 +1,37 @@
-"""Near misses: SYNC002 must stay silent on all of these."""
+import itertools
 
 import torch
 from torch import nn
 
+from tests.rules.programs import looked_at, numbered, scored
+
 
 def branch_on_a_python_number__rehearsal():
-    model, count = nn.Linear(8, 1, device="cuda"), [0]
+    model = nn.Linear(8, 1, device="cuda")
 
-    def step():
-        count[0] += 1
-        if count[0] > 3:
+    def step(number):
+        if number > 3:
             model(torch.ones(4, 8, device="cuda")).mean().backward()
 
-    return step
+    return numbered(step)
 
 
 def branch_on_none_and_shape__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
+    def look(out):
         if out is not None and out.shape[0] > 2 and len(out) == out.numel():
-            out.mean().backward()
+            out.sum()
 
-    return step
+    return looked_at(look)
 
 
 def nan_guard_every_twentieth_step__rehearsal():
-    model, count = nn.Linear(8, 1, device="cuda"), [0]
+    done = itertools.count(1)
 
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        count[0] += 1
-        if count[0] % 20 == 0 and torch.isnan(loss):
+    def look(out):
+        if next(done) % 20 == 0 and torch.isnan(out.mean()):
             raise ValueError("loss is NaN")
-        loss.backward()
 
-    return step
+    return looked_at(look)
 
 
 def coin_tossed_on_the_host__rehearsal():
@@ -52,10 +47,4 @@ def coin_tossed_on_the_host__rehearsal():
 
 
 def choice_made_on_the_device__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        torch.where(loss > 0, loss, -loss).backward()
-
-    return step
+    return scored(lambda out: torch.where(out > 0, out, -out).mean())

@@ -1,66 +1,38 @@
-"""SYNC003 must report exactly the marked lines."""
-
 import contextlib
 import io
 
 import torch
 from torch import nn
 
+from tests.rules.programs import behind_a_backward, looked_at
+
 
 def predictions_as_a_list__rehearsal():
-    model, predictions = nn.Linear(8, 3, device="cuda"), []
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        predictions[:] = out.argmax(1).tolist()  # SYNC003
-        out.mean().backward()
-
-    return step
+    predictions = []
+    return looked_at(lambda out: predictions.append(out.argmax(1).tolist()), 3)  # SYNC003
 
 
 def metric_in_numpy__rehearsal():
-    model, metrics = nn.Linear(8, 1, device="cuda"), {}
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        metrics["out"] = out.detach().cpu().numpy()  # SYNC003
-        out.mean().backward()
-
-    return step
+    metrics = {}
+    return looked_at(lambda out: metrics.update(out=out.detach().cpu().numpy()))  # SYNC003
 
 
 def moved_by_name__rehearsal():
-    model, kept = nn.Linear(8, 1, device="cuda"), {}
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        kept["out"] = out.detach().to("cpu")  # SYNC003
-        out.mean().backward()
-
-    return step
+    kept = {}
+    return looked_at(lambda out: kept.update(out=out.detach().to("cpu")))  # SYNC003
 
 
 def loss_printed__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
+    def after(loss):
         with contextlib.redirect_stdout(io.StringIO()):
             print(loss)  # SYNC003
 
-    return step
+    return behind_a_backward(after, "cuda")
 
 
 def copied_and_read_on_one_line__rehearsal():
-    model, seen = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        seen.append(loss.detach().cpu().item())  # SYNC003
-
-    return step
+    seen = []
+    return behind_a_backward(lambda loss: seen.append(loss.detach().cpu().item()), "cuda")  # SYNC003
 
 
 def copy_of_what_a_library_checked__rehearsal():

@@ -1,10 +1,12 @@
-"""Near misses: SYNC003 must stay silent on all of these."""
+import itertools
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.timeline.kineto import call, loop, memcpy, op, product, text
+from tests.rules.programs import behind_a_backward
+from tests.rules.traces import copying
+from tests.timeline.kineto import loop, text
 
 
 def indices_drawn_on_the_host__rehearsal():
@@ -18,15 +20,8 @@ def indices_drawn_on_the_host__rehearsal():
 
 
 def weights_saved_every_fiftieth_step__rehearsal():
-    model, count, saved = nn.Linear(8, 1, device="cuda"), [0], {}
-
-    def step():
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        count[0] += 1
-        if count[0] % 50 == 0:
-            saved["weight"] = model.weight.detach().cpu()
-
-    return step
+    done, saved = itertools.count(1), []
+    return behind_a_backward(lambda loss: next(done) % 50 or saved.append(loss.detach().cpu()), "cuda")
 
 
 def sampler_of_a_loader__rehearsal():
@@ -48,47 +43,18 @@ def sampler_of_a_loader__rehearsal():
 def moved_to_the_training_device__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
     device = next(model.parameters()).device
-
-    def step():
-        x = torch.ones(4, 8).to(device, non_blocking=True)
-        model(x).mean().backward()
-
-    return step
+    return lambda: model(torch.ones(4, 8).to(device, non_blocking=True)).mean().backward()
 
 
 def cast_to_another_dtype__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        out.to(torch.float64).mean().backward()
-
-    return step
-
-
-def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
-    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
-    first = 100 * number
-    copied = [
-        *product(start + 10, first + 1),
-        op("aten::to", start + 400, 200),
-        op("aten::copy_", start + 405, 190),
-        call("cudaMemcpyAsync", start + 410, 100, first + 2),
-        memcpy(kind, start + 420, 80, first + 2, size),
-    ]
-    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
+    return lambda: model(torch.ones(4, 8, device="cuda")).to(torch.float64).mean().backward()
 
 
 def asynchronous_copy_to_pageable_memory_is_another_rules__trace():
-    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "DtoH (Device -> Pageable)", waits=False)))
+    return text(loop(4, 1000.0, lambda number, start: copying(start, number, "DtoH (Device -> Pageable)", waits=False)))
 
 
 def fetched_into_pinned_memory_and_read_a_step_later__rehearsal():
-    model, kept = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        kept.append(loss.detach().to("cpu", non_blocking=True))
-
-    return step
+    kept = []
+    return behind_a_backward(lambda loss: kept.append(loss.detach().to("cpu", non_blocking=True)), "cuda")

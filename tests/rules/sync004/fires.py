@@ -1,9 +1,19 @@
-"""SYNC004 must report exactly the marked lines."""
-
 import time
 
 import torch
 from torch import nn
+
+from tests.rules.programs import optimized
+
+
+def _computing(behind, size=64):
+    model, x = nn.Linear(size, size, device="cuda"), torch.ones(size // 4, size, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        behind()
+
+    return step
 
 
 def timed_with_a_host_clock__cuda():
@@ -19,8 +29,8 @@ def timed_with_a_host_clock__cuda():
 
 
 def synchronized_before_the_optimizer__cuda():
-    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = optimized(nn.Linear(64, 64, device="cuda"))
+    x = torch.ones(8, 64, device="cuda")
 
     def step():
         optimizer.zero_grad()
@@ -32,13 +42,7 @@ def synchronized_before_the_optimizer__cuda():
 
 
 def through_the_accelerator__rehearsal():
-    model, x = nn.Linear(256, 256, device="cuda"), torch.ones(64, 256, device="cuda")
-
-    def step():
-        model(x).mean().backward()
-        torch.accelerator.synchronize()  # SYNC004
-
-    return step
+    return _computing(lambda: torch.accelerator.synchronize(), 256)  # SYNC004
 
 
 def an_event_that_was_just_recorded__rehearsal():
@@ -56,10 +60,4 @@ def an_event_that_was_just_recorded__rehearsal():
 
 
 def the_stream_that_work_goes_to__rehearsal():
-    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
-
-    def step():
-        model(x).mean().backward()
-        torch.cuda.current_stream().synchronize()  # SYNC004
-
-    return step
+    return _computing(lambda: torch.cuda.current_stream().synchronize())  # SYNC004

@@ -1,82 +1,59 @@
-"""Near misses: SYNC004 must stay silent on all of these."""
-
 import contextlib
+import itertools
 
 import torch
 from torch import nn
 
+from tests.rules.programs import behind_a_backward
+
 
 def guarded_by_a_check_for_a_gpu():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        if model.weight.is_cuda:
+    def after(loss):
+        if loss.is_cuda:
             torch.cuda.synchronize()
 
-    return step
+    return behind_a_backward(after)
 
 
 def every_fiftieth_step():
-    model, count = nn.Linear(8, 1), [0]
+    done = itertools.count(1)
 
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        count[0] += 1
-        if count[0] % 50 == 0:
+    def after(loss):
+        if next(done) % 50 == 0:
             with contextlib.suppress(AssertionError, RuntimeError):
                 torch.cuda.synchronize()
 
-    return step
+    return behind_a_backward(after)
 
 
 def a_method_of_the_same_name():
-    model = nn.Linear(8, 1)
-
     class Workers:
         def synchronize(self):
             return None
 
     workers = Workers()
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        workers.synchronize()
-
-    return step
+    return behind_a_backward(lambda loss: workers.synchronize())
 
 
 def once_before_the_loop__cuda():
     model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
     torch.cuda.synchronize()
-
-    def step():
-        model(x).mean().backward()
-
-    return step
+    return lambda: model(x).mean().backward()
 
 
 def a_copy_that_is_read_one_step_late__rehearsal():
-    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
     host, copied, losses = torch.empty((), pin_memory=True), torch.cuda.Event(), []
 
-    def step():
-        loss = model(x).square().mean()
-        loss.backward()
+    def after(loss):
         if losses or copied.query():
             copied.synchronize()
             losses.append(float(host))
         host.copy_(loss.detach(), non_blocking=True)
         copied.record()
 
-    return step
+    return behind_a_backward(after, "cuda")
 
 
 def a_stream_of_copies_beside_the_work__rehearsal():
-    model, x, side = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda"), torch.cuda.Stream()
-
-    def step():
-        model(x).mean().backward()
-        side.synchronize()
-
-    return step
+    side = torch.cuda.Stream()
+    return behind_a_backward(lambda loss: side.synchronize(), "cuda")

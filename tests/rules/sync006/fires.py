@@ -1,11 +1,10 @@
-"""SYNC006 must report exactly the marked lines."""
-
 import numpy
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.timeline.kineto import call, loop, memcpy, op, product, span, text
+from tests.rules.traces import copying
+from tests.timeline.kineto import loop, op, product, span, text
 
 
 def rows_of_an_array__rehearsal():
@@ -20,11 +19,7 @@ def rows_of_an_array__rehearsal():
 
 def pinned_but_without_non_blocking__rehearsal():
     model, rows = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).pin_memory()
-
-    def step():
-        model(rows.cuda()).mean().backward()  # SYNC006
-
-    return step
+    return lambda: model(rows.cuda()).mean().backward()  # SYNC006
 
 
 def copied_into_a_buffer__rehearsal():
@@ -64,25 +59,12 @@ def noise_drawn_some_lines_above__rehearsal():
     return step
 
 
-def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
-    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
-    first = 100 * number
-    copied = [
-        *product(start + 10, first + 1),
-        op("aten::to", start + 400, 200),
-        op("aten::copy_", start + 405, 190),
-        call("cudaMemcpyAsync", start + 410, 100, first + 2),
-        memcpy(kind, start + 420, 80, first + 2, size),
-    ]
-    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
-
-
 def batch_moved_on_each_step__trace():
-    return text(loop(4, 1000.0, lambda number, start: _copying(start, number)))
+    return text(loop(4, 1000.0, lambda number, start: copying(start, number)))
 
 
 def pinned_but_blocking__trace():
-    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "HtoD (Pinned -> Device)")))
+    return text(loop(4, 1000.0, lambda number, start: copying(start, number, "HtoD (Pinned -> Device)")))
 
 
 def synchronous_copy_of_amd__trace():

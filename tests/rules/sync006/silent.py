@@ -1,45 +1,23 @@
-"""Near misses: SYNC006 must stay silent on all of these."""
-
 import torch
 from torch import nn
 
-from tests.timeline.kineto import call, loop, memcpy, op, product, text
+from tests.rules.traces import copying
+from tests.timeline.kineto import loop, product, text
 
 
 def already_on_the_device__rehearsal():
     model, x = nn.Linear(8, 1, device="cuda"), torch.ones(4, 8, device="cuda")
-
-    def step():
-        model(x.to("cuda")).mean().backward()
-
-    return step
+    return lambda: model(x.to("cuda")).mean().backward()
 
 
 def only_the_dtype_changes__rehearsal():
     model, x = nn.Linear(8, 1, device="cuda"), torch.ones(4, 8, device="cuda", dtype=torch.float64)
-
-    def step():
-        model(x.to(torch.float32)).mean().backward()
-
-    return step
-
-
-def pinned_and_asynchronous__rehearsal():
-    model, rows = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).pin_memory()
-
-    def step():
-        model(rows.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+    return lambda: model(x.to(torch.float32)).mean().backward()
 
 
 def before_the_loop__rehearsal():
     model, rows = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).to("cuda")
-
-    def step():
-        model(rows).mean().backward()
-
-    return step
+    return lambda: model(rows).mean().backward()
 
 
 def once_in_five_steps__rehearsal():
@@ -66,41 +44,24 @@ def host_arithmetic_stays_on_the_host__rehearsal():
 
 def a_training_run_on_the_cpu():
     model, rows = nn.Linear(8, 1), torch.randn(64, 8)
-
-    def step():
-        model(rows.to("cpu")).mean().backward()
-
-    return step
-
-
-def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
-    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
-    first = 100 * number
-    copied = [
-        *product(start + 10, first + 1),
-        op("aten::to", start + 400, 200),
-        op("aten::copy_", start + 405, 190),
-        call("cudaMemcpyAsync", start + 410, 100, first + 2),
-        memcpy(kind, start + 420, 80, first + 2, size),
-    ]
-    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
+    return lambda: model(rows.to("cpu")).mean().backward()
 
 
 def asynchronous_from_pinned_memory__trace():
-    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "HtoD (Pinned -> Device)", waits=False)))
+    return text(loop(4, 1000.0, lambda number, start: copying(start, number, "HtoD (Pinned -> Device)", waits=False)))
 
 
 def copy_to_the_host_is_another_rules__trace():
-    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "DtoH (Device -> Pageable)")))
+    return text(loop(4, 1000.0, lambda number, start: copying(start, number, "DtoH (Device -> Pageable)")))
 
 
 def copied_once_in_ten_steps__trace():
-    return text(loop(10, 1000.0, lambda number, start: _copying(start, number) if number == 3 else product(start, number)))
+    return text(loop(10, 1000.0, lambda number, start: copying(start, number) if number == 3 else product(start, number)))
 
 
 def copied_before_the_first_step__trace():
-    return text([*_copying(100.0, 90), *loop(4, 1000.0, lambda number, start: product(start, number))])
+    return text([*copying(100.0, 90), *loop(4, 1000.0, lambda number, start: product(start, number))])
 
 
 def trace_that_marks_no_steps__trace():
-    return text([event for number in range(4) for event in _copying(1000.0 * number, number)])
+    return text([event for number in range(4) for event in copying(1000.0 * number, number)])

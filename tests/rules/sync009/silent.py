@@ -1,67 +1,36 @@
-"""Near misses: SYNC009 must stay silent on all of these."""
-
 import gc
+import itertools
 
 import torch
 from torch import nn
+
+from tests.rules.programs import behind_a_backward
 
 
 def peak_reset_once_before_the_loop__cuda():
     model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
     torch.cuda.reset_peak_memory_stats()
-
-    def step():
-        model(x).mean().backward()
-
-    return step
+    return lambda: model(x).mean().backward()
 
 
 def cache_emptied_every_fiftieth_step():
-    model, count = nn.Linear(8, 1), [0]
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        count[0] += 1
-        if count[0] % 50 == 0:
-            torch.cuda.empty_cache()
-
-    return step
+    done = itertools.count(1)
+    return behind_a_backward(lambda loss: next(done) % 50 or torch.cuda.empty_cache())
 
 
 def guarded_by_a_check_for_a_gpu():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        if model.weight.is_cuda:
-            torch.cuda.empty_cache()
-
-    return step
+    return behind_a_backward(lambda loss: torch.cuda.empty_cache() if loss.is_cuda else None)
 
 
 def collected_now_and_then():
-    model, count = nn.Linear(8, 1), [0]
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        count[0] += 1
-        if count[0] % 20 == 0:
-            gc.collect()
-
-    return step
+    done = itertools.count(1)
+    return behind_a_backward(lambda loss: next(done) % 20 or gc.collect())
 
 
 def a_cache_of_the_users_own():
-    model = nn.Linear(8, 1)
-
     class Cache(dict):
         def empty_cache(self):
             self.clear()
 
     cache = Cache()
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        cache.empty_cache()
-
-    return step
+    return behind_a_backward(lambda loss: cache.empty_cache())

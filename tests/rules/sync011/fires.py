@@ -1,5 +1,3 @@
-"""SYNC011 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 

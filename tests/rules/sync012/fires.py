@@ -1,16 +1,5 @@
-"""SYNC012 must report each of these."""
-
-from tests.timeline.kineto import call, kernel, loop, product, text
-
-
-def _allocating(steps, on, api="cudaMalloc", times=1):
-    """A trace whose steps ``on`` call the driver for memory."""
-
-    def body(number, start):
-        calls = [call(api, start + 40 + 60 * each, 50) for each in range(times if number in on else 0)]
-        return [*calls, *product(start + 400, number)]
-
-    return text(loop(steps, 1000.0, body))
+from tests.rules.sync012.silent import _allocating
+from tests.timeline.kineto import call, kernel, loop, text
 
 
 def cache_that_never_fits__trace():

@@ -1,5 +1,3 @@
-"""Near misses: SYNC012 must stay silent on all of these."""
-
 from tests.timeline.kineto import call, loop, product, text
 
 

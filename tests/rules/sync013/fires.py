@@ -1,5 +1,3 @@
-"""SYNC013 must report each of these."""
-
 from tests.timeline.kineto import call, loop, memcpy, op, product, text
 
 

@@ -1,5 +1,3 @@
-"""Near misses: SYNC013 must stay silent on all of these."""
-
 from tests.timeline.kineto import call, loop, memcpy, op, product, text
 
 

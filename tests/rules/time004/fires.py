@@ -1,9 +1,9 @@
+import itertools
 import os
 import tempfile
 import time
 
-import torch
-from torch import nn
+from tests.rules.programs import behind_a_backward
 
 
 def _slow(sync):
@@ -19,29 +19,22 @@ fsync = os.fsync
 
 
 def log_of_every_step():
-    model, file, count = nn.Linear(8, 1), tempfile.TemporaryFile("w"), [0]
+    file, done = tempfile.TemporaryFile("w"), itertools.count(1)
 
     def write(text):
         print(text, file=file, flush=True)
         os.fsync(file.fileno())  # TIME004
 
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        count[0] += 1
-        write(f"step {count[0]}")
-
-    return step
+    return behind_a_backward(lambda loss: write(f"step {next(done)}"))
 
 
 def by_an_imported_name_on_every_other_step():
-    model, file, count = nn.Linear(8, 1), tempfile.TemporaryFile("w"), [0]
+    file, done = tempfile.TemporaryFile("w"), itertools.count(1)
 
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        count[0] += 1
-        if count[0] % 2:
+    def after(loss):
+        if next(done) % 2:
             for part in range(4):
                 print(part, file=file, flush=True)
                 fsync(file)  # TIME004
 
-    return step
+    return behind_a_backward(after)

@@ -1,58 +1,48 @@
+import itertools
 import os
 import tempfile
 import threading
 import time
 
-import torch
-from torch import nn
+from tests.rules.programs import behind_a_backward
+
+
+def _writing(then):
+    file = tempfile.TemporaryFile("w")
+
+    def after(loss):
+        print("a step", file=file, flush=True)
+        then(file)
+
+    return behind_a_backward(after)
 
 
 def flushed_and_not_synced():
-    model, file = nn.Linear(8, 1), tempfile.TemporaryFile("w")
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        print("a step", file=file, flush=True)
-
-    return step
+    return _writing(lambda file: None)
 
 
 def synced_at_the_end_of_a_log_interval():
-    model, file, count = nn.Linear(8, 1), tempfile.TemporaryFile("w"), [0]
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        print("a step", file=file, flush=True)
-        count[0] += 1
-        if count[0] % 10 == 0:
-            os.fsync(file.fileno())
-
-    return step
+    done = itertools.count(1)
+    return _writing(lambda file: next(done) % 10 or os.fsync(file.fileno()))
 
 
 def synced_by_a_thread():
-    model, file, writing = nn.Linear(8, 1), tempfile.TemporaryFile("w"), []
+    writing = []
 
-    def write():
-        print("a step", file=file, flush=True)
-        os.fsync(file.fileno())
+    def sync(file):
+        while len(writing) > 1:
+            writing.pop(0).join()
+        writing.append(threading.Thread(target=lambda: os.fsync(file.fileno()), daemon=True))
+        writing[-1].start()
 
-    def step():
-        while writing:
-            writing.pop().join()
-        model(torch.ones(4, 8)).mean().backward()
-        writing.append(threading.Thread(target=write, daemon=True))
-        writing[0].start()
-
-    return step
+    return _writing(sync)
 
 
 def nothing_to_write_in_a_long_step():
-    model, file = nn.Linear(8, 1), tempfile.TemporaryFile("w")
+    file = tempfile.TemporaryFile("w")
 
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
+    def after(loss):
         time.sleep(0.05)
         os.fsync(file.fileno())
 
-    return step
+    return behind_a_backward(after)

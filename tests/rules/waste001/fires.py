@@ -3,26 +3,7 @@ import itertools
 import torch
 from torch import nn
 
-from tests.rules.programs import gan
-
-
-def gan_generator_fills_discriminator():
-    g, d, g_opt, d_opt = gan()
-    bce = nn.BCEWithLogitsLoss()
-
-    def step():
-        real = torch.randn(32, 128)
-        fake = g(torch.randn(32, 16))
-        d_opt.zero_grad()
-        d_loss = bce(d(real), torch.ones(32, 1)) + bce(d(fake.detach()), torch.zeros(32, 1))
-        d_loss.backward()
-        d_opt.step()
-        g_opt.zero_grad()
-        g_loss = bce(d(fake), torch.ones(32, 1))
-        g_loss.backward()  # WASTE001
-        g_opt.step()
-
-    return step
+from tests.rules.programs import gan, trained_once
 
 
 def gan_fake_not_detached():
@@ -103,19 +84,16 @@ def generator_in_every_second_step_fills_discriminator():
 
 
 def policy_twice_in_a_row_fills_its_critic():
+    """What the pass ends with may still be read; the rounds before were cleared."""
     actor, critic = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4)), nn.Linear(20, 1)
-    a_opt = torch.optim.Adam(actor.parameters(), lr=1e-3)
-    c_opt = torch.optim.Adam(critic.parameters(), lr=1e-3)
+    a_opt, c_opt = (torch.optim.Adam(each.parameters(), lr=1e-3) for each in (actor, critic))
     done = itertools.count(1)
 
     def step():
-        """What the pass ends with may still be read; the rounds before were cleared."""
         state, action = torch.randn(64, 16), torch.randn(64, 4)
         if next(done) % 2 == 0:
             for _ in range(2):
-                c_opt.zero_grad()
-                critic(torch.cat([state, action], 1)).square().mean().backward()
-                c_opt.step()
+                trained_once(critic, c_opt, torch.cat([state, action], 1))
         a_opt.zero_grad()
         (-critic(torch.cat([state, actor(state)], 1)).mean()).backward()  # WASTE001
         a_opt.step()

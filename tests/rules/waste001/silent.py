@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.rules.programs import gan
+from tests.rules.programs import gan, numbered, optimized, trained_once, trained_with
 
 
 def gan_frozen_and_detached():
@@ -63,24 +63,20 @@ def gradients_read_by_a_log():
 
 
 def accumulation_over_several_steps():
-    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-    count = [0]
+    model, opt = optimized(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)), lr=0.1)
 
-    def step():
+    def step(number):
         (model(torch.randn(8, 32)).square().mean() / 4).backward()
-        count[0] += 1
-        if count[0] % 4 == 0:
+        if number % 4 == 0:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             opt.step()
             opt.zero_grad()
 
-    return step
+    return numbered(step)
 
 
 def sharpness_aware():
-    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)), lr=0.1)
 
     def step():
         x, y = torch.randn(64, 64), torch.randint(0, 8, (64,))
@@ -102,17 +98,14 @@ def sharpness_aware():
 
 def checkpointed_blocks():
     blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3)])
-    opt = torch.optim.AdamW(blocks.parameters())
 
-    def step():
+    def loss():
         x = torch.randn(32, 64, requires_grad=True)
-        opt.zero_grad()
         for number, block in enumerate(blocks):
             x = x + checkpoint(block, x, use_reentrant=number == 1)
-        x.square().mean().backward()
-        opt.step()
+        return x.square().mean()
 
-    return step
+    return trained_with(torch.optim.AdamW(blocks.parameters()), loss)
 
 
 def generator_in_every_second_step_whose_critic_takes_both():
@@ -123,9 +116,7 @@ def generator_in_every_second_step_whose_critic_takes_both():
         fake = g(torch.randn(32, 16))
         d(fake.detach()).square().mean().backward()
         if next(done) % 2 == 0:
-            g_opt.zero_grad()
-            d(fake).mean().backward()
-            g_opt.step()
+            trained_once(d, g_opt, fake)
         d_opt.step()
         d_opt.zero_grad()
 

@@ -4,29 +4,26 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.rules.programs import numbered, optimized, trained_by, trained_with
+
 
 def forward_overwritten():
     enc, dec = nn.GRU(16, 32, batch_first=True), nn.Linear(32, 16)
     proj = nn.Sequential(nn.Linear(16, 128), nn.ReLU(), nn.Linear(128, 32))
-    opt = torch.optim.Adam([*enc.parameters(), *dec.parameters()])
 
-    def step():
+    def loss():
         x = torch.randn(16, 12, 16)
-        opt.zero_grad()
         h = proj(x)  # WASTE002
         h, _ = enc(x)
-        F.mse_loss(dec(h), x).backward()
-        opt.step()
+        return F.mse_loss(dec(h), x)
 
-    return step
+    return trained_with(torch.optim.Adam([*enc.parameters(), *dec.parameters()]), loss)
 
 
 def metrics_each_step_shown_each_hundredth():
-    model = nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 100))
-    opt = torch.optim.Adam(model.parameters())
-    count = [0]
+    model, opt = optimized(nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 100)), torch.optim.Adam)
 
-    def step():
+    def step(number):
         ids = torch.randint(0, 100, (16, 32))
         opt.zero_grad()
         logits = model(ids)
@@ -34,16 +31,14 @@ def metrics_each_step_shown_each_hundredth():
         loss.backward()
         opt.step()
         spread = torch.softmax(logits.detach(), -1).sort(-1).values.cumsum(-1)  # WASTE002
-        count[0] += 1
-        if count[0] % 100 == 0:
+        if number % 100 == 0:
             print(spread.mean())
 
-    return step
+    return numbered(step)
 
 
 def grad_norm_dropped():
-    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
-    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, opt = optimized(nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)), lr=0.01)
 
     def norm_of(parameters):
         return torch.stack([p.grad.norm() for p in parameters]).norm()
@@ -52,32 +47,6 @@ def grad_norm_dropped():
         opt.zero_grad()
         model(torch.randn(4, 256)).square().mean().backward()
         norm = norm_of(model.parameters())  # WASTE002
-        opt.step()
-
-    return step
-
-
-def auxiliary_head_unused():
-    class _Aux(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
-            self.aux = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 64, 10))
-            self.head = nn.Linear(16, 10)
-
-        def forward(self, x):
-            h = self.stem(x)
-            aux = self.aux(h)  # WASTE002
-            return self.head(h.mean((2, 3))), aux
-
-    model = _Aux()
-    used = [*model.stem.parameters(), *model.head.parameters()]
-    opt = torch.optim.SGD(used, lr=0.01)
-
-    def step():
-        opt.zero_grad()
-        out, _ = model(torch.randn(8, 3, 8, 8))
-        F.cross_entropy(out, torch.randint(0, 10, (8,))).backward()
         opt.step()
 
     return step
@@ -95,34 +64,28 @@ def one_of_the_results_of_a_return():
             return self.head(z), self.decoder(z)  # WASTE002
 
     model = Shared()
-    opt = torch.optim.Adam(model.parameters())
 
-    def step():
+    def loss():
         x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
         logits, made = model(x)
-        opt.zero_grad()
-        F.cross_entropy(logits, y).backward()
-        opt.step()
+        return F.cross_entropy(logits, y)
 
-    return step
+    return trained_with(torch.optim.Adam(model.parameters()), loss)
 
 
 def one_of_two_results_unread_in_one_of_two_calls():
     body, extra, head = nn.Linear(32, 64), nn.Linear(64, 512), nn.Linear(64, 1)
-    opt = torch.optim.SGD([*body.parameters(), *extra.parameters(), *head.parameters()], lr=0.1)
 
     def both(x):
         h = body(x)
         return head(h), extra(h)
 
-    def step():
-        opt.zero_grad()
+    def loss():
         first, more = both(torch.randn(64, 32))
         second, _ = both(torch.randn(64, 32))  # WASTE002
-        (first.square().mean() + second.square().mean() + more.square().mean()).backward()
-        opt.step()
+        return first.square().mean() + second.square().mean() + more.square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD([*body.parameters(), *extra.parameters(), *head.parameters()], lr=0.1), loss)
 
 
 def norms_of_all_gradients_that_nobody_logs():
@@ -142,34 +105,27 @@ def norms_of_all_gradients_that_nobody_logs():
 
 def auxiliary_head_unused_in_every_second_step():
     body, aux, head = nn.Linear(64, 64), nn.Linear(64, 512), nn.Linear(64, 1)
-    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
     done = itertools.count()
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         h = body(torch.randn(32, 64))
         if next(done) % 2 == 0:
             aux(h)  # WASTE002
-        head(h).square().mean().backward()
-        optimizer.step()
+        return head(h).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1), loss)
 
 
 def clamp_where_clamp_in_place_is_meant():
     model = nn.Linear(64, 64)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def classes(y):
         found = y.argmax(1)
         found.clamp(0)  # WASTE002
         return found
 
-    def step():
+    def loss():
         y = model(torch.randn(256, 64))
-        loss = nn.functional.cross_entropy(y, classes(y.detach()))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return nn.functional.cross_entropy(y, classes(y.detach()))
 
-    return step
+    return trained_by(model, loss)

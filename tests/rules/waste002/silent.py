@@ -4,23 +4,21 @@ import itertools
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+
+from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
 
 
 def hidden_state_of_the_next_step():
     rnn, head = nn.LSTM(16, 32), nn.Linear(32, 16)
-    opt = torch.optim.Adam([*rnn.parameters(), *head.parameters()])
     state = [None]
 
-    def step():
+    def loss():
         x = torch.randn(8, 4, 16)
-        opt.zero_grad()
         out, (h, c) = rnn(x, state[0])
         state[0] = (h.detach(), c.detach())
-        F.mse_loss(head(out), x).backward()
-        opt.step()
+        return F.mse_loss(head(out), x)
 
-    return step
+    return trained_with(torch.optim.Adam([*rnn.parameters(), *head.parameters()]), loss)
 
 
 def output_returned():
@@ -40,8 +38,7 @@ def output_returned():
 
 
 def metric_updated_in_place():
-    model = nn.Linear(32, 8)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt = optimized(nn.Linear(32, 8), lr=0.1)
     confusion = torch.zeros(8, 8)
 
     def step():
@@ -56,21 +53,18 @@ def metric_updated_in_place():
 
 
 def logged_when_it_is_computed():
-    model = nn.Linear(32, 8)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-    count = [0]
+    model, opt = optimized(nn.Linear(32, 8), lr=0.1)
 
-    def step():
+    def step(number):
         x, y = torch.randn(64, 32), torch.randint(0, 8, (64,))
         opt.zero_grad()
         logits = model(x)
         F.cross_entropy(logits, y).backward()
         opt.step()
-        count[0] += 1
-        if count[0] % 2 == 0:
+        if number % 2 == 0:
             print("acc", (logits.argmax(1) == y).float().mean().item())
 
-    return step
+    return numbered(step)
 
 
 def batch_norm_reestimated():
@@ -78,9 +72,7 @@ def batch_norm_reestimated():
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def step():
-        opt.zero_grad()
-        model(torch.randn(8, 3, 8, 8)).square().mean().backward()
-        opt.step()
+        trained_once(model, opt, torch.randn(8, 3, 8, 8))
         with torch.no_grad():
             for module in (model[0], model[1]):
                 pass
@@ -91,16 +83,9 @@ def batch_norm_reestimated():
 
 def hooks_collect_features():
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
     kept = {}
     model[0].register_forward_hook(lambda m, a, out: kept.update(first=out.detach().abs().sort().values))
-
-    def step():
-        opt.zero_grad()
-        model(torch.randn(64, 32)).square().mean().backward()
-        opt.step()
-
-    return step
+    return trained_by(model, lambda: model(torch.randn(64, 32)).square().mean())
 
 
 def numpy_reads_it():
@@ -110,9 +95,7 @@ def numpy_reads_it():
 
     def step():
         x = torch.randn(32, 32)
-        opt.zero_grad()
-        model(x).square().mean().backward()
-        opt.step()
+        trained_once(model, opt, x)
         kept.append(float(far(x).detach().numpy().sum()))
         kept.append(sum(far(x[:4]).detach().tolist()[0]))
 
@@ -130,30 +113,24 @@ def compiled_model():
             return self.b(x)
 
     model = Two()
-    opt = torch.optim.SGD(model.b.parameters(), lr=0.1)
     compiled = torch.compile(model, backend="eager")
 
-    def step():
-        opt.zero_grad()
-        compiled(torch.randn(8, 32)).square().mean().backward()
-        opt.step()
+    def loss():
+        return compiled(torch.randn(8, 32)).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD(model.b.parameters(), lr=0.1), loss)
 
 
 def distillation():
     student, teacher = nn.Linear(32, 8), nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 8)).eval()
-    opt = torch.optim.SGD(student.parameters(), lr=0.1)
 
-    def step():
+    def loss():
         x = torch.randn(64, 32)
         with torch.no_grad():
             wanted = teacher(x).softmax(-1)
-        opt.zero_grad()
-        F.kl_div(student(x).log_softmax(-1), wanted, reduction="batchmean").backward()
-        opt.step()
+        return F.kl_div(student(x).log_softmax(-1), wanted, reduction="batchmean")
 
-    return step
+    return trained_by(student, loss)
 
 
 def average_of_weights():
@@ -161,27 +138,10 @@ def average_of_weights():
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def step():
-        opt.zero_grad()
-        model(torch.randn(4, 256)).square().mean().backward()
-        opt.step()
+        trained_once(model, opt, torch.randn(4, 256))
         with torch.no_grad():
             for mine, his in zip(ema.parameters(), model.parameters()):
                 mine.lerp_(his, 0.01)
-
-    return step
-
-
-def checkpointed_blocks():
-    blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3)])
-    opt = torch.optim.AdamW(blocks.parameters())
-
-    def step():
-        x = torch.randn(32, 64, requires_grad=True)
-        opt.zero_grad()
-        for number, block in enumerate(blocks):
-            x = x + checkpoint(block, x, use_reentrant=number == 1)
-        x.square().mean().backward()
-        opt.step()
 
     return step
 
@@ -238,15 +198,12 @@ def read_by_another_process():
 
 def zeros_that_are_filled_in_the_same_expression():
     model = nn.Linear(32, 4)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
+    def loss():
         x = torch.zeros(512, 32).normal_()
-        opt.zero_grad()
-        model(x + torch.zeros_like(x).uniform_()).square().mean().backward()
-        opt.step()
+        return model(x + torch.zeros_like(x).uniform_()).square().mean()
 
-    return step
+    return trained_by(model, loss)
 
 
 def sparse_gradients_and_products():
@@ -273,9 +230,7 @@ def counters_copied_into_an_average_of_weights():
     pairs = list(zip(average.buffers(), model.buffers(), strict=True))
 
     def step():
-        opt.zero_grad()
-        model(torch.randn(16, 8)).square().mean().backward()
-        opt.step()
+        trained_once(model, opt, torch.randn(16, 8))
         for ours, theirs in pairs:
             ours.copy_(theirs)
 

@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.rules.programs import trained_by, trained_with
+
 
 def causal_mask_in_each_layer():
     class _Block(nn.Module):
@@ -19,15 +21,12 @@ def causal_mask_in_each_layer():
             return x + self.out(a @ v)
 
     model = nn.Sequential(nn.Embedding(50, 16), _Block(16), _Block(16), nn.Linear(16, 50))
-    opt = torch.optim.AdamW(model.parameters())
 
-    def step():
+    def loss():
         ids = torch.randint(0, 50, (1, 128))
-        opt.zero_grad()
-        F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
-        opt.step()
+        return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
 
-    return step
+    return trained_with(torch.optim.AdamW(model.parameters()), loss)
 
 
 def sinusoidal_table_anew():
@@ -50,12 +49,9 @@ def sinusoidal_table_anew():
             return self.l(x + pe)
 
     model = _Sin()
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
+    def loss():
         ids = torch.randint(0, 50, (2, 256))
-        opt.zero_grad()
-        F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
-        opt.step()
+        return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
 
-    return step
+    return trained_by(model, loss)

@@ -2,86 +2,55 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import gan
+from tests.rules.programs import trained_by, trained_with
 
 
 def mask_of_the_batch():
     emb, head = nn.Embedding(50, 32), nn.Linear(32, 50)
-    opt = torch.optim.SGD([*emb.parameters(), *head.parameters()], lr=0.1)
 
-    def step():
+    def loss_of():
         lengths = torch.randint(20, 64, (16,))
         ids = torch.randint(0, 50, (16, 64))
         mask = torch.arange(64)[None, :] < lengths[:, None]
-        opt.zero_grad()
         loss = F.cross_entropy(head(emb(ids)).transpose(1, 2), ids, reduction="none")
-        (loss * mask).sum().backward()
-        opt.step()
+        return (loss * mask).sum()
 
-    return step
+    return trained_with(torch.optim.SGD([*emb.parameters(), *head.parameters()], lr=0.1), loss_of)
 
 
 def random_tensors_and_dropout():
     model = nn.Sequential(nn.Linear(64, 128), nn.Dropout(0.5), nn.ReLU(), nn.Linear(128, 64))
-    opt = torch.optim.Adam(model.parameters())
 
-    def step():
+    def loss():
         x = torch.randn(64, 64)
         noise = torch.zeros(64, 64).normal_() * 0.1
-        opt.zero_grad()
         first, second = model(x + noise), model(x + noise)
-        (F.mse_loss(first, x) + F.mse_loss(first, second)).backward()
-        opt.step()
+        return F.mse_loss(first, x) + F.mse_loss(first, second)
 
-    return step
+    return trained_with(torch.optim.Adam(model.parameters()), loss)
 
 
 def cache_of_a_mask():
     emb, head, cache = nn.Embedding(50, 32), nn.Linear(32, 50), {}
-    opt = torch.optim.SGD([*emb.parameters(), *head.parameters()], lr=0.1)
 
-    def step():
+    def loss():
         ids = torch.randint(0, 50, (4, 64))
         if 64 not in cache:
             cache[64] = torch.triu(torch.ones(64, 64), 1).bool()
-        opt.zero_grad()
         h = emb(ids)
         a = (h @ h.transpose(1, 2)).masked_fill(cache[64], -1e9).softmax(-1) @ h
-        F.cross_entropy(head(a).flatten(0, 1), ids.flatten()).backward()
-        opt.step()
+        return F.cross_entropy(head(a).flatten(0, 1), ids.flatten())
 
-    return step
+    return trained_with(torch.optim.SGD([*emb.parameters(), *head.parameters()], lr=0.1), loss)
 
 
 def buffer_filled_in_place():
     model = nn.Linear(64, 64)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step():
+    def loss():
         x = torch.randn(64, 64)
-        opt.zero_grad()
         out = torch.zeros(512, 512)
         out[:64, :64] = model(x)
-        out.square().mean().backward()
-        opt.step()
+        return out.square().mean()
 
-    return step
-
-
-def gan_frozen_and_detached():
-    g, d, g_opt, d_opt = gan()
-    bce = nn.BCEWithLogitsLoss()
-
-    def step():
-        real = torch.randn(32, 128)
-        fake = g(torch.randn(32, 16))
-        d_opt.zero_grad()
-        (bce(d(real), torch.ones(32, 1)) + bce(d(fake.detach()), torch.zeros(32, 1))).backward()
-        d_opt.step()
-        d.requires_grad_(False)
-        g_opt.zero_grad()
-        bce(d(fake), torch.ones(32, 1)).backward()
-        g_opt.step()
-        d.requires_grad_(True)
-
-    return step
+    return trained_by(model, loss)

@@ -2,74 +2,49 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-def model_called_twice_for_accuracy():
-    model = nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 10))
-    opt = torch.optim.AdamW(model.parameters())
-    seen = []
-
-    def step():
-        x, y = torch.randn(64, 32), torch.randint(0, 10, (64,))
-        opt.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        with torch.no_grad():
-            right = (model(x).argmax(1) == y).sum()  # WASTE005
-        loss.backward()
-        opt.step()
-        seen.append(right.item())
-
-    return step
+from tests.rules.programs import trained_with
 
 
 def encoder_once_for_each_head():
     encoder = nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 64))
     heads = nn.ModuleList([nn.Linear(64, 10), nn.Linear(64, 2)])
-    opt = torch.optim.AdamW([*encoder.parameters(), *heads.parameters()])
 
-    def step():
+    def loss():
         x, y = torch.randn(64, 32), torch.randint(0, 2, (64,))
-        opt.zero_grad()
         first = F.cross_entropy(heads[0](encoder(x)), y)
         second = F.cross_entropy(heads[1](encoder(x)), y)  # WASTE005
-        (first + second).backward()
-        opt.step()
+        return first + second
 
-    return step
+    return trained_with(torch.optim.AdamW([*encoder.parameters(), *heads.parameters()]), loss)
 
 
 def one_result_of_each_of_two_calls():
     body, gate, head = nn.Linear(64, 256), nn.Linear(256, 8), nn.Linear(256, 16)
-    opt = torch.optim.SGD([*body.parameters(), *gate.parameters(), *head.parameters()], lr=0.1)
 
     def both(x):
         h = body(x).relu()
         return head(h), gate(h).softmax(1).square().sum()
 
-    def step():
+    def loss():
         x = torch.randn(128, 64)
-        opt.zero_grad()
         out, _ = both(x)  # WASTE002
         _, balance = both(x)  # WASTE005
-        (out.square().mean() + balance).backward()
-        opt.step()
+        return out.square().mean() + balance
 
-    return step
+    return trained_with(torch.optim.SGD([*body.parameters(), *gate.parameters(), *head.parameters()], lr=0.1), loss)
 
 
 def the_part_before_the_dropout():
     body, head = nn.Linear(64, 256), nn.Linear(256, 256)
-    opt = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
 
     def noisy(x):
         h = body(x).relu()
         return head(F.dropout(h, 0.1))
 
-    def step():
+    def loss():
         x = torch.randn(128, 64)
-        opt.zero_grad()
         one = noisy(x)
         other = noisy(x)  # WASTE005
-        (one - other).square().mean().backward()
-        opt.step()
+        return (one - other).square().mean()
 
-    return step
+    return trained_with(torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1), loss)

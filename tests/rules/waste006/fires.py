@@ -1,23 +1,12 @@
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from tests.rules.programs import on_texts
+from tests.rules.waste006.silent import _to
 
 TEXTS = [torch.arange(1, 5 + number * 7 % 13) for number in range(64)]
-
-
-def _to(width, rows):
-    return torch.stack([F.pad(row, (0, width - len(row))) for row in rows])
-
-
-def one_width_for_all():
-    def collate(rows):  # WASTE006
-        return _to(64, rows)
-
-    return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
 
 
 def a_batch_with_its_mask():
@@ -51,8 +40,4 @@ def one_width_for_a_gpu__rehearsal():
 
     model = nn.Embedding(90, 8, device="cuda")
     batches = iter(DataLoader(TEXTS * 9, 8, collate_fn=collate))
-
-    def step():
-        model(next(batches).to("cuda")).sum().backward()
-
-    return step
+    return lambda: model(next(batches).to("cuda")).sum().backward()
