@@ -82,7 +82,7 @@ def _is_log(tape: FunctionTape, call: Call | None) -> bool:
     """A log-probability is among what a call is computed from."""
     waiting, seen = [call], set[int]()
     while waiting and len(seen) < NEAR:
-        each = waiting.pop(0)
+        each = waiting.pop()  # in depth: a stack of a rollout's steps is wide
         if each is None or each.number in seen:
             continue
         if each.name in ("log_softmax", "logsumexp", "log"):

@@ -271,6 +271,8 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
         apart = [
             axis for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=False)) if a != b
         ]
+        if new.dim() == 2 and _joins_states(tape, call):
+            yield Dependence("order", call, 0, 1)
         if old.dim() != new.dim() or len(apart) != 2 or apart[0] == 0:
             continue
         one, two = apart
@@ -279,6 +281,16 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
             continue
         if not torch.equal(old.detach().transpose(one, two), new.detach()):
             yield Dependence("order", call, one, two)
+
+
+def _joins_states(tape: FunctionTape, call: Call) -> bool:
+    """The last states of a recurrent layer, (layers, batch, size), become (batch, layers * size)."""
+    old, new = call.parents[0][0], call.result
+    made = tape.maker_before(call, old)
+    while made is not None and made.name == "index_select":  # packed sequences, in their own order
+        made = tape.maker_before(made, made.parents[0][0])
+    state = made is not None and made.name in RECURRENT and old.dim() == 3
+    return state and new.shape[0] == old.shape[1] != old.shape[0] > 1
 
 
 def _is_undone(tape: FunctionTape, call: Call) -> bool:

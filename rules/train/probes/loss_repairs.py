@@ -106,7 +106,8 @@ class LossRepairsProbe(OptimizerProbe):
             made = tape.maker(given[0])
             if made is not None and made.name in RECURRENT:  # it picks a state
                 return True
-            return dependence.crops_convolution(tape, name, given)
+            cuts = dependence.crops_convolution(tape, name, given)
+            return cuts or dependence.forms_a_mask(tape, name, given)
         return (
             name in PLACED
             or bootstraps.adds_data(name, given)

@@ -679,3 +679,19 @@ def old_frames_behind_the_pad_masked_as_queries():
         F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6)).backward()
 
     return step
+
+
+def additive_mask_of_the_queries():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 3)
+
+    def step():
+        tokens = padded_texts()
+        x, pads = embed(tokens), tokens == PAD
+        bias = torch.zeros(4, 12).masked_fill(pads, -1e4)
+        bias = bias[:, :, None]  # TRAIN004
+        shares = F.softmax(x @ x.transpose(1, 2) + bias, dim=-1)
+        pooled = (shares @ x)[:, 0]
+        F.cross_entropy(out(pooled), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step

@@ -1,5 +1,6 @@
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 
 def heads_viewed_in_a_model():
@@ -20,5 +21,22 @@ def heads_viewed_in_a_model():
 
     def step():
         model(torch.randn(4, 10, 8)).square().mean().backward()
+
+    return step
+
+
+def last_states_of_two_directions():
+    embed, layer = nn.Embedding(9, 8), nn.LSTM(8, 6, batch_first=True, bidirectional=True)
+    head = nn.Linear(12, 1)
+
+    def step():
+        packed = pack_padded_sequence(
+            embed(torch.randint(0, 9, (4, 7))),
+            torch.tensor([3, 7, 2, 5]),
+            batch_first=True,
+            enforce_sorted=False,
+        )
+        _, (state, _) = layer(packed)
+        head(state.reshape(4, -1)).square().mean().backward()  # TRAIN021
 
     return step

@@ -38,3 +38,13 @@ def merged_and_split__no_note():
 
 def one_channel__no_note():
     return _trained(lambda x: x.reshape(8, 1, 16), size=1)
+
+
+def last_states_side_by_side__no_note():
+    layer, head = nn.GRU(8, 6, bidirectional=True, batch_first=True), nn.Linear(12, 1)
+
+    def step():
+        _, state = layer(torch.randn(4, 7, 8))
+        head(state.transpose(0, 1).reshape(4, -1)).square().mean().backward()
+
+    return step
