@@ -56,6 +56,9 @@ def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
             value = next(filter(_learns, given))
             compared = (each for each in tail.calls if each.name in LOSSES | {"pow", "square"})
             known = {id(value), *map(id, made.results)}
+            for each in tail.calls:  # the same difference, computed once more
+                if each.name == "sub" and any(tensor is value for tensor, _ in each.parents):
+                    known.update(map(id, each.results))
             if not _is_log(tape, tape.maker_before(made, value)) and any(
                 id(tensor) in known for each in compared for tensor, _ in each.parents
             ):

@@ -52,3 +52,20 @@ def a_teacher_that_follows_its_student__note():
         (loss + F.cross_entropy(student, wanted)).backward()
 
     return step
+
+
+def advantage_over_a_rollout():
+    policy, critic = nn.Linear(8, 4), nn.Linear(8, 1)
+
+    def step():
+        chances, values = [], []
+        for state in torch.randn(24, 16, 8):
+            each = torch.distributions.Categorical(logits=policy(state))
+            chances.append(each.log_prob(each.sample()))
+            values.append(critic(state).squeeze(-1))
+        values, returns = torch.stack(values), torch.randn(24, 16)
+        advantage = returns - values  # TRAIN022
+        loss = -(torch.stack(chances) * advantage).mean()
+        (loss + 0.5 * (returns - values).pow(2).mean()).backward()
+
+    return step
