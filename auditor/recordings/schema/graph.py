@@ -107,12 +107,16 @@ class CensusRow(PassRow, kw_only=True):
             "that no step reads), `untied` (two weights that were one), `norm` (a frozen batch norm "
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
-            "sets, which no longer steps)"
+            "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
     other: Annotated[
-        str, doc("`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer")
+        str,
+        doc(
+            "`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer; "
+            "`sample`: the attribute"
+        ),
     ] = older("")
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)
     steps: Annotated[int, doc("on how many steps")] = older(0)
