@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.plain_tensor import plain
@@ -109,7 +110,7 @@ class AveragedNormsProbe(OptimizerProbe):
 
     def _runs(self, module: Any, *_: Any, **__: Any) -> None:
         weight, mean = getattr(module, "weight", None), getattr(module, "running_mean", None)
-        if weight is None or mean is None:
+        if weight is None or mean is None or is_lazy(weight):
             return
         norm = self._norms.get(module)
         if norm is None:
@@ -134,7 +135,10 @@ class AveragedNormsProbe(OptimizerProbe):
         """Its first batch norm."""
         if module not in self._firsts:
             found = (each for each in modules_of(module) if isinstance(each, BatchNorm))
-            norm = next((each for each in found if each.weight is not None), None)
+            norm = next(
+                (each for each in found if each.weight is not None and not is_lazy(each.weight)),
+                None,
+            )
             self._firsts[module] = None if norm is None else weakref.ref(norm)
         held = self._firsts[module]
         return None if held is None else held()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import weakref
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.live_objects import instances_of_user, live_instances, one_look
@@ -80,7 +82,7 @@ class UnsavedAveragesProbe(OptimizerProbe):
         self._optimizers = weakref.WeakSet[Optimizer]()
         self._saves: dict[int, _Save] = {}
         self._averages: list[_Average] = []
-        self._looked = False
+        self._looked = self._asked = False
 
     def install(self) -> None:
         """Notice what is saved, and steps."""
@@ -102,7 +104,9 @@ class UnsavedAveragesProbe(OptimizerProbe):
             if not self._looked:
                 self._looked = True
                 with one_look():
-                    self._find(self._held())
+                    models = self._models()
+                    self._find(models, self._held())
+                    self._find_copies(models)
             for each in self._averages:
                 _watch(each)
 
@@ -116,7 +120,7 @@ class UnsavedAveragesProbe(OptimizerProbe):
                 continue
             if any(save.named or save.left <= 0 or tensor.shape in save.shapes for save in saves):
                 continue
-            place = weight.data_ptr()
+            place = _place(weight)
             lines = [
                 at for at, save in self._saves.items() if save.resumes and place in save.places
             ]
@@ -140,14 +144,14 @@ class UnsavedAveragesProbe(OptimizerProbe):
             or (at not in self._saves and len(self._saves) >= LINES)
         ):
             return
-        trained = {
-            each.data_ptr() for optimizer in self._optimizers for each in tensors_of(optimizer)
-        }
+        trained = {_place(each) for optimizer in self._optimizers for each in tensors_of(optimizer)}
         save = self._saves.setdefault(at, _Save())
         save.left = TENSORS
         _walk(obj, save, trained, DEEPEST)
-        if save.resumes and self.context.pass_name == "loud" and not self._looked:
-            self._find(_in_frames(self.context.frames.user_frames(sys._getframe(1))))
+        if save.resumes and not self._asked and self.context.pass_name in ("warmup", "loud"):
+            self._asked = True
+            frames = self.context.frames.user_frames(sys._getframe(1))
+            self._find(self._models(), _in_frames(frames))
 
     # -- what may be an average --------------------------------------------------------------------
 
@@ -159,25 +163,34 @@ class UnsavedAveragesProbe(OptimizerProbe):
             for name in list(getattr(owner(), "__dict__", ())):
                 yield name, partial(_attribute, owner, name)
 
-    def _find(self, held: Iterator[tuple[str, Callable[[], Any]]]) -> None:
+    def _models(self) -> list[tuple[nn.Module, _Tensors]]:
+        """Modules that are trained, the largest first, with what they hold by name."""
         trained = {id(each) for optimizer in self._optimizers for each in tensors_of(optimizer)}
-        models, others = list[tuple[Any, _Tensors]](), list[tuple[Any, _Tensors]]()
+        found = [(module, _named(module)) for module in live_instances(nn.Module)]
+        models = [each for each in found if any(id(one) in trained for one in each[1].values())]
+        return sorted(models, key=lambda each: -len(each[1]))
+
+    def _find_copies(self, models: list[tuple[nn.Module, _Tensors]]) -> None:
+        kinds = {type(model) for model, _ in models}
+        own = {id(each) for _, named in models for each in named.values()}
         for module in live_instances(nn.Module):
-            named: _Tensors = dict(nn.Module.named_parameters(module))
-            own = models if any(id(each) in trained for each in named.values()) else others
-            own.append((module, named))
-        models.sort(key=lambda each: -len(each[1]))
-        for module, named in others:
-            same = (each for model, each in models if type(model) is type(module))
-            weights = next((each for each in same if _alike(named, each)), None)
-            if weights is not None:
-                held_by = weakref.ref(named[_largest(named)])
-                self._add(type(module).__name__, held_by, named, weights)
+            named = _named(module) if type(module) in kinds else {}
+            if named and not any(id(each) in own for each in named.values()):
+                same = (each for model, each in models if type(model) is type(module))
+                weights = next((each for each in same if _alike(named, each)), None)
+                if weights is not None:
+                    held_by = weakref.ref(named[_largest(named)])
+                    self._add(type(module).__name__, held_by, named, weights)
+
+    def _find(
+        self,
+        models: list[tuple[nn.Module, _Tensors]],
+        held: Iterator[tuple[str, Callable[[], Any]]],
+    ) -> None:
         for name, get in held:
             value = get()
-            tensors = _tensors(value)
-            several = len(tensors) > 1 and type(value) in PLAIN
-            for _, named in models if several else ():
+            tensors = _tensors(value) if type(value) in PLAIN else {}
+            for _, named in models if len(tensors) > 1 else ():
                 weights = dict(enumerate(named.values())) if isinstance(value, list) else named
                 if _alike(tensors, weights):
                     key = _largest(tensors)
@@ -232,7 +245,7 @@ def _walk(value: Any, save: _Save, trained: set[int], deep: int) -> None:
         save.left = 0
         return
     if isinstance(value, torch.Tensor):
-        place = value.data_ptr()
+        place = _place(value)
         save.places.add(place)
         if place not in trained:
             save.shapes.add(value.shape)
@@ -249,6 +262,21 @@ def _walk(value: Any, save: _Save, trained: set[int], deep: int) -> None:
     elif not isinstance(value, str | int | float | bytes | type | None):
         for each in list(getattr(value, "__dict__", {}).values()):
             _walk(each, save, trained, deep - 1)
+
+
+def _named(module: nn.Module) -> _Tensors:
+    named = _Tensors()
+    with contextlib.suppress(Exception):  # one that is half made
+        named.update(nn.Module.named_parameters(module))
+    return {} if any(map(is_lazy, named.values())) else named
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """Where its values lie; 0 of what has none, or no plain ones."""
+    try:
+        return tensor.data_ptr()
+    except (RuntimeError, ValueError, NotImplementedError):
+        return 0
 
 
 def _alike(tensors: _Tensors, weights: _Tensors) -> bool:

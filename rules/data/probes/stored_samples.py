@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import operator
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -94,8 +96,11 @@ class StoredSamplesProbe(Probe):
     def _fetches(self, fetcher: Any, asked: Any) -> None:
         """Keep a copy of the rows of some of these samples."""
         self._rows, self._owner = [], None
-        if not self._left or get_worker_info() is not None:
-            return
+        if self._left and get_worker_info() is None and threading.get_ident() == self._thread:
+            with contextlib.suppress(Exception):  # a dataset can be anything
+                self._keep_rows(fetcher, asked)
+
+    def _keep_rows(self, fetcher: Any, asked: Any) -> None:
         dataset: Any = fetcher.dataset
         indices = [operator.index(each) for each in (asked if isinstance(asked, list) else [asked])]
         while isinstance(dataset, Subset):
@@ -128,6 +133,10 @@ class StoredSamplesProbe(Probe):
         if owner is None:
             return
         dataset, at = owner
+        with contextlib.suppress(Exception):
+            self._compare(rows, dataset, at)
+
+    def _compare(self, rows: list[tuple[int, int, _Row]], dataset: Any, at: int) -> None:
         for number, index, row in rows:
             new = _Stored(at, type(dataset).__name__)
             stored = self._stored.setdefault((at, row.attribute), new)

@@ -56,3 +56,19 @@ def dictionary_of_a_function():
         torch.save(parts, io.BytesIO())  # CKPT011
 
     return step
+
+
+def list_of_a_function():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parameters = list(model.parameters())
+    smooth = [each.detach().clone() for each in parameters]
+
+    def step():
+        trained_once(model, optimizer, torch.randn(16, 4) + 1)
+        for old, new in zip(smooth, parameters, strict=True):
+            old.mul_(0.9).add_(new.detach(), alpha=0.1)
+        parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save(parts, io.BytesIO())  # CKPT011
+
+    return step

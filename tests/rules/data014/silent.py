@@ -76,3 +76,12 @@ def filled_between_the_batches():
             yield batch
 
     return on_stream(stream())
+
+
+def asked_for_by_name():
+    class Rows(_Rows):
+        def __getitem__(self, name):
+            return self.rows[int(name[1:])]
+
+    names = [f"n{number}" for number in range(64)]
+    return on_stream(endless(DataLoader(Rows(), batch_size=4, sampler=names)))
