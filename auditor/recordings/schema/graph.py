@@ -109,8 +109,7 @@ class CensusRow(PassRow, kw_only=True):
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
             "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
-            "`average` (batch norms of a copy that follows a model's parameters alone), "
-            "`unsaved` (an average of weights that no checkpoint has)"
+            "`average` (batch norms of a copy that follows a model's parameters alone)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
