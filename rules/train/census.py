@@ -1,14 +1,17 @@
-"""TRAIN019 and 20: weights that are no longer one, and networks that are one."""
+"""TRAIN019, 20 and 28: weights that are no longer one, networks that are one, and states of others."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.schema.graph import CensusRow
+from auditor.rule import knob
+from auditor.syntax.index import nodes_in, targets_of
 
 from ..census import CensusSays
 from ..cfg.modes import words
@@ -81,3 +84,61 @@ def _aliased(source: Source, site: Site, name: str, names: list[str]) -> Site | 
         for file, node in source.every(ast.Assign)
         if unparsed(node.value) in names and name in map(unparsed, node.targets)
     )
+
+
+@dataclass(frozen=True)
+class StateOfOtherSamples(CensusSays):
+    """A recurrent state is carried over to shuffled batches."""
+
+    code = "TRAIN028"
+    kind = "state"
+    advice = (
+        "Begin each batch with a new state (pass none), or let the loader give consecutive pieces of "
+        "the same sequences: shuffle=False, and a sampler for them."
+    )
+
+    fewest: int = knob(3, "Report only a state that was carried over to this many batches.")
+    share: float = knob(0.5, "Report only if that are this share of the batches.")
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.name} begins {row.n} of {row.steps} batches with the last state of the batch "
+            "before, but the loader shuffles: the state is that of other samples"
+        )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """At the line that keeps the state, else at the call of the layer."""
+        for row in census:
+            site, above = row.site, row.site_of(row.other_at)
+            if row.kind == self.kind and site is not None and row.n >= self.fewest:
+                kept = _kept(source, above) or _kept(source, site)
+                if row.n >= self.share * row.steps:
+                    yield Finding(kept or site, self.said(row), steps=row.steps)
+
+
+def _kept(source: Source, site: Site | None) -> Site | None:
+    """From the call on, the first assignment to what it is given behind its input."""
+    if site is None:
+        return None
+    calls = source.calls_at(site)
+    given = {
+        unparsed(each)
+        for call in calls
+        for part in (*call.args[1:], *(each.value for each in call.keywords))
+        for each in nodes_in(part, ast.Name, ast.Attribute)
+    } - {"self"}
+    scope = source.index(site.file).scope_at(site.line)
+    found = (
+        node
+        for node in nodes_in(scope or (), ast.Assign)
+        if (node.end_lineno or node.lineno) >= site.line
+        and given & {unparsed(each) for part in targets_of(node) for each in _parts(part)}
+    )
+    first = min(found, key=lambda node: node.lineno, default=None)
+    return None if first is None else source.site_of(site.file, first)
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]

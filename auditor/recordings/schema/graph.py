@@ -107,12 +107,18 @@ class CensusRow(PassRow, kw_only=True):
             "that no step reads), `untied` (two weights that were one), `norm` (a frozen batch norm "
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
-            "sets, which no longer steps)"
+            "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
+            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
+            "`average` (batch norms of a copy that follows a model's parameters alone)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
     other: Annotated[
-        str, doc("`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer")
+        str,
+        doc(
+            "`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer; "
+            "`sample`: the attribute"
+        ),
     ] = older("")
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)
     steps: Annotated[int, doc("on how many steps")] = older(0)
@@ -120,7 +126,8 @@ class CensusRow(PassRow, kw_only=True):
         int | None,
         doc(
             "`untied`: where they were tied; `unread`: where it was loaded; `norm`: where it runs; "
-            "`stale`: where the scheduler steps"
+            "`stale`: where the scheduler steps; `state`: the line that calls that of the layer; "
+            "`average`: where it runs in eval mode"
         ),
     ] = older(None)
     meant: Annotated[bool, doc("it may be on purpose")] = older(value=False)

@@ -1,0 +1,1 @@
+"""What is watched for DATA rules alone."""
