@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import starmap
@@ -55,7 +56,7 @@ SAME = {
 LAYERS = {"lstm": ("LSTM", "GRU", "RNN", "MultiheadAttention", "TransformerEncoderLayer")}
 """Classes that take ``batch_first``, by the function that they call."""
 
-MAY_BE_MEANT = frozenset({"statistics", "soft"})
+MAY_BE_MEANT = frozenset({"statistics", "soft", "end"})
 """Kinds that some programs have on purpose: notes."""
 
 
@@ -308,4 +309,31 @@ class ShiftTakenAway(DependenceSays):
         return (
             f"{row.function} subtracts the mean of each channel or row, and what is added in front of "
             "it is constant there: it changes nothing, and what computes it is not trained"
+        )
+
+
+class EndNeverATarget(DependenceSays):
+    """The end of a text is never a target: the loss ignores it as padding."""
+
+    code = "TRAIN027"
+    kinds = ("end",)
+    advice = (
+        "Ignore by the mask or the lengths of the batch, not by the token; or pad with a token that "
+        "ends no text."
+    )
+
+    def place(self, row: DependenceRow, source: Source) -> Site:
+        """Where labels of the padding's token are set to what is ignored, or the loss that ignores it."""
+        by_token = (
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Compare)
+        )
+        return the_only(by_token) or row.site
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"the end of a text is never a target: token {row.n} ends all {row.of} rows and pads them, "
+            "and the loss ignores it: the model does not learn where to stop"
         )

@@ -19,7 +19,16 @@ from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 
 from ..rows import RECURRENT, DependenceRow, PaddingReadRow, RepairRow, TokenWeightsRow
-from . import activations, bootstraps, broadcasts, dependence, no_effect, padding_reads, paddings
+from . import (
+    activations,
+    bootstraps,
+    broadcasts,
+    dependence,
+    ends,
+    no_effect,
+    padding_reads,
+    paddings,
+)
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
@@ -182,6 +191,8 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
+        for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
+            self._depends(found)
         for kind, made in bootstraps.trained_targets(tape, tail):
             self._depends(dependence.Dependence(kind, made, 0, 0))
         plain = not (tape.hooked or self._packs) and alone

@@ -1,0 +1,56 @@
+"""The end of a text that is never a target, since its token is that of padding and is ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from .dependence import Dependence
+from .function_tape import Call, FunctionTape, version
+from .paddings import NAMES, SEGMENTS, ignored_by
+
+
+def ends_ignored(tape: FunctionTape, call: Call) -> Iterator[Dependence]:
+    """Of a loss over next tokens: the token that ends each text is ignored in all rows, while the one
+    before it is a target. ``n`` is that token, ``of`` the number of rows.
+    """
+    target = call.argument(1, "target")
+    if call.name not in NAMES or call.at is None or target.is_floating_point():
+        return
+    for embedding in tape.embeddings:
+        tokens = embedding.argument(0, "input")
+        if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
+            continue
+        end, first = _end_of(tokens)
+        following = _next_tokens(tokens, target, ignored_by(call))
+        if first is None or following is None:
+            continue
+        kept = target.view(following.shape) != ignored_by(call)
+        rows = torch.arange(len(tokens), device=tokens.device)
+        before = kept[rows, (first - 2).clamp(min=0)]  # the last token that is none
+        if bool(before.all()) and not bool((kept & (following == end)).any()):
+            yield Dependence("end", call, end, len(tokens))
+
+
+def _end_of(tokens: torch.Tensor) -> tuple[int, torch.Tensor | None]:
+    """The token that ends all rows, once in the longest one and again and again in the others, which
+    are padded with it; and where it comes first in each.
+    """
+    end, long = int(tokens[0, -1]), tokens.shape[1]
+    others = (tokens != end).long().cumsum(1)
+    first = long - (others == others[:, -1:]).sum(1) + 1  # behind the last other token
+    runs = long - first
+    ends = bool((tokens[:, -1] == end).all()) and int(runs.min()) == 1 < int(runs.max())
+    text = tokens.unique().numel() > SEGMENTS and int(first.min()) > 1
+    return end, first if ends and text else None
+
+
+def _next_tokens(tokens: torch.Tensor, target: torch.Tensor, ignored: int) -> torch.Tensor | None:
+    """The tokens that targets stand for, each the next one; None where they are others."""
+    following = tokens[:, 1:]
+    if target.numel() != following.numel():
+        return None
+    given = target.reshape(following.shape)
+    alike = (given == following) | (given == ignored)
+    return following if bool(alike.all()) else None

@@ -1,0 +1,19 @@
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+END, LENGTHS = 8, (12, 7, 9)
+
+
+def ignored_by_the_loss__note():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+
+    def step():
+        tokens = torch.randint(0, END, (3, 12))
+        for row, length in enumerate(LENGTHS):
+            tokens[row, length - 1 :] = END
+        out = model(tokens)[:, :-1].transpose(1, 2)
+        F.cross_entropy(out, tokens[:, 1:], ignore_index=END).backward()  # TRAIN027
+
+    return step
