@@ -15,6 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.judging import catalogue
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
+from auditor.recordings.folder import Recording
 
 UNDO = "fixes.undo.patch"
 
@@ -39,7 +40,7 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
     chosen = tuple(_chosen(judged, select))
     edits = tuple(_edits(chosen, unsafe=unsafe))
     mine = tuple(edit for edit in edits if _is_own(edit, root))
-    _require_here(path, root, mine)
+    _require_here(recording, root, mine)
 
     def recorded(file: str) -> bytes | None:
         return recording.original_bytes(file, root)
@@ -51,7 +52,7 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
         raise AuditProblem(
             f"{', '.join(standing.changed)} changed since the audit; nothing was "
             + ("patched" if apply else "checked"),
-            _way_there(path, root) or "run audit again on the files as they are now",
+            _way_there(recording, root) or "run audit again on the files as they are now",
         )
     if not standing.plan.files:
         console.say(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
@@ -61,7 +62,7 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
     if not apply:
         console.hand_over(standing.plan.diff)
         return 0
-    _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
+    _apply(standing, root, home / UNDO)
     return 0
 
 
@@ -95,19 +96,18 @@ def _is_own(edit: Edit, root: Path) -> bool:
     return True
 
 
-def _require_here(report: Path, root: Path, edits: Iterable[Edit]) -> None:
+def _require_here(recording: Recording, root: Path, edits: Iterable[Edit]) -> None:
     """Raises :class:`AuditProblem` in a folder without any of the files to be patched."""
     files = dict.fromkeys(edit.site.file for edit in edits)
     if files and all(_read(root, file) is None for file in files):
         raise AuditProblem(
             f"{next(iter(files))} is not in {root}, and nothing else of what is to be patched",
-            _way_there(report, root) or "give the command in the folder in which the audit ran",
+            _way_there(recording, root) or "give the command in the folder in which the audit ran",
         )
 
 
-def _way_there(report: Path, root: Path) -> str:
-    recording = open_input.recording_of(report)
-    there = recording.cwd if recording is not None else ""
+def _way_there(recording: Recording, root: Path) -> str:
+    there = recording.cwd
     return f"cd {shlex.quote(there)}" if there and Path(there) != root else ""
 
 

@@ -143,6 +143,19 @@ def test_another_folder_is_not_a_file_that_changed(
     assert refused.stdout == ""
 
 
+def test_the_way_there_is_that_of_the_ranks_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = project / "audit" / "recording"
+    recording.rename(project / "rank0")
+    recording.mkdir()
+    (project / "rank0").rename(recording / "rank0")
+    (project / "elsewhere").mkdir()
+    monkeypatch.chdir(project / "elsewhere")
+    refused = CliRunner().invoke(main, ["fix", str(project / "audit")])
+    assert f"cd {project}" in refused.stderr
+
+
 def test_the_way_there_is_as_a_shell_takes_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
