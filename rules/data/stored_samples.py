@@ -44,8 +44,9 @@ class StoredSampleChanges(CensusSays):
             methods = _methods(source, row.site)
             later = [each for each in methods if each.name != "__init__"]
             if not any(_writes(each, row.other) for each in later):
-                takes = (_taken(each, row.other) for each in _getitem_first(later))
-                line = next((each for each in takes if each is not None), None)
+                later.sort(key=lambda each: each.name != "__getitem__")
+                takes = (_taken(each, row.other) for each in later)
+                line = next(filter(None, takes), None)
                 site = row.site if line is None else source.site_of(row.site.file, line)
                 yield Finding(site, self.said(row), steps=row.steps)
 
@@ -55,10 +56,6 @@ def _methods(source: Source, site: Site) -> list[Function]:
     inside = source.index(site.file).on(site.line, ast.ClassDef)
     cls = max(inside, key=lambda each: each.lineno, default=None)
     return [] if cls is None else [each for each in cls.body if isinstance(each, Function)]
-
-
-def _getitem_first(methods: list[Function]) -> list[Function]:
-    return sorted(methods, key=lambda each: each.name != "__getitem__")
 
 
 def _holds(node: ast.AST | None, attribute: str) -> bool:

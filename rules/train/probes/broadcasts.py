@@ -20,7 +20,6 @@ OPERATORS = frozenset({"sub"})
 FACTORS = frozenset({"mul"})
 """By which samples are weighed: a loss for each of them, of one column, where only sums follow."""
 
-LINEAR = frozenset({"mul", "div"})
 
 ONE_BY_ONE = frozenset(
     """
@@ -130,7 +129,7 @@ def _weighs_samples(tail: Tail, call: Call, one: torch.Tensor, two: torch.Tensor
         return False
     made = {id(result) for each in tail.calls if each.name in LOSSES for result in each.results}
     following = [each for each in tail.calls if each.number > call.number]
-    scales = all(each.name in SUMS | RESHAPED | LINEAR for each in following)
+    scales = all(each.name in {*SUMS, *RESHAPED, "mul", "div"} for each in following)
     return id(losses) in made and scales and bool((weights != weights[0]).any())
 
 
