@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import case_of
+
 
 def _labels(generator, kept):
     labels = torch.randint(0, 7, (2, 12), generator=generator)
@@ -25,11 +27,9 @@ def _accumulated(loss_of, counts=(12, 2, 7, 1)):
     return step
 
 
-def cross_entropy_divided_by_the_number_of_micro_batches():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / n  # TRAIN003
-
-    return _accumulated(loss_of)
+@case_of(_accumulated)
+def cross_entropy_divided_by_the_number_of_micro_batches(out, labels, n):
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / n  # TRAIN003
 
 
 def texts_of_another_length_in_each_micro_batch():
@@ -52,28 +52,20 @@ def texts_of_another_length_in_each_micro_batch():
 
 def module_of_a_loss_not_divided():
     criterion = nn.CrossEntropyLoss(ignore_index=-100)
-
-    def loss_of(out, labels, n):
-        return criterion(out.transpose(1, 2), labels)  # TRAIN003
-
-    return _accumulated(loss_of)
+    return _accumulated(lambda out, labels, n: criterion(out.transpose(1, 2), labels))  # TRAIN003
 
 
-def own_mean_over_a_mask():
-    def loss_of(out, labels, n):
-        mask = (labels >= 0).float()
-        each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
-        return (each * mask).sum() / mask.sum() / n  # TRAIN003
-
-    return _accumulated(loss_of)
+@case_of(_accumulated)
+def own_mean_over_a_mask(out, labels, n):
+    mask = (labels >= 0).float()
+    each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
+    return (each * mask).sum() / mask.sum() / n  # TRAIN003
 
 
-def mean_of_what_a_mask_picks():
-    def loss_of(out, labels, n):
-        each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
-        return each[labels >= 0].mean() * (1 / n)  # TRAIN003
-
-    return _accumulated(loss_of)
+@case_of(_accumulated)
+def mean_of_what_a_mask_picks(out, labels, n):
+    each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
+    return each[labels >= 0].mean() * (1 / n)  # TRAIN003
 
 
 def tokens_picked_before_cross_entropy():

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import case_of
+
 
 def _labels(generator, kept):
     labels = torch.randint(0, 7, (2, 12), generator=generator)
@@ -29,33 +31,25 @@ def _accumulated(loss_of, counts=(12, 2, 7, 1), clear=False):
     return step
 
 
-def equal_counts():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / 4
-
-    return _accumulated(loss_of, counts=(5, 5, 5, 5))
+@case_of(_accumulated, counts=(5, 5, 5, 5))
+def equal_counts(out, labels, n):
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / 4
 
 
-def sums_divided_by_all_tokens():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten(), reduction="sum") / n
-
-    return _accumulated(loss_of)
+@case_of(_accumulated)
+def sums_divided_by_all_tokens(out, labels, n):
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten(), reduction="sum") / n
 
 
-def means_weighed_by_their_tokens():
-    def loss_of(out, labels, n):
-        share = (labels >= 0).sum() / 44
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten()) * share
-
-    return _accumulated(loss_of)
+@case_of(_accumulated)
+def means_weighed_by_their_tokens(out, labels, n):
+    share = (labels >= 0).sum() / 44
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten()) * share
 
 
-def one_micro_batch_for_each_step():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten())
-
-    return _accumulated(loss_of, clear=True)
+@case_of(_accumulated, clear=True)
+def one_micro_batch_for_each_step(out, labels, n):
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten())
 
 
 def last_batch_is_smaller():

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import losses
+
 
 class _Model(nn.Module):
     def __init__(self, causal=True, shifts=False, heads=1):
@@ -28,10 +30,7 @@ def _tokens(long=12):
 
 
 def _stepping(model, loss_of):
-    def step():
-        loss_of(model).backward()
-
-    return step
+    return lambda: loss_of(model).backward()
 
 
 def next_token_of_the_batch():
@@ -162,14 +161,9 @@ def encoder_that_reads_the_row_and_decoder_that_writes_it():
     return step
 
 
-def words_behind_an_image_shifted_once():
-    torch.manual_seed(0)
-    embed, body, head = nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
-        logits, labels = head(hidden)[:, 3:-1], tokens[:, 1:]
-        F.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)))
+def words_behind_an_image_shifted_once(embed, body, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
+    logits, labels = head(hidden)[:, 3:-1], tokens[:, 1:]
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())

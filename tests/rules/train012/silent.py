@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import losses
+
 
 def _parts():
     torch.manual_seed(0)
@@ -62,16 +64,11 @@ def decoder_that_reads_another_text_whole():
     return step
 
 
-def convolution_padded_on_the_left():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        out = layer(F.pad(tokens_of(tokens[:, :-1]).transpose(1, 2), (2, 0)))
-        F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Linear(8, 19)))
+def convolution_padded_on_the_left(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    out = layer(F.pad(tokens_of(tokens[:, :-1]).transpose(1, 2), (2, 0)))
+    return F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def label_of_the_whole_text():
