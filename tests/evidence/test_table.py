@@ -102,13 +102,7 @@ def test_a_whole_analyze_builds_no_table_twice(tmp_path, counted, monkeypatch):
     for table in list(builds):
         del builds[table]
     opened.clear()
-    options = {
-        "select": (),
-        "ignore": (),
-        "fail_on": None,
-        "formats": (),
-        "quiet": True,
-    }
+    options = {"select": (), "ignore": (), "fail_on": None, "formats": (), "quiet": True}
     assert analyze.analyze(paths=(str(folder),), out=str(tmp_path / "out"), **options) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert (

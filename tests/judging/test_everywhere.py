@@ -55,11 +55,7 @@ def test_a_rehearsal_in_which_no_optimizer_stepped_leaves_the_cpus_word(tmp_path
     assert judged.verdicts[0].status == "clean"
 
 
-PARTS = {
-    "OPT007": "schedulers",
-    "OPT006": "clippings",
-    "OPT005": "uncleared",
-}
+PARTS = {"OPT007": "schedulers", "OPT006": "clippings", "OPT005": "uncleared"}
 ONE_CYCLE = {
     "name": "OneCycleLR",
     "calls": 2,
@@ -90,8 +86,7 @@ def lines(folder, device: str, code: str, row: dict, numbers: list[int]) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "row"),
-    [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED)],
+    ("code", "row"), [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED)]
 )
 @pytest.mark.parametrize(
     ("cpu", "gpu", "said"),

@@ -300,8 +300,7 @@ def test_gradients_are_cleared_of_what_was_made_as_that_optimizer(made, edited):
 
 
 @pytest.mark.parametrize(
-    ("steps", "piled", "found"),
-    [(4, 3, 1), (3, 2, 0), (5, 3, 0), (5, 5, 0), (9, 8, 1)],
+    ("steps", "piled", "found"), [(4, 3, 1), (3, 2, 0), (5, 3, 0), (5, 5, 0), (9, 8, 1)]
 )
 def test_gradients_pile_up_on_every_step_but_the_first(steps, piled, found):
     row = UnclearedRow(at=None, backward_at=None, optimizer="SGD", steps=steps, piled=piled)

@@ -130,8 +130,7 @@ def test_what_a_bad_value_reached():
 
 
 @pytest.mark.parametrize(
-    ("op", "unclipped", "places"),
-    [("mm", OTHER, [3, 9]), ("mm", None, []), ("exp", OTHER, [])],
+    ("op", "unclipped", "places"), [("mm", OTHER, [3, 9]), ("mm", None, []), ("exp", OTHER, [])]
 )
 def test_products_that_run_away_name_the_step_that_nothing_clips_for(op, unclipped, places):
     born = replace(BIRTH, op=op, inputs=(InputRange("float32", 0.0, 1e30),))
@@ -262,8 +261,7 @@ class Others(Dataset):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "place"),
-    [("Windows", ("d.py", 4)), ("Others", None), ("Tensor", None), ("", None)],
+    ("dataset", "place"), [("Windows", ("d.py", 4)), ("Others", None), ("Tensor", None), ("", None)]
 )
 def test_data_that_was_not_finite_is_named_where_its_dataset_returns_it(dataset, place):
     born = replace(BIRTH, phase="input", value="nan", dataset=dataset)

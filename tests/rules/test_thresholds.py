@@ -6,16 +6,8 @@ import pytest
 from auditor.rules.amp.precision import GradScalerMisused, HalfWhereBfloat16IsNative
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.kept import (
-    Backward,
-    GraphKeptAcrossSteps,
-    RetainedGraphNeverNeeded,
-)
-from auditor.rules.mem.mem003_memory_grows import (
-    Keeper,
-    KeptTensors,
-    MemoryGrowsEveryStep,
-)
+from auditor.rules.graph.kept import Backward, GraphKeptAcrossSteps, RetainedGraphNeverNeeded
+from auditor.rules.mem.mem003_memory_grows import Keeper, KeptTensors, MemoryGrowsEveryStep
 from auditor.rules.mem.segments import (
     BlockPinsSegment,
     DeviceMemory,

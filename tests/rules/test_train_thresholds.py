@@ -48,13 +48,7 @@ def found(kind, *given, **knobs):
 @pytest.mark.parametrize("kind", RULES)
 @pytest.mark.parametrize(
     ("angle", "ratio", "number"),
-    [
-        (0.99, 1.019, 0),
-        (0.99, 0.981, 0),
-        (1.0, 1.0, 1),
-        (0.0, 1.02, 1),
-        (0.0, 0.98, 1),
-    ],
+    [(0.99, 1.019, 0), (0.99, 0.981, 0), (1.0, 1.0, 1), (0.0, 1.02, 1), (0.0, 0.98, 1)],
 )
 def test_gradients_that_are_the_same_are_no_finding(kind, angle, ratio, number):
     assert len(found(kind, row(kind, angle, ratio))) == number

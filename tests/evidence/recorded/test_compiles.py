@@ -45,11 +45,7 @@ def test_a_break_that_a_later_compilation_has_not_is_gone(seen):
 
 @pytest.mark.parametrize(
     ("given", "own", "line", "lost"),
-    [
-        ("forward", False, 5, True),
-        ("forward", True, 3, True),
-        ("other", False, 3, False),
-    ],
+    [("forward", False, 5, True), ("forward", True, 3, True), ("other", False, 3, False)],
 )
 def test_a_function_that_is_lost_has_its_own_line_if_it_was_given(seen, given, own, line, lost):
     regions = [{"pass": "warmup", "step": 0, "at": 0, "what": given}]

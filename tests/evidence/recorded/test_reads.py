@@ -164,12 +164,7 @@ def test_what_a_framework_copies_does_not_contain_what_it_reads_in_another_line(
 
 def test_clips_are_apart(seen):
     clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
-    rows = [
-        read(via=clip),
-        read(1, via=clip),
-        read(line=9),
-        read(line=7, via=clip, lib="loader"),
-    ]
+    rows = [read(via=clip), read(1, via=clip), read(line=9), read(line=7, via=clip, lib="loader")]
     (found,) = reads(*rows).clips()
     assert (found.site.line, len(found.reads), found.steps) == (3, 2, 4)
 

@@ -70,11 +70,7 @@ def test_facts():
     assert (bare.held_us, bare.won_us, bare.slow_us, bare.copying_us) == (0.0, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [({}, " in step"), ({"site": None}, "")],
-    ids=str,
-)
+@pytest.mark.parametrize(("change", "where"), [({}, " in step"), ({"site": None}, "")], ids=str)
 def test_a_place_that_is_only_a_function(change, where):
     assert replace(PLACE, **change).where == where
 

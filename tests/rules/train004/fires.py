@@ -8,7 +8,6 @@ from torch.nn import functional as F
 from tests.rules.programs import LENGTHS, PAD, case_of, classed_by, losses, padded_texts
 
 
-
 def _model():
     torch.manual_seed(0)
     return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
