@@ -59,13 +59,8 @@ def recorded(folder: Path, device: str = "cuda") -> Recording:
         allocator.malloc(1 << 22, frames=({"filename": "trainer.py", "line": 1, "name": "step"},))
     )
     (folder / "snapshot.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
-    facts = {
-        "schema": SCHEMA,
-        "target": "trainer:step",
-        "cwd": str(home),
-        "device": device,
-        "outcome": "completed",
-    }
+    facts = {"schema": SCHEMA, "target": "trainer:step", "cwd": str(home), "device": device}
+    facts |= {"outcome": "completed"}
     passes = [{"name": "quiet", "steps": 12}, {"name": "loud", "steps": 12}]
     sources = store_sources(folder, str(home), iter([str(home / "trainer.py")]))
     write_manifest(

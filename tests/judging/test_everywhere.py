@@ -56,15 +56,8 @@ def test_a_rehearsal_in_which_no_optimizer_stepped_leaves_the_cpus_word(tmp_path
 
 
 PARTS = {"OPT007": "schedulers", "OPT006": "clippings", "OPT005": "uncleared"}
-ONE_CYCLE = {
-    "name": "OneCycleLR",
-    "calls": 2,
-    "steps": 60,
-    "in_pass": 20,
-    "apart": 20,
-    "epoch": 3,
-    "epoch_of": 20,
-}
+ONE_CYCLE = {"name": "OneCycleLR", "calls": 2, "steps": 60, "in_pass": 20, "apart": 20, "epoch": 3}
+ONE_CYCLE |= {"epoch_of": 20}
 CLIPPED = {"optimizer": "SGD", "steps": 12, "n": 12, "absent": True}
 PILED = {"backward_at": None, "optimizer": "SGD", "steps": 12, "piled": 11}
 

@@ -275,9 +275,7 @@ def test_the_second_selection_finds_its_own_part(tmp_path):
         (9, "# audit: ignore[SYNC001]", ["SYNC001"]),
     ],
 )
-def test_a_comment_on_any_line_silences_what_its_rule_finds_in_the_statement(
-    tmp_path, line, comment, left
-):
+def test_a_comment_on_any_line_silences_its_rule_in_the_statement(tmp_path, line, comment, left):
     lines = LOG.splitlines()
     lines[line - 1] += f"  {comment}"
     report = judged(recorded(tmp_path, "\n".join(lines) + "\n"))

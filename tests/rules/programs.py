@@ -1,5 +1,6 @@
 """Parts of programs that cases of several files have in common: for rules, these are the user's."""
 
+import functools
 import itertools
 import json
 from pathlib import Path
@@ -67,9 +68,18 @@ def losses(parts, lr=None):
     return case_of
 
 
-def case_of(make, *more, **named):
-    """A case that ``make`` makes of the function below."""
-    return lambda part: lambda: make(part, *more, **named)
+def case_of(make, parts=tuple, **named):
+    """A case that ``make`` makes of the function below, whose first arguments ``parts`` makes."""
+
+    def of(part):
+        def case():
+            made = parts()
+            made = made if isinstance(made, tuple) else (made,)
+            return make(functools.partial(part, *made), **named)
+
+        return case
+
+    return of
 
 
 def trained_by(model, loss_of, optimizer=None):

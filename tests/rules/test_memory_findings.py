@@ -175,10 +175,8 @@ def test_norms_that_grow(norms, said):
         assert (finding.steps, finding.per_step) == (20, 1.0)
         facts = dict(finding.facts)
         assert facts["steps observed"] == "0 to 19 (from 0, warm-up included)"
-        assert (facts["norms taken"], facts["largest norm"]) == (
-            "as the optimizer stepped",
-            "5.623e+04",
-        )
+        wanted = ("as the optimizer stepped", "5.623e+04")
+        assert (facts["norms taken"], facts["largest norm"]) == wanted
 
 
 def test_norms_that_ended_in_infinity():

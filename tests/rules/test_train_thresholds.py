@@ -16,13 +16,8 @@ from tests.rules.asking import ask, rows
 
 SITE = Site("t.py", 3, "step", "loss_of(out, y).backward()")
 OTHER = Site("t.py", 7, "step", "other_of(out, y).backward()")
-RULES = {
-    "broadcast": SilentBroadcast,
-    "activation": ActivationAppliedTwice,
-    "padding": PaddingTrained,
-    "tokens": MicroBatchesWeighedAlike,
-    "shift": TargetsNotShifted,
-}
+RULES = {"broadcast": SilentBroadcast, "activation": ActivationAppliedTwice}
+RULES |= {"padding": PaddingTrained, "tokens": MicroBatchesWeighedAlike, "shift": TargetsNotShifted}
 FACTS = {
     "broadcast": {"function": "mse_loss", "given": [16, 1], "other": [16], "second": True},
     "activation": {"function": "cross_entropy", "activation": "softmax"},

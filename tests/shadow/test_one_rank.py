@@ -85,12 +85,13 @@ def test_a_parallel_trainer_is_the_cpu_run_bit_for_bit(nccl):
 )
 def test_ways_to_a_group_of_one(rank, call):
     call()
-    assert (
+    given = (
         dist.is_initialized(),
         dist.get_rank(),
         dist.get_world_size(),
         dist.is_nccl_available(),
-    ) == (True, 0, 1, True)
+    )
+    assert given == (True, 0, 1, True)
     assert "nccl" in dist.get_backend()
     dist.destroy_process_group()
     assert not dist.is_initialized()

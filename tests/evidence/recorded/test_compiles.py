@@ -97,10 +97,8 @@ def test_only_the_guard_that_led_to_the_limit_has_it(seen):
     last = row("recompile", 4, step=4, reason="self.phase == '8'", function="")
     rows += [last, row("limit", 4, step=4, function="")]
     found = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
-    assert [(each.guard, each.limit, each.function) for each in found] == [
-        ("self.phase == '8'", True, "forward"),
-        ("self.training", False, "forward"),
-    ]
+    wanted = [("self.phase == '8'", True, "forward"), ("self.training", False, "forward")]
+    assert [(each.guard, each.limit, each.function) for each in found] == wanted
 
 
 def test_lines_that_forbid_lengths_to_vary_are_known(seen):

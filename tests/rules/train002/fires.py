@@ -24,14 +24,10 @@ def softmax_as_the_last_layer():
     return _classified(lambda out, y: F.cross_entropy(out, y), nn.Softmax(dim=1))  # TRAIN002
 
 
-def softmax_in_the_step():
-    criterion = nn.CrossEntropyLoss()
-
-    def loss_of(out, y):
-        probabilities = torch.softmax(out, dim=-1)
-        return criterion(probabilities, y)  # TRAIN002
-
-    return _classified(loss_of)
+@case_of(_classified, lambda: nn.CrossEntropyLoss())
+def softmax_in_the_step(criterion, out, y):
+    probabilities = torch.softmax(out, dim=-1)
+    return criterion(probabilities, y)  # TRAIN002
 
 
 @case_of(_classified)

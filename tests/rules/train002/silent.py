@@ -42,15 +42,11 @@ def sigmoid_before_bce(out, y):
     return F.binary_cross_entropy(torch.sigmoid(out), F.one_hot(y, 5).float())
 
 
-def distillation_with_temperature():
-    teacher = torch.randn(16, 5)
-
-    def loss_of(out, y):
-        soft = F.softmax(teacher / 2, dim=-1)
-        kept = F.kl_div(F.log_softmax(out / 2, dim=-1), soft, reduction="batchmean")
-        return kept + F.cross_entropy(out, y)
-
-    return _classified(loss_of)
+@case_of(_classified, lambda: torch.randn(16, 5))
+def distillation_with_temperature(teacher, out, y):
+    soft = F.softmax(teacher / 2, dim=-1)
+    kept = F.kl_div(F.log_softmax(out / 2, dim=-1), soft, reduction="batchmean")
+    return kept + F.cross_entropy(out, y)
 
 
 def targets_that_are_probabilities():

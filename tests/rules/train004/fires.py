@@ -13,7 +13,7 @@ def _model():
     return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
 
 
-@losses(lambda: _model())
+@losses(_model)
 def mask_in_thepadded_texts(model):
     tokens = padded_texts()
     batch = {"input_ids": tokens, "attention_mask": (tokens != PAD).long()}
@@ -31,7 +31,7 @@ def lengths_beside(model, criterion):
     return criterion(model(tokens).transpose(1, 2), tokens), lengths  # TRAIN004
 
 
-@losses(lambda: _model())
+@losses(_model)
 def log_probabilities(model):
     tokens = padded_texts()
     pad_mask = tokens == PAD
@@ -45,7 +45,7 @@ def _padded_model():
     return nn.Sequential(nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9))
 
 
-@losses(lambda: _padded_model())
+@losses(_padded_model)
 def padding_index_of_the_embedding(model):
     tokens = padded_texts()
     out = model(tokens[:, :-1])
@@ -63,14 +63,14 @@ def _sequences():
     return nn.Linear(2, 3)
 
 
-@losses(lambda: _sequences())
+@losses(_sequences)
 def frames_of_a_regression(model):
     lengths = torch.tensor(LENGTHS)
     frames = _frames(lengths)
     return F.l1_loss(model(torch.randn(4, 12, 2)), frames)  # TRAIN004
 
 
-@losses(lambda: _sequences())
+@losses(_sequences)
 def difference_of_frames_in_the_last_dimension(model):
     lengths = torch.tensor(LENGTHS)
     frames = _frames(lengths).transpose(1, 2)
@@ -78,7 +78,7 @@ def difference_of_frames_in_the_last_dimension(model):
     return diff.square().mean()
 
 
-@losses(lambda: _sequences())
+@losses(_sequences)
 def two_differences_in_one_sum(model):
     """The first is right at the padding; the mean still needs both in the same form."""
     lengths = torch.tensor(LENGTHS)
@@ -123,24 +123,16 @@ def heads_and_rows_in_one_dimension(x, mask):
     return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
 
 
-def softmax_by_hand():
-    drop = nn.Dropout(0.1)
-
-    def attend(x, mask):
-        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
-        return drop(weights) @ x
-
-    return _classified(attend)
+@case_of(_classified, lambda: nn.Dropout(0.1))
+def softmax_by_hand(drop, x, mask):
+    weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+    return drop(weights) @ x
 
 
-def softmax_by_hand_and_functions_that_give_back_what_they_are_given():
-    drop = nn.Dropout(0.1).eval()
-
-    def attend(x, mask):
-        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
-        return drop(weights.to(x.dtype)) @ x
-
-    return _classified(attend)
+@case_of(_classified, lambda: nn.Dropout(0.1).eval())
+def softmax_by_hand_and_functions_that_give_back_what_they_are_given(drop, x, mask):
+    weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+    return drop(weights.to(x.dtype)) @ x
 
 
 def a_layer_of_torch():
@@ -273,21 +265,16 @@ def a_mean_over_all_positions():
     return lambda: F.cross_entropy(score(padded_texts()), torch.tensor([0, 1, 2, 0])).backward()
 
 
-def a_bool_of_any_name():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 3)))
+def a_bool_of_any_name(embed, out):
     def forward(tokens, blank):
         x = embed(tokens)[:, None]
         x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
         kept = (~blank).unsqueeze(-1).float()
         return out((x * kept).sum(1) / kept.sum(1))
 
-    def step():
-        tokens = padded_texts()
-        F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = padded_texts()
+    return F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0]))
 
 
 def _captioned(attend):
@@ -315,42 +302,32 @@ def heads_that_look_at_regions_that_are_not_there(x, memory, valid):
     return x[:, 0]
 
 
-def a_mean_of_the_second_of_two_texts_of_one_length():
-    torch.manual_seed(0)
-    embed, mix = nn.Embedding(9, 8), nn.Linear(8, 8)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 8)))
+def a_mean_of_the_second_of_two_texts_of_one_length(embed, mix):
     def encoded(tokens, mask):
         x = embed(tokens)
         x = x + mix(x).relu()
         return x.mean(dim=1)  # TRAIN004
 
-    def step():
-        one, two = padded_texts(), padded_texts().roll(1, 0)
-        scores = encoded(one, one != PAD) @ encoded(two, two != PAD).T
-        F.cross_entropy(scores, torch.arange(4)).backward()
-
-    return step
+    one, two = padded_texts(), padded_texts().roll(1, 0)
+    scores = encoded(one, one != PAD) @ encoded(two, two != PAD).T
+    return F.cross_entropy(scores, torch.arange(4))
 
 
-def a_mask_that_leaves_nothing_out():
+@losses(lambda: (nn.Embedding(99, 8), nn.Linear(8, 3)))
+def a_mask_that_leaves_nothing_out(embed, out):
     """Each text but the longest ends in the same token, four times and more."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
-
     def forward(tokens, attention_mask):
         x = embed(tokens)[:, None]
         seen = attention_mask[:, None, None].bool()
         x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]  # TRAIN004
         return out(x[:, 0])
 
-    def step():
-        tokens = torch.randint(1, 90, (4, 12))
-        for row, length in enumerate(LENGTHS):
-            tokens[row, length:] = 95
-        attention_mask = torch.ones(4, 12, dtype=torch.long)
-        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = torch.randint(1, 90, (4, 12))
+    for row, length in enumerate(LENGTHS):
+        tokens[row, length:] = 95
+    attention_mask = torch.ones(4, 12, dtype=torch.long)
+    return F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0]))
 
 
 def positions_that_are_padded_as_the_words_are():
@@ -367,34 +344,22 @@ def positions_that_are_padded_as_the_words_are():
     return step
 
 
-def last_output_of_a_recurrent_layer():
-    layer = nn.GRU(8, 8, batch_first=True)
-
-    def encode(x, lengths):
-        outputs, _ = layer(x)
-        return outputs[:, -1]  # TRAIN004
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_output_of_a_recurrent_layer(layer, x, lengths):
+    outputs, _ = layer(x)
+    return outputs[:, -1]  # TRAIN004
 
 
-def last_state_of_a_recurrent_layer():
-    layer = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
-
-    def encode(x, lengths):
-        _, (hidden, _) = layer(x)  # TRAIN004
-        return torch.cat([hidden[-2], hidden[-1]], 1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.LSTM(8, 8, batch_first=True, bidirectional=True))
+def last_state_of_a_recurrent_layer(layer, x, lengths):
+    _, (hidden, _) = layer(x)  # TRAIN004
+    return torch.cat([hidden[-2], hidden[-1]], 1)
 
 
-def positions_before_rows():
-    layer, drop = nn.RNN(8, 8, num_layers=2), nn.Dropout(0.1)
-
-    def encode(x, lengths):
-        outputs, _ = layer(x.transpose(0, 1))  # TRAIN004
-        return drop(outputs)[-1]
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.RNN(8, 8, num_layers=2), nn.Dropout(0.1)))
+def positions_before_rows(layer, drop, x, lengths):
+    outputs, _ = layer(x.transpose(0, 1))  # TRAIN004
+    return drop(outputs)[-1]
 
 
 @losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8), nn.Linear(8, 3)))
@@ -403,19 +368,14 @@ def ids_with_positions_before_rows(embed, layer, out):
     return F.cross_entropy(out(state[-1]), torch.tensor([0, 1, 2, 0]))
 
 
-def frames_of_many_lengths_in_a_recurrent_layer():
-    torch.manual_seed(0)
-    layer, out = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)
-
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)))
+def frames_of_many_lengths_in_a_recurrent_layer(layer, out):
     def encode(frames, lengths):
         return layer(frames)[1][-1]  # TRAIN004
 
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        scores = out(encode(_frames(lengths), lengths))
-        F.cross_entropy(scores, torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    lengths = torch.tensor(LENGTHS)
+    scores = out(encode(_frames(lengths), lengths))
+    return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
 
 
 def a_sum_over_all_positions():
@@ -423,15 +383,11 @@ def a_sum_over_all_positions():
     return classed_by(lambda x, lengths: mix(x).relu().sum(1))  # TRAIN004
 
 
-def attention_that_pools():
-    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
-
-    def encode(x, lengths):
-        x = mix(x)
-        weights = torch.softmax(score(x), dim=1)  # TRAIN004
-        return (weights * x).sum(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
+def attention_that_pools(score, mix, x, lengths):
+    x = mix(x)
+    weights = torch.softmax(score(x), dim=1)  # TRAIN004
+    return (weights * x).sum(1)
 
 
 @case_of(_classified)
@@ -440,43 +396,30 @@ def attention_by_einsum(x, mask):
     return torch.einsum("bqk,bkd->bqd", weights, x)
 
 
-def attention_that_pools_by_a_product():
-    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
-
-    def encode(x, lengths):
-        x = mix(x)
-        weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
-        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
+def attention_that_pools_by_a_product(score, mix, x, lengths):
+    x = mix(x)
+    weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
+    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
-def attention_that_pools_what_is_zero_at_padding():
-    score = nn.Linear(8, 1)
-
-    def encode(x, lengths):
-        weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
-        return (weights[..., None] * x).sum(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.Linear(8, 1))
+def attention_that_pools_what_is_zero_at_padding(score, x, lengths):
+    weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
+    return (weights[..., None] * x).sum(1)
 
 
-def frames_behind_a_mask_of_the_wrong_sign():
-    torch.manual_seed(0)
-    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
-
+@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
+def frames_behind_a_mask_of_the_wrong_sign(embed, out):
     def forward(frames, valid):
         x = embed(frames)
         scores = (x @ x.transpose(1, 2)).masked_fill(valid[:, None], -1e4)  # TRAIN004
         weights = scores.softmax(-1)
         return out(weights @ x).squeeze(-1) * valid
 
-    def step():
-        lengths = torch.tensor((7, 3, 6, 2))
-        valid = torch.arange(12) < lengths[:, None]
-        F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid).backward()
-
-    return step
+    lengths = torch.tensor((7, 3, 6, 2))
+    valid = torch.arange(12) < lengths[:, None]
+    return F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid)
 
 
 def the_mask_of_the_other_text():
@@ -518,7 +461,7 @@ def positions_behind_padding_in_front(embed, positions):
     return x[:, -1].square().mean()
 
 
-@losses(lambda: _padded_model())
+@losses(_padded_model)
 def smoothing_of_padding(model):
     tokens = padded_texts()
     logarithms = model(tokens[:, :-1]).log_softmax(-1)
@@ -527,7 +470,7 @@ def smoothing_of_padding(model):
     return spread + F.nll_loss(logarithms.flatten(0, 1), targets, ignore_index=PAD)
 
 
-@losses(lambda: _padded_model())
+@losses(_padded_model)
 def masked_loss_over_all_positions__note(model):
     tokens = padded_texts()
     mask = (tokens != PAD).unsqueeze(-1)
@@ -551,21 +494,16 @@ def largest_of_padded_points(local, head):
     return F.cross_entropy(head(pooled), torch.randint(0, 4, (6,)))
 
 
-def old_frames_behind_the_pad_masked_as_queries():
-    torch.manual_seed(0)
-    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
-
+@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
+def old_frames_behind_the_pad_masked_as_queries(embed, out):
     def forward(frames, pad):
         x = embed(frames)
         scores = (x @ x.transpose(1, 2)).masked_fill(pad[..., None], -1e9)  # TRAIN004
         x = scores.softmax(-1) @ x
         return out((x * ~pad[..., None]).sum(1) / (~pad).sum(1, keepdim=True)).squeeze(-1)
 
-    def step():
-        pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
-        F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6)).backward()
-
-    return step
+    pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
+    return F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6))
 
 
 @losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 3)))

@@ -120,18 +120,14 @@ def the_target_is_for_the_loss():
     return step
 
 
-def a_hook_of_a_tensor():
-    model = nn.Linear(8, 8)
-
+@losses(lambda: nn.Linear(8, 8))
+def a_hook_of_a_tensor(model):
     def counted(grad):
         return None
 
-    def step():
-        out = model(torch.randn(6, 8))
-        out.register_hook(counted)
-        out.square().mean().backward()
-
-    return step
+    out = model(torch.randn(6, 8))
+    out.register_hook(counted)
+    return out.square().mean()
 
 
 @losses(lambda: (nn.Linear(8, 8), [(torch.randn(6, 8), torch.arange(6)) for _ in range(40)]))
@@ -176,14 +172,10 @@ def divided_into_several():
     return lambda: head(torch.randint(0, 100, (40,)) // 25).square().mean().backward()
 
 
-def parameters_named_as_those_of_a_watch():
-    head = nn.Linear(8, 8)
-
+@losses(lambda: nn.Linear(8, 8))
+def parameters_named_as_those_of_a_watch(head):
     def loss(out, code, names, original):
         return (out * original).square().mean()
 
-    def step():
-        x = torch.randn(6, 8)
-        loss(head(x), code=3, names=("a",), original=x).backward()
-
-    return step
+    x = torch.randn(6, 8)
+    return loss(head(x), code=3, names=("a",), original=x)

@@ -51,11 +51,8 @@ def test_default_device_is_told(tmp_path):
         finally:
             torch.set_default_device(None)
         (row,) = drive.rows("batches")
-    assert (row["default_device"], row["devices"], row["sample_devices"]) == (
-        "meta",
-        {"meta": 1},
-        ["cpu"],
-    )
+    wanted = ("meta", {"meta": 1}, ["cpu"])
+    assert (row["default_device"], row["devices"], row["sample_devices"]) == wanted
 
 
 def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):

@@ -100,12 +100,8 @@ def test_the_replay_repeats_the_run_to_the_bit_also_under_the_watch(tmp_path):
 def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_name, step):
     recording = record(tmp_path / "r", lambda: trainer(bad_at=bad_at), PARTS, roots=[], steps=10)
     (row,) = recording.rows("nonfinite")
-    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == (
-        pass_name,
-        step,
-        bad_at,
-        bad_at - 1,
-    )
+    wanted = (pass_name, step, bad_at, bad_at - 1)
+    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == wanted
     assert row["what"] == "gradient"
     assert row["n"] == 4
     assert row["tensors"][0] == {"name": "0.weight", "shape": [6, 6], "value": "nan"}
@@ -162,9 +158,7 @@ def test_between_two_looks_the_row_says_what_was_still_good(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("every", [3, 4, 7])
-def test_an_optimizer_that_never_steps_where_a_look_is_due_is_looked_at_all_the_same(
-    tmp_path, monkeypatch, every
-):
+def test_an_optimizer_that_never_steps_where_a_look_is_due_is_seen(tmp_path, monkeypatch, every):
     monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
     parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
     optimizer = torch.optim.SGD([parameter], lr=0.1)
@@ -183,9 +177,7 @@ def test_an_optimizer_that_never_steps_where_a_look_is_due_is_looked_at_all_the_
     assert row["last_good"] < 8 + every
 
 
-def test_a_gradient_left_over_by_a_skipped_step_is_not_that_of_an_earlier_one(
-    tmp_path, monkeypatch
-):
+def test_a_gradient_of_a_skipped_step_is_not_that_of_an_earlier_one(tmp_path, monkeypatch):
     monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
     parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
     optimizer = torch.optim.Rprop([parameter], lr=1e-3)
@@ -317,12 +309,8 @@ def step():
     assert (row["op"], row["phase"], row["module"]) == ("div", "forward", "1.1")
     assert row["at_line"] == line_of(program, "here")
     divisor = row["inputs"][1]
-    assert (divisor["dtype"], divisor["min"], divisor["max"], divisor["share_nonfinite"]) == (
-        "float32",
-        0.0,
-        0.0,
-        0.0,
-    )
+    wanted = ("float32", 0.0, 0.0, 0.0)
+    assert (divisor["dtype"], divisor["min"], divisor["max"], divisor["share_nonfinite"]) == wanted
 
 
 PLACES = {
