@@ -27,12 +27,8 @@ def test_nothing_beside_it_is_read(
     for beside in (TRACE, "snapshot.pickle"):
         (tmp_path / beside).write_bytes(b"")
     whole, bare = Recording(tmp_path), kind(tmp_path / name)
-    assert (
-        whole.rows("device_times")
-        and whole.inside("rehearsal") is not None
-        and whole.trace
-        and whole.snapshot
-    )
+    assert whole.rows("device_times") and whole.inside("rehearsal") is not None
+    assert whole.trace and whole.snapshot
     wanted = ([], False, None)
     assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == wanted
     assert [path for path in (bare.trace, bare.snapshot) if path] == [tmp_path / name]

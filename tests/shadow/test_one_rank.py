@@ -102,12 +102,8 @@ def test_collectives_of_one_rank(nccl):
     for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX):
         dist.all_reduce(x, op=op)
     work = dist.all_reduce(x, async_op=True)
-    assert (
-        work.wait()
-        and work.is_completed()
-        and work.result()[0] is x
-        and work.get_future().wait()[0] is x
-    )
+    assert work.wait() and work.is_completed()
+    assert work.result()[0] is work.get_future().wait()[0] is x
     dist.broadcast(x, 0)
     dist.reduce(x, dst=0)
     dist.barrier()

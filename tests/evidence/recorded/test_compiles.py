@@ -7,17 +7,8 @@ from auditor.rule import NotLooked
 
 
 def row(what, attempt=0, at=0, step=0, name="warmup", frame="0", **more):
-    return {
-        "pass": name,
-        "step": step,
-        "what": what,
-        "at": at,
-        "frame": frame,
-        "attempt": attempt,
-        "function": "forward",
-        "own": True,
-        **more,
-    }
+    facts = {"pass": name, "step": step, "what": what, "at": at, "frame": frame}
+    return {**facts, "attempt": attempt, "function": "forward", "own": True, **more}
 
 
 def compiled(attempt=0, **more):

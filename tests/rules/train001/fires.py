@@ -2,51 +2,33 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import case_of, losses
-
-
-def _trained(loss_of, shape=(16,)):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step():
-        x = torch.randn(16, 4)
-        optimizer.zero_grad()
-        loss_of(model(x), x.sum(1).view(shape)).backward()
-        optimizer.step()
-
-    return step
-
-
-def mse_of_a_column_and_a_row():
-    return _trained(lambda out, y: F.mse_loss(out, y))  # TRAIN001
+from tests.rules.programs import case_of, losses, regressed
 
 
 def module_of_a_loss():
     criterion = nn.L1Loss()
-    return _trained(lambda out, y: criterion(out, y))  # TRAIN001
+    return regressed(lambda out, y: criterion(out, y))  # TRAIN001
 
 
 def written_by_hand():
-    return _trained(lambda out, y: ((out - y) ** 2).mean())  # TRAIN001
+    return regressed(lambda out, y: ((out - y) ** 2).mean())  # TRAIN001
 
 
-@case_of(_trained)
+@case_of(regressed)
 def written_by_hand_target_first(out, y):
     error = y - out  # TRAIN001
     return error.abs().sum() / len(y)
 
 
 def smooth_loss_without_reduction():
-    return _trained(lambda out, y: F.smooth_l1_loss(out, y, reduction="none").mean())  # TRAIN001
+    return regressed(lambda out, y: F.smooth_l1_loss(out, y, reduction="none").mean())  # TRAIN001
 
 
 def target_is_the_column():
-    return _trained(lambda out, y: F.mse_loss(out.squeeze(-1), y), (16, 1))  # TRAIN001
+    return regressed(lambda out, y: F.mse_loss(out.squeeze(-1), y), shape=(16, 1))  # TRAIN001
 
 
-@case_of(_trained)
+@case_of(regressed)
 def value_loss_beside_another(out, y):
     value_loss = 0.5 * (y - out).pow(2).mean()  # TRAIN001
     return value_loss + 0.01 * out.square().mean()
@@ -60,7 +42,7 @@ def channels_left_in_the_target(model):
     return F.mse_loss(model(x), y)  # TRAIN001
 
 
-@case_of(_trained)
+@case_of(regressed)
 def huber_loss_by_hand(out, y):
     """Its condition is computed from the difference, and with it."""
     error = out - y  # TRAIN001
@@ -105,4 +87,4 @@ def weights_of_samples_as_a_row():
         error = F.smooth_l1_loss(out, y, reduction="none")
         return (error * weights).mean()  # TRAIN001
 
-    return _trained(loss_of, (16, 1))
+    return regressed(loss_of, shape=(16, 1))

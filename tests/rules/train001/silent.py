@@ -2,67 +2,49 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import case_of, losses
-
-
-def _trained(loss_of, out=1, rows=16):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, out))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step():
-        x = torch.randn(rows, 4)
-        optimizer.zero_grad()
-        loss_of(model(x), x.sum(1)).backward()
-        optimizer.step()
-
-    return step
-
-
-def same_shape():
-    return _trained(lambda out, y: F.mse_loss(out.squeeze(-1), y))
+from tests.rules.programs import case_of, losses, regressed
 
 
 def a_batch_of_one():
-    return _trained(lambda out, y: ((out - y) ** 2).mean(), rows=1)
+    return regressed(lambda out, y: ((out - y) ** 2).mean(), rows=1)
 
 
 def a_bias_of_each_row():
-    return _trained(lambda out, y: (out - y.view(-1, 1)).square().mean(), out=16)
+    return regressed(lambda out, y: (out - y.view(-1, 1)).square().mean(), out=16)
 
 
-@case_of(_trained, out=5)
+@case_of(regressed, out=5)
 def quantiles_against_one_target(out, y):
     error = y.unsqueeze(1) - out
     levels = torch.linspace(0.1, 0.9, 5)
     return torch.maximum(levels * error, (levels - 1) * error).mean()
 
 
-@case_of(_trained, out=16)
+@case_of(regressed, out=16)
 def as_many_quantiles_as_rows(out, y):
     error = y.unsqueeze(1) - out
     return torch.maximum(0.9 * error, -0.1 * error).mean()
 
 
 def all_pairs_with_two_dimensions_each():
-    return _trained(lambda out, y: ((out - out.T) - (y[:, None] - y[None, :])).square().mean())
+    return regressed(lambda out, y: ((out - out.T) - (y[:, None] - y[None, :])).square().mean())
 
 
 def predictions_against_all_anchors_nearest_taken():
-    return _trained(lambda out, y: (out - y).abs().min(dim=1).values.mean())
+    return regressed(lambda out, y: (out - y).abs().min(dim=1).values.mean())
 
 
 def all_pairs_under_a_mask():
     mask = torch.ones(16, 16).tril()
-    return _trained(lambda out, y: ((out - y).square() * mask).sum() / mask.sum())
+    return regressed(lambda out, y: ((out - y).square() * mask).sum() / mask.sum())
 
 
 def energy_of_samples_made_in_the_line():
-    return _trained(lambda out, y: (out.squeeze(-1)[:, None] - y).abs().mean())
+    return regressed(lambda out, y: (out.squeeze(-1)[:, None] - y).abs().mean())
 
 
 def diagonal_of_all_pairs():
-    return _trained(lambda out, y: torch.diagonal((out - y).square()).mean())
+    return regressed(lambda out, y: torch.diagonal((out - y).square()).mean())
 
 
 @losses(lambda: (nn.Linear(4, 1), nn.Linear(16, 1), torch.linspace(-1, 1, 16)))
@@ -74,10 +56,10 @@ def kernel_centers_inside_the_model(first, last, centers):
 
 def weights_of_classes():
     weights = torch.rand(16)
-    return _trained(lambda out, y: -(weights * F.log_softmax(out, -1)).sum(-1).mean(), out=16)
+    return regressed(lambda out, y: -(weights * F.log_softmax(out, -1)).sum(-1).mean(), out=16)
 
 
-@case_of(_trained)
+@case_of(regressed)
 def metric_without_gradients(out, y):
     with torch.no_grad():
         (out - y).square().mean()
@@ -85,12 +67,12 @@ def metric_without_gradients(out, y):
 
 
 def difference_of_two_model_outputs():
-    return _trained(lambda out, y: (out - out.squeeze(-1)).square().mean())
+    return regressed(lambda out, y: (out - out.squeeze(-1)).square().mean())
 
 
 def targets_all_alike():
     """Each meets the others, and they are the same."""
-    return _trained(lambda out, y: F.mse_loss(out * 0 + out.mean(), torch.ones_like(y)))
+    return regressed(lambda out, y: F.mse_loss(out * 0 + out.mean(), torch.ones_like(y)))
 
 
 @losses(lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1)))
@@ -99,14 +81,14 @@ def replays_a_dropout_only_if_it_must_not(model):
     return F.mse_loss(F.dropout(model(x), 0.5).squeeze(-1), x.sum(1))
 
 
-@case_of(_trained)
+@case_of(regressed)
 def all_pairs_that_the_targets_choose(out, y):
     error = out - y
     chosen = y[:, None] > y
     return torch.where(chosen & (error.detach() < 1), error.abs(), 0.0).mean()
 
 
-@case_of(_trained)
+@case_of(regressed)
 def huber_loss_by_hand_of_one_shape(out, y):
     error = out.squeeze(-1) - y
     return torch.where(error.abs() < 1, 0.5 * error**2, error.abs() - 0.5).mean()
@@ -134,7 +116,7 @@ def a_number_for_each_class():
 
 def the_worst_of_all_pairs():
     """The largest of all is no element."""
-    return _trained(lambda out, y: (out.squeeze(-1) - y).abs().max(), 1)
+    return regressed(lambda out, y: (out.squeeze(-1) - y).abs().max())
 
 
 @losses(lambda: nn.Linear(4, 1))
@@ -149,16 +131,16 @@ def values_clipped_in_one_shape(model):
 
 def weights_of_samples_as_a_column():
     weights = torch.rand(16, 1)
-    return _trained(lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights).mean())
+    return regressed(lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights).mean())
 
 
 def products_of_all_pairs_cut_off():
     weights = torch.rand(16)
-    return _trained(
+    return regressed(
         lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights - 0.1).relu().mean()
     )
 
 
 def scores_of_a_row_times_another():
     scores = torch.rand(16)
-    return _trained(lambda out, y: (out * scores).mean())
+    return regressed(lambda out, y: (out * scores).mean())

@@ -2,61 +2,42 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import case_of, losses
+from tests.rules.programs import case_of, classified, losses
 
 
-def _classified(loss_of, last=None, shape=(16,)):
-    torch.manual_seed(0)
-    layers = [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 5)]
-    model = nn.Sequential(*layers, *([] if last is None else [last]))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        x = torch.randn(16, 4)
-        optimizer.zero_grad()
-        loss_of(model(x), (x.sum(1) > 0).long().view(shape)).backward()
-        optimizer.step()
-
-    return step
-
-
-def softmax_as_the_last_layer():
-    return _classified(lambda out, y: F.cross_entropy(out, y), nn.Softmax(dim=1))  # TRAIN002
-
-
-@case_of(_classified, lambda: nn.CrossEntropyLoss())
+@case_of(classified, lambda: nn.CrossEntropyLoss())
 def softmax_in_the_step(criterion, out, y):
     probabilities = torch.softmax(out, dim=-1)
     return criterion(probabilities, y)  # TRAIN002
 
 
-@case_of(_classified)
+@case_of(classified)
 def softmax_of_a_sequence_in_another_form(out, y):
     shares = out.view(4, 4, 5).softmax(-1)
     return F.cross_entropy(shares.view(-1, 5), y.reshape(-1))  # TRAIN002
 
 
-@case_of(_classified)
+@case_of(classified)
 def cross_entropy_by_hand(out, y):
     logarithms = F.log_softmax(F.softmax(out, 1), 1)  # TRAIN002
     return -logarithms.gather(1, y[:, None]).mean()
 
 
-@case_of(_classified)
+@case_of(classified)
 def sigmoid_before_its_own_loss(out, y):
     shares = torch.sigmoid(out)
     return F.binary_cross_entropy_with_logits(shares, F.one_hot(y, 5).float())  # TRAIN002
 
 
 def logarithm_left_out():
-    return _classified(lambda out, y: F.nll_loss(F.softmax(out, dim=1), y))  # TRAIN002
+    return classified(lambda out, y: F.nll_loss(F.softmax(out, dim=1), y))  # TRAIN002
 
 
 def scores_for_nll():
-    return _classified(lambda out, y: nn.NLLLoss()(out, y))  # TRAIN002
+    return classified(lambda out, y: nn.NLLLoss()(out, y))  # TRAIN002
 
 
-@case_of(_classified)
+@case_of(classified)
 def probabilities_for_kl_div(out, y):
     wanted = torch.full((16, 5), 0.2)
     return F.kl_div(out.softmax(-1), wanted, reduction="batchmean")  # TRAIN002

@@ -5,15 +5,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import LENGTHS, PAD, case_of, classed_by, losses, padded_texts
+from tests.rules.programs import (
+    LENGTHS,
+    PAD,
+    case_of,
+    classed_by,
+    losses,
+    padded_frames,
+    padded_texts,
+    speller,
+)
 
 
-def _model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
-
-
-@losses(_model)
+@losses(speller)
 def mask_in_thepadded_texts(model):
     tokens = padded_texts()
     batch = {"input_ids": tokens, "attention_mask": (tokens != PAD).long()}
@@ -24,14 +28,14 @@ def mask_in_thepadded_texts(model):
     return loss
 
 
-@losses(lambda: (_model(), nn.CrossEntropyLoss()))
+@losses(lambda: (speller(), nn.CrossEntropyLoss()))
 def lengths_beside(model, criterion):
     tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
     model.zero_grad()
     return criterion(model(tokens).transpose(1, 2), tokens), lengths  # TRAIN004
 
 
-@losses(_model)
+@losses(speller)
 def log_probabilities(model):
     tokens = padded_texts()
     pad_mask = tokens == PAD
@@ -40,12 +44,7 @@ def log_probabilities(model):
     return F.nll_loss(logarithms.flatten(0, 1), tokens.flatten()), pad_mask  # TRAIN004
 
 
-def _padded_model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9))
-
-
-@losses(_padded_model)
+@losses(lambda: speller(padding_idx=PAD))
 def padding_index_of_the_embedding(model):
     tokens = padded_texts()
     out = model(tokens[:, :-1])
@@ -53,36 +52,26 @@ def padding_index_of_the_embedding(model):
     return F.cross_entropy(out.flatten(0, 1), tokens[:, 1:].reshape(-1))  # TRAIN004
 
 
-def _frames(lengths):
-    frames = torch.randn(4, 12, 3)
-    return frames * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
-
-
-def _sequences():
-    torch.manual_seed(0)
-    return nn.Linear(2, 3)
-
-
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def frames_of_a_regression(model):
     lengths = torch.tensor(LENGTHS)
-    frames = _frames(lengths)
+    frames = padded_frames(lengths)
     return F.l1_loss(model(torch.randn(4, 12, 2)), frames)  # TRAIN004
 
 
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def difference_of_frames_in_the_last_dimension(model):
     lengths = torch.tensor(LENGTHS)
-    frames = _frames(lengths).transpose(1, 2)
+    frames = padded_frames(lengths).transpose(1, 2)
     diff = model(torch.randn(4, 12, 2)).transpose(1, 2) - frames  # TRAIN004
     return diff.square().mean()
 
 
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def two_differences_in_one_sum(model):
     """The first is right at the padding; the mean still needs both in the same form."""
     lengths = torch.tensor(LENGTHS)
-    frames = _frames(lengths)
+    frames = padded_frames(lengths)
     fine = model(torch.randn(4, 12, 2))
     coarse = fine * (frames != 0)
     first = (coarse - frames) ** 2
@@ -374,7 +363,7 @@ def frames_of_many_lengths_in_a_recurrent_layer(layer, out):
         return layer(frames)[1][-1]  # TRAIN004
 
     lengths = torch.tensor(LENGTHS)
-    scores = out(encode(_frames(lengths), lengths))
+    scores = out(encode(padded_frames(lengths), lengths))
     return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
 
 
@@ -419,7 +408,7 @@ def frames_behind_a_mask_of_the_wrong_sign(embed, out):
 
     lengths = torch.tensor((7, 3, 6, 2))
     valid = torch.arange(12) < lengths[:, None]
-    return F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid)
+    return F.mse_loss(forward(padded_frames(lengths), valid), torch.randn(4, 12) * valid)
 
 
 def the_mask_of_the_other_text():
@@ -461,7 +450,7 @@ def positions_behind_padding_in_front(embed, positions):
     return x[:, -1].square().mean()
 
 
-@losses(_padded_model)
+@losses(lambda: speller(padding_idx=PAD))
 def smoothing_of_padding(model):
     tokens = padded_texts()
     logarithms = model(tokens[:, :-1]).log_softmax(-1)
@@ -470,7 +459,7 @@ def smoothing_of_padding(model):
     return spread + F.nll_loss(logarithms.flatten(0, 1), targets, ignore_index=PAD)
 
 
-@losses(_padded_model)
+@losses(lambda: speller(padding_idx=PAD))
 def masked_loss_over_all_positions__note(model):
     tokens = padded_texts()
     mask = (tokens != PAD).unsqueeze(-1)

@@ -2,22 +2,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import LENGTHS, PAD, case_of, classed_by, losses, padded_texts
+from tests.rules.programs import (
+    LENGTHS,
+    PAD,
+    case_of,
+    classed_by,
+    losses,
+    padded_frames,
+    padded_texts,
+    speller,
+)
 
 
-def _model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
-
-
-@losses(_model)
-def padding_named_as_ignored(model):
-    tokens = padded_texts()
-    attention_mask = (tokens != PAD).long()
-    return F.cross_entropy(model(tokens).transpose(1, 2), tokens, ignore_index=PAD), attention_mask
-
-
-@losses(_model)
+@losses(speller)
 def padding_set_to_minus_100(model):
     tokens = padded_texts()
     attention_mask = tokens != PAD
@@ -25,7 +22,7 @@ def padding_set_to_minus_100(model):
     return F.cross_entropy(model(tokens).transpose(1, 2), labels)
 
 
-@losses(_model)
+@losses(speller)
 def masked_afterwards(model):
     tokens = padded_texts()
     mask = (tokens != PAD).float()
@@ -33,21 +30,21 @@ def masked_afterwards(model):
     return (each * mask).sum() / mask.sum()
 
 
-@losses(_model)
+@losses(speller)
 def picked_before(model):
     tokens = padded_texts()
     mask = tokens != PAD
     return F.cross_entropy(model(tokens)[mask], tokens[mask])
 
 
-@losses(_model)
+@losses(speller)
 def nothing_is_padded(model):
     tokens = torch.randint(1, 8, (4, 12))
     attention_mask = torch.ones_like(tokens)
     return F.cross_entropy(model(tokens).transpose(1, 2), tokens), attention_mask
 
 
-@losses(_model)
+@losses(speller)
 def a_causal_mask_of_the_same_size(model):
     tokens = torch.randint(1, 8, (12, 12))
     mask = torch.ones(12, 12).tril()
@@ -61,7 +58,7 @@ def the_mask_is_the_target(model):
     return F.cross_entropy(model(torch.randn(4, 12)).view(4, 2, 12), mask)
 
 
-@losses(_model)
+@losses(speller)
 def masked_language_model(model):
     """The mask says which tokens are hidden, here and there."""
     tokens = torch.randint(1, 8, (4, 12))
@@ -70,25 +67,20 @@ def masked_language_model(model):
     return F.cross_entropy(model(hidden).transpose(1, 2), tokens)
 
 
-@losses(_model)
+@losses(speller)
 def lengths_of_something_else(model):
     tokens, prompt_lengths = torch.randint(1, 8, (4, 12)), torch.tensor([2, 3, 4, 5])
     return F.cross_entropy(model(tokens).transpose(1, 2), tokens), prompt_lengths
 
 
-def _padded_model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9))
-
-
-@losses(_padded_model)
+@losses(lambda: speller(padding_idx=PAD))
 def padding_index_that_is_ignored_too(model):
     tokens = padded_texts()
     out = model(tokens[:, :-1]).transpose(1, 2)
     return F.cross_entropy(out, tokens[:, 1:], ignore_index=PAD)
 
 
-@losses(_padded_model)
+@losses(lambda: speller(padding_idx=PAD))
 def padding_index_as_the_last_word(model):
     """It ends each sentence, and no padding is fed."""
     tokens = torch.randint(1, 8, (4, 12))
@@ -96,46 +88,36 @@ def padding_index_as_the_last_word(model):
     return F.cross_entropy(model(tokens).transpose(1, 2), following)
 
 
-@losses(_padded_model)
+@losses(lambda: speller(padding_idx=PAD))
 def padding_of_another_sequence(model):
     """A sentence is read; what is predicted of it is as long by chance."""
     return F.cross_entropy(model(padded_texts()).transpose(1, 2), torch.randint(0, 9, (4, 12)))
 
 
-def _frames(lengths):
-    frames = torch.randn(4, 12, 3)
-    return frames * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
-
-
-def _sequences():
-    torch.manual_seed(0)
-    return nn.Linear(2, 3)
-
-
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def frames_weighed_by_their_mask(model):
     lengths = torch.tensor(LENGTHS)
     mask = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
-    diff = (model(torch.randn(4, 12, 2)) - _frames(lengths)) ** 2
+    diff = (model(torch.randn(4, 12, 2)) - padded_frames(lengths)) ** 2
     return (diff * mask).sum() / (3 * mask.sum())
 
 
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def frames_picked_by_their_mask(model):
     lengths = torch.tensor(LENGTHS)
     mask = torch.arange(12) < lengths[:, None]
-    diff = model(torch.randn(4, 12, 2)) - _frames(lengths)
+    diff = model(torch.randn(4, 12, 2)) - padded_frames(lengths)
     return diff[mask].square().mean()
 
 
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def frames_set_to_the_padding(model):
     lengths = torch.tensor(LENGTHS)
-    frames = _frames(lengths)
+    frames = padded_frames(lengths)
     return F.mse_loss(model(torch.randn(4, 12, 2)) * (frames != 0), frames)
 
 
-@losses(_sequences)
+@losses(lambda: nn.Linear(2, 3))
 def frames_that_go_on_behind_their_lengths(model):
     """The lengths are those of prompts."""
     prompt_lengths = torch.tensor(LENGTHS)
@@ -461,7 +443,7 @@ def sorted_frames_with_positions_before_rows(layer, out):
         return outputs[lengths - 1, torch.arange(4)]
 
     lengths = torch.tensor(LENGTHS).sort(descending=True).values
-    scores = out(encode(_frames(lengths).transpose(0, 1), lengths))
+    scores = out(encode(padded_frames(lengths).transpose(0, 1), lengths))
     return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
 
 
@@ -481,7 +463,7 @@ def frames_behind_a_mask(embed, out):
 
     lengths = torch.tensor((7, 3, 6, 2))
     valid = torch.arange(12) < lengths[:, None]
-    return F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid)
+    return F.mse_loss(forward(padded_frames(lengths), valid), torch.randn(4, 12) * valid)
 
 
 def dropout_that_is_off_in_front_of_the_last_output():
@@ -534,7 +516,7 @@ def masked_sum_of_weights_that_became_nan():
 
 def _ended_alike(source, ends):
     torch.manual_seed(0)
-    model, end = _model(), 7
+    model, end = speller(), 7
 
     def step():
         lengths = torch.tensor(source)

@@ -2,38 +2,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import losses
+from tests.rules.programs import Decoder, losses
 
 IGNORED = -100
 
 
-class _Decoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed, self.head = nn.Linear(8, 24), nn.Linear(8, 19)
-
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
-        query, key, value = self.mixed(x).chunk(3, -1)
-        return self.head(x + F.scaled_dot_product_attention(query, key, value, is_causal=True))
-
-
-@losses(_Decoder)
-def not_shifted(model):
-    tokens = torch.randint(0, 19, (4, 12))
-    return F.cross_entropy(model(tokens).view(-1, 19), tokens.view(-1))  # TRAIN005
-
-
-@losses(lambda: (_Decoder(), nn.CrossEntropyLoss()))
+@losses(lambda: (Decoder(), nn.CrossEntropyLoss()))
 def not_shifted_and_cut_off(model, criterion):
     tokens = torch.randint(0, 19, (4, 12))
     out = model(tokens)[:, :-1]
     return criterion(out.transpose(1, 2), tokens[:, :-1])  # TRAIN005
 
 
-@losses(_Decoder)
+@losses(Decoder)
 def shifted_by_the_batch_and_at_the_loss(model):
     def loss_of(logits, labels):
         following = F.pad(labels, (0, 1), value=IGNORED)[:, 1:].contiguous()  # TRAIN005

@@ -33,14 +33,6 @@ def preview_that_puts_the_state_back():
     return in_epochs(_drawn, preview)
 
 
-def preview_with_its_own_generator():
-    def preview(number):
-        own = torch.Generator().manual_seed(1234)
-        torch.randn(2, 4, generator=own)
-
-    return in_epochs(_drawn, preview)
-
-
 def epochs_of_their_own_seed():
     return in_epochs(_drawn, lambda number: torch.manual_seed(number))
 

@@ -2,14 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import losses
-
-
-@losses(lambda: (nn.LSTM(5, 8), nn.Linear(8, 4)), lr=0.1)
-def lstm_given_the_batch_first(layer, head):
-    x, y = torch.randn(6, 10, 5), torch.randint(0, 4, (6,))
-    out = layer(x)[0]  # TRAIN011
-    return F.cross_entropy(head(out[:, -1]), y)
+from tests.rules.programs import Attending, losses
 
 
 @losses(lambda: (nn.Linear(5, 8), nn.GRU(8, 4, bidirectional=True), nn.Linear(8, 1)))
@@ -115,18 +108,6 @@ def normalized_by_the_whole_batch__note(head):
     return F.cross_entropy(out.sum(1), torch.randint(0, 3, (6,)))
 
 
-class _Packed(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed, self.head, self.attend = nn.Linear(8, 24), nn.Linear(8, 19), attend
-
-    def forward(self, tokens, places):
-        x = self.tokens(tokens) + self.places(places)
-        return self.head(x + self.attend(*self.mixed(x).chunk(3, -1)))
-
-
 def documents_packed_into_one_row():
     past = torch.ones(11, 11).tril().bool()
 
@@ -135,7 +116,7 @@ def documents_packed_into_one_row():
         scores = scores.masked_fill(~past, -1e9)  # TRAIN011
         return torch.softmax(scores, -1) @ value
 
-    model = _Packed(attend)
+    model = Attending(attend)
     places = torch.cat([torch.arange(5), torch.arange(6)]).expand(4, 11)
 
     def step():

@@ -10,12 +10,6 @@ def _labels(n=6):
     return torch.randint(0, 4, (n,))
 
 
-@losses(lambda: (nn.LSTM(5, 8, batch_first=True), nn.Linear(8, 4)))
-def lstm_told_that_the_batch_comes_first(layer, head):
-    out = layer(torch.randn(6, 10, 5))[0]
-    return F.cross_entropy(head(out[:, -1]), _labels())
-
-
 @losses(lambda: (nn.LSTM(5, 8), nn.Linear(8, 4)))
 def positions_first_throughout(layer, head):
     out = layer(torch.randn(10, 6, 5))[0]

@@ -2,19 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import losses
-
-
-class _Decoder(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed, self.head, self.attend = nn.Linear(8, 24), nn.Linear(8, 19), attend
-
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
-        return self.head(x + self.attend(*self.mixed(x).chunk(3, -1)))
+from tests.rules.programs import Attending, losses
 
 
 def _step(model):
@@ -30,7 +18,7 @@ def mask_forgotten():
     def attend(query, key, value):
         return F.scaled_dot_product_attention(query, key, value)  # TRAIN012
 
-    return _step(_Decoder(attend))
+    return _step(Attending(attend))
 
 
 def mask_of_the_wrong_sign():
@@ -40,20 +28,7 @@ def mask_of_the_wrong_sign():
         scores = scores.masked_fill(mask, -1e9)  # TRAIN012
         return torch.softmax(scores, -1) @ value
 
-    return _step(_Decoder(attend))
-
-
-def encoder_layer_without_a_mask():
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    tokens_of, head = nn.Embedding(19, 8), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden = layer(tokens_of(tokens[:, :-1]))  # TRAIN012
-        F.cross_entropy(head(hidden).transpose(1, 2), tokens[:, 1:]).backward()
-
-    return step
+    return _step(Attending(attend))
 
 
 @losses(lambda: (nn.Embedding(19, 8), nn.LSTM(8, 4, bidirectional=True), nn.Linear(8, 19)))
@@ -89,7 +64,7 @@ def padding_cut_off_at_the_wrong_end(tokens_of, layer, head):
 
 
 def mask_off_by_one():
-    class Causal(_Decoder):
+    class Causal(Attending):
         def __init__(self):
             super().__init__(self.attended)
             mask = torch.ones(11, 11).bool()

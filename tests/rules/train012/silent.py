@@ -10,13 +10,6 @@ def _parts():
     return nn.Embedding(19, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 19)
 
 
-@losses(lambda: (*_parts(), nn.Transformer.generate_square_subsequent_mask(11)))
-def causal_mask(tokens_of, layer, head, mask):
-    tokens = torch.randint(0, 19, (4, 12))
-    hidden = layer(tokens_of(tokens[:, :-1]), src_mask=mask)
-    return F.cross_entropy(head(hidden).flatten(0, 1), tokens[:, 1:].flatten())
-
-
 def prefix_that_is_read_whole():
     tokens_of, layer, head = _parts()
     mask = torch.full((11, 11), float("-inf")).triu(1)
