@@ -43,36 +43,12 @@ def trained_with(optimizer, loss_of):
     return step
 
 
-def losses(parts, lr=None):
-    """A case of the function below, which makes a loss of what ``parts`` made: each step runs its
-    backward, and one of SGD if there is ``lr``. What it returns beside the loss is kept until then.
-    """
-
-    def case_of(loss_of):
-        def case():
-            torch.manual_seed(0)
-            made = parts()
-            made = made if isinstance(made, tuple) else (made,)
-
-            def loss():
-                given = loss_of(*made)
-                return given[0] if isinstance(given, tuple) else given
-
-            if lr is None:
-                return lambda: loss().backward()
-            modules = nn.ModuleList(part for part in made if isinstance(part, nn.Module))
-            return trained_with(torch.optim.SGD(modules.parameters(), lr=lr), loss)
-
-        return case
-
-    return case_of
-
-
 def case_of(make, parts=tuple, **named):
     """A case that ``make`` makes of the function below, whose first arguments ``parts`` makes."""
 
     def of(part):
         def case():
+            torch.manual_seed(0)
             made = parts()
             made = made if isinstance(made, tuple) else (made,)
             return make(functools.partial(part, *made), **named)
@@ -80,6 +56,24 @@ def case_of(make, parts=tuple, **named):
         return case
 
     return of
+
+
+def losses(parts, lr=None):
+    """A case of the function below, which makes a loss of what ``parts`` made: each step runs its
+    backward, and one of SGD if there is ``lr``. Behind the loss it may return what it does not use.
+    """
+    return case_of(_backward, parts, lr=lr)
+
+
+def _backward(loss_of, lr):
+    def loss():
+        given = loss_of()
+        return given[0] if isinstance(given, tuple) else given
+
+    if lr is None:
+        return lambda: loss().backward()
+    modules = nn.ModuleList(part for part in loss_of.args if isinstance(part, nn.Module))
+    return trained_with(torch.optim.SGD(modules.parameters(), lr=lr), loss)
 
 
 def trained_by(model, loss_of, optimizer=None):
