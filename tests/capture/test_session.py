@@ -157,10 +157,8 @@ def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(tmp_path
     ]
     verdict = judge(Evidence(Recording(tmp_path)), [AutocastUnused]).verdicts[0]
     assert verdict.status == "skipped"
-    assert (
-        verdict.reason
-        == "the probe 'halfway' failed and did not see all of it (KeyError: 'of ours')"
-    )
+    wanted = "the probe 'halfway' failed and did not see all of it (KeyError: 'of ours')"
+    assert verdict.reason == wanted
 
 
 class AutocastUnused(Rule):
@@ -173,9 +171,7 @@ class AutocastUnused(Rule):
 
 
 @pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (1000, 2), (3000, 1)])
-def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
-    tmp_path, monkeypatch, per_step, traced
-):
+def test_a_trace_of_long_steps_ends_before_memory_is_short(tmp_path, monkeypatch, per_step, traced):
     nodes = iter(range(0, 100 * per_step, per_step))
     monkeypatch.setattr(session, "next_number", lambda: next(nodes))
     monkeypatch.setattr(base, "_peak", lambda: 0)
@@ -196,9 +192,7 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
         (3, True, {"loud": 4}),
     ],
 )
-def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
-    tmp_path, operators, trained, passes
-):
+def test_a_rehearsal_ends_once_no_training_is_on_the_device(tmp_path, operators, trained, passes):
     shadow = SimpleNamespace(operators=operators, memory=SimpleNamespace(counters=dict))
     session, _ = session_of(tmp_path, steps=4, warmup=2, device=SHADOW)
     session._context.shadow, session._context.trained = shadow, trained

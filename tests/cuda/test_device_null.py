@@ -204,10 +204,8 @@ def test_audit_run_says_what_each_device_saw(place):
     assert "on a null device (torch's own CUDA code) as if on a Tesla T4" in shown
     report = json.loads((place / "out" / "report.json").read_text())
     seen = {found["code"]: found for found in report["findings"]}
-    assert {code: found["seen_on"] for code, found in seen.items()} == {
-        "MEM003": "null",
-        "SYNC001": "rehearsal",
-    }
+    wanted = {"MEM003": "null", "SYNC001": "rehearsal"}
+    assert {code: found["seen_on"] for code, found in seen.items()} == wanted
     assert seen["MEM003"]["lost_bytes"] == pytest.approx(4 << 20, rel=0.01)
     assert seen["SYNC001"]["facts"][-1][0] == "torch's own CUDA code"
     assert (report["run"]["device"], report["run"]["step_us"]["n"]) == ("cpu", 3)

@@ -25,13 +25,8 @@ from tests.inprocess import record
 pytestmark = pytest.mark.usefixtures("inside")
 
 STEPS = 6
-ELSEWHERE = {
-    "births": "a replay's",
-    "copied_bytes": "verification's",
-    "device_use": "a rehearsal's",
-    "leaner": "a rehearsal's",
-    "limits": "a rehearsal's",
-}
+ELSEWHERE = {"births": "a replay's", "copied_bytes": "verification's"}
+ELSEWHERE |= {"device_use": "a rehearsal's", "leaner": "a rehearsal's", "limits": "a rehearsal's"}
 """Parts that no pass of a run on a GPU writes."""
 
 OF_VALUES = {"nonfinite"}

@@ -10,19 +10,10 @@ import pytest
 
 from auditor import evidence
 
-ONCE = {
-    "calls",
-    "elements",
-    "largest",
-    "n",
-    "steps",
-    "tensors",
-}
+ONCE = {"calls", "elements", "largest", "n", "steps", "tensors"}
 """A row stands for one event at least, in one step, of one element."""
 
-ROWS = {
-    "IndexingLoop",
-}
+ROWS = {"IndexingLoop"}
 
 OTHER = {
     **dict.fromkeys(

@@ -59,13 +59,8 @@ def recorded(folder: Path, device: str = "cuda") -> Recording:
         allocator.malloc(1 << 22, frames=({"filename": "trainer.py", "line": 1, "name": "step"},))
     )
     (folder / "snapshot.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
-    facts = {
-        "schema": SCHEMA,
-        "target": "trainer:step",
-        "cwd": str(home),
-        "device": device,
-        "outcome": "completed",
-    }
+    facts = {"schema": SCHEMA, "target": "trainer:step", "cwd": str(home), "device": device}
+    facts |= {"outcome": "completed"}
     passes = [{"name": "quiet", "steps": 12}, {"name": "loud", "steps": 12}]
     sources = store_sources(folder, str(home), iter([str(home / "trainer.py")]))
     write_manifest(
@@ -102,13 +97,7 @@ def test_a_whole_analyze_builds_no_table_twice(tmp_path, counted, monkeypatch):
     for table in list(builds):
         del builds[table]
     opened.clear()
-    options = {
-        "select": (),
-        "ignore": (),
-        "fail_on": None,
-        "formats": (),
-        "quiet": True,
-    }
+    options = {"select": (), "ignore": (), "fail_on": None, "formats": (), "quiet": True}
     assert analyze.analyze(paths=(str(folder),), out=str(tmp_path / "out"), **options) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert (

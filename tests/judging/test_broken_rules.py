@@ -15,19 +15,10 @@ from auditor.judging import catalogue, engine
 from auditor.model import Finding, PeakBytes, Report, Run, Verdict
 from auditor.recordings.folder import Recording
 
-MANIFEST = {
-    "schema": "audit-recording/1",
-    "target": "t:step",
-    "cwd": "/nowhere",
-    "steps": 3,
-    "warmup": 0,
-    "device": "cpu",
-    "passes": [{"name": "quiet", "steps": 3}],
-    "outcome": "completed",
-    "sources": {},
-    "recorded_at": "2026-01-01T00:00:00+00:00",
-    "warnings": [],
-}
+MANIFEST = {"schema": "audit-recording/1", "target": "t:step", "cwd": "/nowhere", "steps": 3}
+MANIFEST |= {"warmup": 0, "device": "cpu", "passes": [{"name": "quiet", "steps": 3}]}
+MANIFEST |= {"outcome": "completed", "sources": {}, "recorded_at": "2026-01-01T00:00:00+00:00"}
+MANIFEST |= {"warnings": []}
 PACK = '''
 from dataclasses import dataclass
 from auditor.evidence.recorded.reads import Reads

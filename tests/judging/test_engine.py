@@ -252,9 +252,7 @@ def test_what_is_not_proven_is_no_error(recording, low, severity):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_finding_was_seen_on_the_device_of_the_run_unless_its_rule_says_another(
-    recording, device
-):
+def test_a_finding_was_seen_on_the_runs_device_unless_its_rule_says_another(recording, device):
     class Anywhere(Twice):
         def detect(self) -> Iterator[Finding]:
             for line, told in enumerate((None, "cpu", "trace"), 1):

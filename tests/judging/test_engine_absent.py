@@ -28,10 +28,7 @@ class Empty(Recording):
     ("recording", "said"),
     [
         (Empty("cpu", "raised"), "the run ended early (raised), before this could be recorded"),
-        (
-            Empty("trace", "raised"),
-            "a trace does not show it: audit run records it",
-        ),
+        (Empty("trace", "raised"), "a trace does not show it: audit run records it"),
         (Empty("rehearse"), "only a run on the CPU or on a GPU records what this needs"),
         (Empty("trace"), "a trace does not show it: audit run records it"),
     ],

@@ -55,20 +55,9 @@ def test_a_rehearsal_in_which_no_optimizer_stepped_leaves_the_cpus_word(tmp_path
     assert judged.verdicts[0].status == "clean"
 
 
-PARTS = {
-    "OPT007": "schedulers",
-    "OPT006": "clippings",
-    "OPT005": "uncleared",
-}
-ONE_CYCLE = {
-    "name": "OneCycleLR",
-    "calls": 2,
-    "steps": 60,
-    "in_pass": 20,
-    "apart": 20,
-    "epoch": 3,
-    "epoch_of": 20,
-}
+PARTS = {"OPT007": "schedulers", "OPT006": "clippings", "OPT005": "uncleared"}
+ONE_CYCLE = {"name": "OneCycleLR", "calls": 2, "steps": 60, "in_pass": 20, "apart": 20, "epoch": 3}
+ONE_CYCLE |= {"epoch_of": 20}
 CLIPPED = {"optimizer": "SGD", "steps": 12, "n": 12, "absent": True}
 PILED = {"backward_at": None, "optimizer": "SGD", "steps": 12, "piled": 11}
 
@@ -90,8 +79,7 @@ def lines(folder, device: str, code: str, row: dict, numbers: list[int]) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "row"),
-    [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED)],
+    ("code", "row"), [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED)]
 )
 @pytest.mark.parametrize(
     ("cpu", "gpu", "said"),

@@ -138,10 +138,7 @@ def test_what_another_rule_finds_on_the_very_line_is_named_by_its_code():
     [
         (found("SYNC001", 2), found("SYNC001", 4)),  # another statement
         (found("SYNC001", 4), found("DATA004", 5)),  # another cause
-        (
-            found("SYNC001", 4, basis="estimated", lost_us_per_step=5.0),
-            found("SYNC001", 5),
-        ),
+        (found("SYNC001", 4, basis="estimated", lost_us_per_step=5.0), found("SYNC001", 5)),
         (found("SYNC001", 4), found("SYNC001", 4, site=site(4, file="b.py"))),
         (found("SYNC001", 4, site=None), found("SYNC001", 4, site=None)),
         # A trace often knows the function alone: its line holds all waits of the function.
@@ -278,9 +275,7 @@ def test_the_second_selection_finds_its_own_part(tmp_path):
         (9, "# audit: ignore[SYNC001]", ["SYNC001"]),
     ],
 )
-def test_a_comment_on_any_line_silences_what_its_rule_finds_in_the_statement(
-    tmp_path, line, comment, left
-):
+def test_a_comment_on_any_line_silences_its_rule_in_the_statement(tmp_path, line, comment, left):
     lines = LOG.splitlines()
     lines[line - 1] += f"  {comment}"
     report = judged(recorded(tmp_path, "\n".join(lines) + "\n"))
@@ -325,10 +320,7 @@ def test_formats_show_the_parts(tmp_path):
     text = as_json.Json().render(report)
     (written,) = json.loads(text)["findings"]
     parts = [(each["code"], each["file"], each["line"]) for each in written["places"]]
-    assert parts == [
-        *(("SYNC001", "a.py", line) for line in (4, 5, 6)),
-        ("SYNC003", "a.py", 7),
-    ]
+    assert parts == [*(("SYNC001", "a.py", line) for line in (4, 5, 6)), ("SYNC003", "a.py", 7)]
     assert as_json.load(text).findings[0].places == report.findings[0].places
     (result,) = json.loads(Sarif().render(report))["runs"][0]["results"]
     regions = [each["physicalLocation"]["region"] for each in result["relatedLocations"]]

@@ -130,7 +130,7 @@ def test_the_null_device_decides_memory_where_it_went_the_same_way(tmp_path: Pat
     ],
     ids=["another line", "ends earlier", "a size of values"],
 )
-def test_memory_is_the_shadows_where_values_could_matter(
+def test_memory_is_the_shadows_if_values_matter(
     tmp_path: Path, ways: Steps, null: dict[str, int]
 ) -> None:
     evidence = beside(tmp_path, ways, **null)
@@ -155,7 +155,7 @@ def test_the_first_difference_is_told_and_what_comes_after_is_not_judged(tmp_pat
         ({}, "no wait was seen here in 6 steps"),
     ],
 )
-def test_a_wait_that_the_shadow_saw_is_confirmed_or_not(
+def test_a_wait_of_the_shadow_is_confirmed_or_not(
     tmp_path: Path, null: dict[str, int], said: str
 ) -> None:
     (found,) = engine.judge(beside(tmp_path, **null), (Waits,)).findings

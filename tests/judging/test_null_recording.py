@@ -35,24 +35,16 @@ def recorded(folder: Path, device: str) -> Recording:
     scale = {"pass": "loud", "step": 0, "what": "update", "at": 0, "before": 2.0, "after": 0.0}
     writer.add_fields("amp", scale)
     writer.close()
-    manifest = {
-        "schema": SCHEMA,
-        "target": "t:step",
-        "cwd": str(folder),
-        "device": device,
-        "outcome": "completed",
-        "steps": 1,
-        "passes": [{"name": "warmup", "steps": 1}, {"name": "loud", "steps": 1}],
-        "environment": {"device": "NVIDIA L4 (null device)"},
-    }
+    manifest = {"schema": SCHEMA, "target": "t:step", "cwd": str(folder), "device": device}
+    manifest |= {"outcome": "completed", "steps": 1}
+    manifest |= {"passes": [{"name": "warmup", "steps": 1}, {"name": "loud", "steps": 1}]}
+    manifest |= {"environment": {"device": "NVIDIA L4 (null device)"}}
     write_manifest(folder, manifest)
     return Recording(folder)
 
 
 @pytest.mark.parametrize("table", [Nonfinite, GradientNorms, OpRanges, Rows[UpdateRow]])
-def test_nothing_is_read_from_values_of_a_device_that_computes_none(
-    tmp_path: Path, table: type[Table]
-) -> None:
+def test_no_values_are_read_of_a_device_without_values(tmp_path: Path, table: type[Table]) -> None:
     with pytest.raises(NotLooked, match="values are zeros"):
         Evidence(recorded(tmp_path / "null", "null")).get(table)
     assert Evidence(recorded(tmp_path / "cuda", "cuda")).get(table) is not None

@@ -201,10 +201,8 @@ def test_a_run_under_way_is_copied_as_if_it_had_completed(tmp_path):
     folder = under_way(tmp_path / "recording")
     (folder / "snapshot.pickle").touch()
     copy = finalize.as_it_stands(folder, tmp_path / "copy")
-    assert (copy.outcome, copy.manifest["passes"]) == (
-        "completed",
-        [{"name": "quiet", "steps": 12}],
-    )
+    wanted = ("completed", [{"name": "quiet", "steps": 12}])
+    assert (copy.outcome, copy.manifest["passes"]) == wanted
     assert copy.site_at(str(folder / "a.py"), 3).text == "x = 1"
     assert copy.snapshot is None and Recording(folder).outcome == "killed"
 

@@ -53,12 +53,8 @@ def test_a_word_that_is_none_is_the_host_of_a_run(word: object) -> None:
 def test_no_time_of_a_simulated_device_is_one_of_a_device(
     device: DeviceInfo, timed: bool, native: bool, shadow: bool, seen_on: str
 ) -> None:
-    assert (device.timed, device.native, device.shadow, device.seen_on) == (
-        timed,
-        native,
-        shadow,
-        seen_on,
-    )
+    wanted = (timed, native, shadow, seen_on)
+    assert (device.timed, device.native, device.shadow, device.seen_on) == wanted
 
 
 def test_its_name_goes_along() -> None:

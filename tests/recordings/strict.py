@@ -37,11 +37,5 @@ def _decoder(part: str) -> msgspec.json.Decoder[Any]:
 def _strict(row: type[Row]) -> type[Row]:
     config = row.__struct_config__
     more = {} if config.tag is None else {"tag_field": config.tag_field, "tag": config.tag}
-    return type(row)(
-        row.__name__,
-        (row,),
-        {"__module__": row.__module__},
-        kw_only=True,
-        forbid_unknown_fields=True,
-        **more,
-    )
+    facts = {"kw_only": True, "forbid_unknown_fields": True}
+    return type(row)(row.__name__, (row,), {"__module__": row.__module__}, **facts, **more)

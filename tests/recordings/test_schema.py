@@ -65,15 +65,8 @@ def test_rows_of_one_part_are_told_apart(part):
 def test_what_has_nothing_to_say_is_left_out_and_what_older_recordings_lack_is_written():
     row = ReadRow(pass_name="loud", step=1, at=2, kind="item", n=3)
     written = msgspec.json.decode(encoded(row))
-    assert written == {
-        "pass": "loud",
-        "step": 1,
-        "at": 2,
-        "kind": "item",
-        "n": 3,
-        "us": 0.0,
-        "lib": "",
-    }
+    wanted = {"pass": "loud", "step": 1, "at": 2, "kind": "item", "n": 3, "us": 0.0, "lib": ""}
+    assert written == wanted
 
 
 def test_a_row_of_another_shape_is_left_out_and_told(recording):
@@ -102,18 +95,9 @@ def test_a_row_without_pass_or_step_is_left_out(recording, missing):
 
 
 def test_a_part_with_two_types_is_read_by_type(recording):
-    birth = DoubleBirthRow(
-        at=0,
-        how="cast",
-        op="to",
-        n=1,
-        elements=2,
-        largest=2,
-        products=0,
-        graph=True,
-        steps=1,
-        all=9,
-    )
+    facts = {"at": 0, "how": "cast", "op": "to", "n": 1, "elements": 2, "largest": 2, "products": 0}
+    facts |= {"graph": True, "steps": 1, "all": 9}
+    birth = DoubleBirthRow(**facts)
     writer = RecordingWriter(recording.folder)
     for row in (birth, DoubleParametersRow(elements=3, all=4)):
         row.pass_name, row.step = "numbers", 0
@@ -145,7 +129,5 @@ def test_undeclared_keys_and_wrong_types_are_seen(recording):
         READ + "\n" + READ.replace("1}", '2, "later": []}')
     )
     (recording.folder / "looks.jsonl").write_text("{}\n")
-    assert [told.partition(":")[0] for told in undeclared(recording.folder)] == [
-        "looks.jsonl line 1",
-        "reads.jsonl line 2",
-    ]
+    wanted = ["looks.jsonl line 1", "reads.jsonl line 2"]
+    assert [told.partition(":")[0] for told in undeclared(recording.folder)] == wanted

@@ -16,7 +16,7 @@ from tests.timeline import kineto
 @pytest.mark.parametrize(
     ("kind", "name"), [(TraceRecording, TRACE), (SnapshotRecording, "snapshot.pickle")]
 )
-def test_what_lies_beside_the_file_is_not_read(
+def test_nothing_beside_it_is_read(
     tmp_path: Path, kind: type[TraceRecording | SnapshotRecording], name: str
 ) -> None:
     for folder in (tmp_path, tmp_path / "rehearsal"):
@@ -27,17 +27,10 @@ def test_what_lies_beside_the_file_is_not_read(
     for beside in (TRACE, "snapshot.pickle"):
         (tmp_path / beside).write_bytes(b"")
     whole, bare = Recording(tmp_path), kind(tmp_path / name)
-    assert (
-        whole.rows("device_times")
-        and whole.inside("rehearsal") is not None
-        and whole.trace
-        and whole.snapshot
-    )
-    assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == (
-        [],
-        False,
-        None,
-    )
+    assert whole.rows("device_times") and whole.inside("rehearsal") is not None
+    assert whole.trace and whole.snapshot
+    wanted = ([], False, None)
+    assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == wanted
     assert [path for path in (bare.trace, bare.snapshot) if path] == [tmp_path / name]
 
 
@@ -49,9 +42,7 @@ def test_what_lies_beside_the_file_is_not_read(
         ((0, 3), ("2 GPUs without names",)),
     ],
 )
-def test_devices_that_worked_are_told_even_where_the_file_has_no_table_of_them(
-    tmp_path, devices, said
-):
+def test_devices_that_worked_are_told_where_the_file_has_no_table_of_them(tmp_path, devices, said):
     head = '{\n  "traceEvents": [\n'
     events = [
         kineto.op("aten::mm", 10.0, 5.0),

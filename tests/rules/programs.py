@@ -1,5 +1,6 @@
 """Parts of programs that cases of several files have in common: for rules, these are the user's."""
 
+import functools
 import itertools
 import json
 from pathlib import Path
@@ -40,6 +41,39 @@ def trained_with(optimizer, loss_of):
         optimizer.step()
 
     return step
+
+
+def case_of(make, parts=tuple, **named):
+    """A case that ``make`` makes of the function below, whose first arguments ``parts`` makes."""
+
+    def of(part):
+        def case():
+            torch.manual_seed(0)
+            made = parts()
+            made = made if isinstance(made, tuple) else (made,)
+            return make(functools.partial(part, *made), **named)
+
+        return case
+
+    return of
+
+
+def losses(parts, lr=None):
+    """A case of the function below, which makes a loss of what ``parts`` made: each step runs its
+    backward, and one of SGD if there is ``lr``. Behind the loss it may return what it does not use.
+    """
+    return case_of(_backward, parts, lr=lr)
+
+
+def _backward(loss_of, lr):
+    def loss():
+        given = loss_of()
+        return given[0] if isinstance(given, tuple) else given
+
+    if lr is None:
+        return lambda: loss().backward()
+    modules = nn.ModuleList(part for part in loss_of.args if isinstance(part, nn.Module))
+    return trained_with(torch.optim.SGD(modules.parameters(), lr=lr), loss)
 
 
 def trained_by(model, loss_of, optimizer=None):
@@ -309,3 +343,106 @@ class Tagger(nn.Module):
 def on_stream(stream):
     model = nn.Linear(8, 1)
     return trained_by(model, lambda: model(next(stream)).square().mean())
+
+
+def regressed(loss_of, out=1, rows=16, shape=None):
+    """``loss_of`` gets a model's outputs and targets, of one dimension unless there is ``shape``."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, out))
+
+    def loss():
+        x = torch.randn(rows, 4)
+        return loss_of(model(x), x.sum(1).view(shape or rows))
+
+    return trained_by(model, loss, torch.optim.SGD(model.parameters(), lr=0.01))
+
+
+def classified(loss_of, *last):
+    """``loss_of`` gets the scores of a model that ends in ``last``, and classes."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 5), *last)
+
+    def loss():
+        x = torch.randn(16, 4)
+        return loss_of(model(x), (x.sum(1) > 0).long())
+
+    return trained_by(model, loss, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def ignored_from(kept, generator):
+    labels = torch.randint(0, 7, (2, 12), generator=generator)
+    labels[:, kept:] = -100
+    return labels
+
+
+def micro_batches(loss_of, counts=(12, 2, 7, 1), clear=False):
+    """A micro-batch for each of the ``counts`` of its tokens, one step for all, or for each."""
+    torch.manual_seed(0)
+    model, optimizer = optimized(nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 7)), lr=0.1)
+    generator = torch.Generator().manual_seed(1)
+
+    def step():
+        for number, kept in enumerate(counts, 1):
+            tokens = torch.randint(0, 9, (2, 12), generator=generator)
+            loss_of(model(tokens), ignored_from(kept, generator), len(counts)).backward()
+            if clear or number == len(counts):
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def speller(**embedding):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(9, 8, **embedding), nn.Linear(8, 9))
+
+
+def padded_frames(lengths):
+    return torch.randn(4, 12, 3) * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+
+
+class Decoder(nn.Module):
+    def __init__(self, causal=True, shifts=False, heads=1):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
+        self.mixed = nn.Linear(8, 24)
+        self.heads = nn.ModuleList(nn.Linear(8, 19) for _ in range(heads))
+        self.causal, self.shifts = causal, shifts
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        if self.shifts:
+            x = functional.pad(x, (0, 0, 1, 0))[:, :-1]
+        x = x + self.places(torch.arange(tokens.shape[1]))
+        query, key, value = self.mixed(x).chunk(3, -1)
+        x = x + functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        out = [head(x) for head in self.heads]
+        return out[0] if len(out) == 1 else out
+
+
+class Attending(nn.Module):
+    """``attend`` gets queries, keys and values; positions begin anew where ``places`` do."""
+
+    def __init__(self, attend):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
+        self.mixed, self.head, self.attend = nn.Linear(8, 24), nn.Linear(8, 19), attend
+
+    def forward(self, tokens, places=None):
+        places = torch.arange(tokens.shape[1]) if places is None else places
+        x = self.tokens(tokens) + self.places(places)
+        return self.head(x + self.attend(*self.mixed(x).chunk(3, -1)))
+
+
+def fed_by(model, batch, loss=functional.cross_entropy, rate=1e-3):
+    """``batch`` makes inputs and targets of a step."""
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate)
+
+    def loss_of():
+        x, y = batch()
+        return loss(model(x), y)
+
+    return trained_with(optimizer, loss_of)

@@ -133,14 +133,9 @@ def test_twenty_damages_are_facts_and_there_may_be_no_good_one():
 
 # -- CKPT005 ---------------------------------------------------------------------------------------
 
-WHOLE = {
-    "tensors": (WEIGHTS,),
-    "optimizers": (ADAM,),
-    "schedulers": (SchedulerFacts("scheduler", position=3),),
-    "scaler": True,
-    "rng": True,
-    "progress": {"step": 3},
-}
+WHOLE = {"tensors": (WEIGHTS,), "optimizers": (ADAM,)}
+WHOLE |= {"schedulers": (SchedulerFacts("scheduler", position=3),), "scaler": True, "rng": True}
+WHOLE |= {"progress": {"step": 3}}
 
 
 def lacks(settings=None, **facts):

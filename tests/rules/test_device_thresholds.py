@@ -56,16 +56,9 @@ def says(rule, *tables):
 
 
 def idle(share, cause, **more):
-    return DeviceIdle(
-        steps=4,
-        marked=True,
-        window_us=4000.0,
-        idle_us=((cause, 4000 * share),),
-        kernels=100,
-        short=90,
-        gap_steps=4,
-        **more,
-    )
+    facts = {"steps": 4, "marked": True, "window_us": 4000.0, "idle_us": ((cause, 4000 * share),)}
+    facts |= {"kernels": 100, "short": 90, "gap_steps": 4}
+    return DeviceIdle(**facts, **more)
 
 
 GAPS = (Gap(0.0, 800.0, "aten::sort"),)

@@ -56,7 +56,7 @@ def test_a_lost_epsilon_is_a_note_where_nothing_needs_it(into, severity):
 
 
 @pytest.mark.parametrize(("scalar", "expected"), [(0.015, 1), (0.0158, 0)])
-def test_an_epsilon_under_a_root_is_steep_where_its_derivative_is_beyond_the_root_of_the_largest_number(
+def test_an_epsilon_is_steep_where_its_derivative_is_beyond_the_root_of_the_largest_number(
     scalar, expected
 ):
     """Half of 0.0156 ** -1.5 is 256, which is the root of 65504."""

@@ -59,7 +59,7 @@ def found(rows: list[CallRow], of: int = 20, **knobs: Any) -> list[Finding]:
         ([], 0, False),
     ],
 )
-def test_a_line_is_reported_from_half_of_three_steps_on(
+def test_a_line_is_reported_from_half_of_three_steps(
     on: Iterable[int], of: int, reported: bool
 ) -> None:
     assert bool(found(freed(on), of)) is reported
@@ -81,10 +81,8 @@ def test_each_line_has_its_own_finding_with_its_counts() -> None:
     first, second = found(rows)
     assert (first.site, first.steps, first.per_step) == (SITES[0], 20, 2.0)
     assert (second.site, second.steps, second.per_step) == (SITES[1], 10, 1.75)
-    assert first.facts == (
-        ("seen on", "20 of 20 steps of the timing pass"),
-        ("host time", "50 us per step"),
-    )
+    wanted = (("seen on", "20 of 20 steps of the timing pass"), ("host time", "50 us per step"))
+    assert first.facts == wanted
 
 
 def test_a_measured_price_has_an_interval() -> None:

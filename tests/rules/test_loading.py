@@ -137,9 +137,7 @@ def test_epochs_that_begin_every_few_steps_are_separate_events():
         (0, 8, 50, 0.4, []),
     ],
 )
-def test_a_loader_without_workers_is_a_place_beside_the_costliest_line(
-    workers, cpus, length, share, lines
-):
+def test_a_loader_without_workers_is_beside_the_costliest_line(workers, cpus, length, share, lines):
     own, seen = replace(LOADER, workers=workers, length=length), line(share, where="step")
     ((one, _),) = asked((8000.0,) * 6, own, machine=Machine("cpu", cpus), seen=seen)
     assert [place.site.line for place in one.places] == lines
@@ -166,9 +164,7 @@ FEW = (1,) * (LEAST_STARTS - 1) + (0,)
     ],
 )
 @pytest.mark.parametrize("queued", [0.0, 1.0])
-def test_iterators_that_begin_are_a_note_where_little_is_waited_for(
-    change, made, us, notes, queued
-):
+def test_iterators_that_begin_are_a_note_where_waits_are_short(change, made, us, notes, queued):
     told = asked((us,) * len(made), replace(LOADER, **change), made=made, queued=queued)
     assert [(one.severity, one.site) for one, _ in told] == [(Severity.NOTE, TAKEN)] * notes
     for one, _ in told:
@@ -187,9 +183,7 @@ def test_iterators_that_begin_are_a_note_where_little_is_waited_for(
         ({"made_at": None}, 4, (8000.0,) * 3, 0),
     ],
 )
-def test_workers_started_anew_are_a_note_where_others_may_have_had_the_processor(
-    change, every, us, notes
-):
+def test_workers_started_anew_are_a_note_where_others_may_have_computed(change, every, us, notes):
     waits = [each for start in us for each in (*(0.0,) * (every - 1), start)]
     made = [int(each > 0) for each in waits]
     told = asked(waits, replace(LOADER, **change), made=made, queued=1.0)

@@ -175,10 +175,8 @@ def test_norms_that_grow(norms, said):
         assert (finding.steps, finding.per_step) == (20, 1.0)
         facts = dict(finding.facts)
         assert facts["steps observed"] == "0 to 19 (from 0, warm-up included)"
-        assert (facts["norms taken"], facts["largest norm"]) == (
-            "as the optimizer stepped",
-            "5.623e+04",
-        )
+        wanted = ("as the optimizer stepped", "5.623e+04")
+        assert (facts["norms taken"], facts["largest norm"]) == wanted
 
 
 def test_norms_that_ended_in_infinity():
@@ -300,8 +298,7 @@ def test_gradients_are_cleared_of_what_was_made_as_that_optimizer(made, edited):
 
 
 @pytest.mark.parametrize(
-    ("steps", "piled", "found"),
-    [(4, 3, 1), (3, 2, 0), (5, 3, 0), (5, 5, 0), (9, 8, 1)],
+    ("steps", "piled", "found"), [(4, 3, 1), (3, 2, 0), (5, 3, 0), (5, 5, 0), (9, 8, 1)]
 )
 def test_gradients_pile_up_on_every_step_but_the_first(steps, piled, found):
     row = UnclearedRow(at=None, backward_at=None, optimizer="SGD", steps=steps, piled=piled)

@@ -43,9 +43,7 @@ def emptied(on, of, machine=CUDA):
         (range(2), 2, 0),
     ],
 )
-def test_calls_of_empty_cache_are_periodic_from_three_on_and_below_half_of_the_steps(
-    on, of, expected
-):
+def test_empty_cache_is_periodic_from_three_calls_on_and_below_half_of_the_steps(on, of, expected):
     assert len(emptied(on, of)) == expected
 
 
@@ -62,7 +60,7 @@ def test_empty_cache_at_intervals_is_a_note_priced_where_a_device_was_timed():
 
 @pytest.mark.parametrize(("errors", "seen_on"), [(0, "source"), (1, None)])
 @pytest.mark.parametrize(("reason", "advice"), [("kept", "str(error)"), ("inside", "flag")])
-def test_a_flaw_of_a_handler_is_seen_on_the_device_only_where_memory_ran_out(
+def test_a_handlers_flaw_is_seen_on_the_device_where_memory_ran_out(
     errors, seen_on, reason, advice
 ):
     rule = OutOfMemoryHandledWrongly()
@@ -119,7 +117,7 @@ def test_a_change_must_save_five_percent_of_the_peak_and_16_mib(peak, saved, exp
         ("foreach", (LINE,), STEP),
     ],
 )
-def test_the_line_to_edit_is_the_only_one_that_clears_gradients_else_the_optimizers_step(
+def test_the_line_to_edit_clears_gradients_alone_else_it_is_the_optimizers_step(
     what, cleared, site
 ):
     (found,) = changed(1000, 100, what, cleared)

@@ -14,10 +14,7 @@ from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.steps import (
-    Step,
-    Steps,
-)
+from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report
 from auditor.judging.engine import judge

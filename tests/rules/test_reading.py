@@ -45,12 +45,8 @@ def test_only_a_line_that_runs_once_in_a_step_and_logs_is_throttled(line, n):
 def test_a_line_that_sums_adds_tensors():
     source = Source({"train.py": ADDED.format(below="pass")})
     edit = patch_of(source, place(line=2))
-    assert (edit.action, edit.value, edit.safe, edit.reason) == (
-        "rename_call",
-        "detach()",
-        False,
-        SUMMED,
-    )
+    wanted = ("rename_call", "detach()", False, SUMMED)
+    assert (edit.action, edit.value, edit.safe, edit.reason) == wanted
 
 
 def test_the_advice_of_a_library_is_another():

@@ -1,7 +1,8 @@
 """One test for all rules: each marked line of ``fires.py`` is reported, and no other; nothing in
 ``silent.py`` is. The two examples of a rule's page are cases, too: these files hold what they do not.
 
-A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step.
+A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step
+(``losses`` and ``case_of`` of ``programs.py`` make them of a function that returns a loss).
 ``# CODE`` on a line means that this very line must be reported, by the rule of the folder or by any
 other rule that needs no more recorded: those judge the same recording, and say nothing else. Names ending in ``__cuda`` need a
 GPU: where there is none, the recording that ``tests/gpu/record.py`` made on one is judged instead,

@@ -130,8 +130,7 @@ def test_what_a_bad_value_reached():
 
 
 @pytest.mark.parametrize(
-    ("op", "unclipped", "places"),
-    [("mm", OTHER, [3, 9]), ("mm", None, []), ("exp", OTHER, [])],
+    ("op", "unclipped", "places"), [("mm", OTHER, [3, 9]), ("mm", None, []), ("exp", OTHER, [])]
 )
 def test_products_that_run_away_name_the_step_that_nothing_clips_for(op, unclipped, places):
     born = replace(BIRTH, op=op, inputs=(InputRange("float32", 0.0, 1e30),))
@@ -262,8 +261,7 @@ class Others(Dataset):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "place"),
-    [("Windows", ("d.py", 4)), ("Others", None), ("Tensor", None), ("", None)],
+    ("dataset", "place"), [("Windows", ("d.py", 4)), ("Others", None), ("Tensor", None), ("", None)]
 )
 def test_data_that_was_not_finite_is_named_where_its_dataset_returns_it(dataset, place):
     born = replace(BIRTH, phase="input", value="nan", dataset=dataset)
@@ -379,9 +377,7 @@ HEAD_AT = {"called_at": 0, "called": "head", "cut_at": 1}
         (HEAD_AT | {"cut": "no_grad"}, OTHER, "no_grad()"),
     ],
 )
-def test_parameters_without_a_gradient_are_pointed_at_where_they_run_or_are_cut_off(
-    facts, site, said
-):
+def test_parameters_without_a_gradient_are_shown_where_they_run_or_are_cut_off(facts, site, said):
     (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], **facts))
     assert finding.site == site and said in finding.message
     assert ("runs here" in finding.message) is ("runs here" in said)
@@ -453,10 +449,8 @@ def test_what_is_left_out(given, found):
 
 def test_parameters_come_together_by_the_line_that_hides_them_or_of_their_backward():
     found = left_out(stray("w"), stray("v", at=1), stray("u"), stray("hidden", at=1, **MADE))
-    assert [(each.site, [name for name, _ in each.facts[1:]]) for each in found] == [
-        (LINE, ["w", "u"]),
-        (OTHER, ["v", "hidden"]),
-    ]
+    wanted = [(LINE, ["w", "u"]), (OTHER, ["v", "hidden"])]
+    assert [(each.site, [name for name, _ in each.facts[1:]]) for each in found] == wanted
     assert left_out(stray(**MADE | {"line": None}))[0].site == LINE
 
 

@@ -138,7 +138,7 @@ PRINTS = 'print(f"{meter.seen} {y.item()}")'
         ("SYNC001", False, on("cuda", f"y = model(x.cuda()).mean()\n    {PRINTS}")),
     ],
 )  # fmt: skip
-def test_what_was_not_seen_to_change_nothing_is_not_called_safe(
+def test_what_may_change_something_is_not_safe(
     code: str, safe: bool, text: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "train.py"

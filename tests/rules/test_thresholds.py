@@ -6,16 +6,8 @@ import pytest
 from auditor.rules.amp.precision import GradScalerMisused, HalfWhereBfloat16IsNative
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.kept import (
-    Backward,
-    GraphKeptAcrossSteps,
-    RetainedGraphNeverNeeded,
-)
-from auditor.rules.mem.mem003_memory_grows import (
-    Keeper,
-    KeptTensors,
-    MemoryGrowsEveryStep,
-)
+from auditor.rules.graph.kept import Backward, GraphKeptAcrossSteps, RetainedGraphNeverNeeded
+from auditor.rules.mem.mem003_memory_grows import Keeper, KeptTensors, MemoryGrowsEveryStep
 from auditor.rules.mem.segments import (
     BlockPinsSegment,
     DeviceMemory,
@@ -181,9 +173,7 @@ def test_dropping_is_safe_only_of_counters_that_nobody_reads():
         ("gc.collect", 100.0, CPU, [None]),
     ],
 )
-def test_queries_are_notes_from_half_a_percent_and_collection_counts_from_one(
-    name, us, machine, found
-):
+def test_queries_are_notes_from_half_a_percent_collection_counts_from_one(name, us, machine, found):
     assert [finding.severity for finding in sync009(name, us=us, machine=machine)] == found
     with pytest.raises(NotLooked):
         sync009("gc.collect", us=99.0, machine=CPU)

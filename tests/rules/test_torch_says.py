@@ -99,9 +99,7 @@ def loudly():
 
 
 @pytest.mark.parametrize(("call", "found"), [("quietly", 0), ("loudly", 1)])
-def test_what_a_library_silences_around_its_own_call_is_not_heard(
-    tmp_path: Path, call: str, found: int
-) -> None:
+def test_what_a_library_silences_around_its_call(tmp_path: Path, call: str, found: int) -> None:
     library = tmp_path / "site-packages" / "library.py"
     library.parent.mkdir()
     library.write_text(LIBRARY)

@@ -16,13 +16,8 @@ from tests.rules.asking import ask, rows
 
 SITE = Site("t.py", 3, "step", "loss_of(out, y).backward()")
 OTHER = Site("t.py", 7, "step", "other_of(out, y).backward()")
-RULES = {
-    "broadcast": SilentBroadcast,
-    "activation": ActivationAppliedTwice,
-    "padding": PaddingTrained,
-    "tokens": MicroBatchesWeighedAlike,
-    "shift": TargetsNotShifted,
-}
+RULES = {"broadcast": SilentBroadcast, "activation": ActivationAppliedTwice}
+RULES |= {"padding": PaddingTrained, "tokens": MicroBatchesWeighedAlike, "shift": TargetsNotShifted}
 FACTS = {
     "broadcast": {"function": "mse_loss", "given": [16, 1], "other": [16], "second": True},
     "activation": {"function": "cross_entropy", "activation": "softmax"},
@@ -48,13 +43,7 @@ def found(kind, *given, **knobs):
 @pytest.mark.parametrize("kind", RULES)
 @pytest.mark.parametrize(
     ("angle", "ratio", "number"),
-    [
-        (0.99, 1.019, 0),
-        (0.99, 0.981, 0),
-        (1.0, 1.0, 1),
-        (0.0, 1.02, 1),
-        (0.0, 0.98, 1),
-    ],
+    [(0.99, 1.019, 0), (0.99, 0.981, 0), (1.0, 1.0, 1), (0.0, 1.02, 1), (0.0, 0.98, 1)],
 )
 def test_gradients_that_are_the_same_are_no_finding(kind, angle, ratio, number):
     assert len(found(kind, row(kind, angle, ratio))) == number

@@ -62,11 +62,8 @@ def test_the_price_leaves_out_what_pinned_memory_saves():
 
 def test_steps_that_nobody_marked_have_no_price():
     (finding,) = bound(5000.0, marked=False)
-    assert (finding.lost_us_per_step, finding.basis, finding.severity) == (
-        None,
-        "none",
-        Severity.NOTE,
-    )
+    wanted = (None, "none", Severity.NOTE)
+    assert (finding.lost_us_per_step, finding.basis, finding.severity) == wanted
     assert (finding.steps, finding.per_step) == (0, 0.0)
     (guessed,) = bound(*[5000.0] * 4, source=OPTIMIZER)
     assert guessed.severity is Severity.NOTE

@@ -8,20 +8,9 @@ from auditor.model import Severity, Site
 
 
 def found(seen, of=4, **more):
-    place = WaitPlace(
-        "scalar",
-        "aten::item",
-        "cudaMemcpyAsync",
-        Site("train.py", 4, "step"),
-        backward=False,
-        synchronises=True,
-        asynchronous=False,
-        seen=frozenset(seen),
-        n=6,
-        held_us=0.0,
-        won_us=80.0,
-        of=of,
-    )
+    call = "scalar", "aten::item", "cudaMemcpyAsync", Site("train.py", 4, "step")
+    waited = {"backward": False, "synchronises": True, "asynchronous": False, "held_us": 0.0}
+    place = WaitPlace(*call, **waited, seen=frozenset(seen), n=6, won_us=80.0, of=of)
     table = TraceWaits(of, **{"marked": True, **more})
     (finding,) = waits_in_trace(table, [place], lambda each: f"{each.operator} waits")
     return finding

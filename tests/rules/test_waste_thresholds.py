@@ -109,7 +109,7 @@ def test_results_of_little_work_are_a_note(operators: float, of: float, op: str,
         ("w = trainer.fit(model)", "if self.weighted:", []),
     ],
 )
-def test_copies_that_a_branch_reads_or_a_library_makes(
+def test_copies_of_branches_or_libraries(
     line: str, branch: str, severities: list[Severity | None]
 ) -> None:
     read = "log(w)" if branch.endswith(":") else "0"

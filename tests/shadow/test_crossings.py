@@ -124,13 +124,8 @@ def facts(action):
 
 def test_bytes_and_flags_of_copies():
     (up,) = facts(lambda: torch.ones(4, 8).cuda())
-    assert (up.kind, up.direction, up.nbytes, up.pinned, up.blocking) == (
-        "copy",
-        "h2d",
-        128,
-        False,
-        True,
-    )
+    wanted = ("copy", "h2d", 128, False, True)
+    assert (up.kind, up.direction, up.nbytes, up.pinned, up.blocking) == wanted
     (pinned,) = facts(lambda: torch.ones(4, 8).pin_memory().to("cuda", non_blocking=True))
     assert (pinned.nbytes, pinned.pinned, pinned.blocking) == (128, True, False)
     (number,) = facts(lambda: torch.tensor([1.0, 2.0], device="cuda"))

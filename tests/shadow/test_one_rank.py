@@ -85,12 +85,13 @@ def test_a_parallel_trainer_is_the_cpu_run_bit_for_bit(nccl):
 )
 def test_ways_to_a_group_of_one(rank, call):
     call()
-    assert (
+    given = (
         dist.is_initialized(),
         dist.get_rank(),
         dist.get_world_size(),
         dist.is_nccl_available(),
-    ) == (True, 0, 1, True)
+    )
+    assert given == (True, 0, 1, True)
     assert "nccl" in dist.get_backend()
     dist.destroy_process_group()
     assert not dist.is_initialized()
@@ -101,12 +102,8 @@ def test_collectives_of_one_rank(nccl):
     for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX):
         dist.all_reduce(x, op=op)
     work = dist.all_reduce(x, async_op=True)
-    assert (
-        work.wait()
-        and work.is_completed()
-        and work.result()[0] is x
-        and work.get_future().wait()[0] is x
-    )
+    assert work.wait() and work.is_completed()
+    assert work.result()[0] is work.get_future().wait()[0] is x
     dist.broadcast(x, 0)
     dist.reduce(x, dst=0)
     dist.barrier()

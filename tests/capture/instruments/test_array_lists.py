@@ -59,10 +59,8 @@ def test_calls_are_counted_by_place_and_the_functions_are_put_back():
     assert [tuple(each.shape) for each in made] == [(2, 3), (1, 3), (1, 3), (1, 3), (2,)]
     assert made[0].dtype == torch.float64
     seen = lists.taken()
-    assert {key: (each.n, each.arrays, each.numbers) for key, each in seen.items()} == {
-        "a": (2, 3, 9),
-        "b": (1, 1, 3),
-    }
+    wanted = {"a": (2, 3, 9), "b": (1, 1, 3)}
+    assert {key: (each.n, each.arrays, each.numbers) for key, each in seen.items()} == wanted
     assert all(each.us > 0 for each in seen.values())
     assert lists.taken() == {}
 

@@ -49,12 +49,8 @@ def test_reads_of_one_file_are_counted_by_place_and_function(folder):
     arrays, tensors = seen["here"]
     assert (arrays.name, arrays.n, arrays.again) == ("numpy.load", 3, 1)
     assert arrays.largest == ((folder / "b.npy").stat().st_size, str(folder / "b.npy"))
-    assert (tensors.name, tensors.n, tensors.again, tensors.largest) == (
-        "torch.load",
-        1,
-        0,
-        (0, ""),
-    )
+    wanted = ("torch.load", 1, 0, (0, ""))
+    assert (tensors.name, tensors.n, tensors.again, tensors.largest) == wanted
     assert arrays.us > 0
     assert arrays.row()["batches"] == 1
 

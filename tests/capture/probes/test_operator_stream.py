@@ -206,12 +206,8 @@ def test_no_line_outside_of_a_step():
 
 def test_an_operator_of_a_higher_order_has_no_name():
     operator = Operator(torch.ops.higher_order.cond)
-    assert (operator.schema, operator.name, operator.view, operator.writes) == (
-        None,
-        "",
-        False,
-        False,
-    )
+    wanted = (None, "", False, False)
+    assert (operator.schema, operator.name, operator.view, operator.writes) == wanted
 
 
 # -- what never reaches the program ----------------------------------------------------------------

@@ -31,10 +31,8 @@ def test_a_store_keeps_what_this_rank_sets_and_waits_for_nobody():
     assert (store.add("n", 2), store.add("n", 3)) == (2, 5)
     assert (store.check(["a"]), store.check(["a", "b"])) == (True, False)
     assert store.wait(["never"]) is None
-    assert (store.compare_set("a", "word", "new"), store.compare_set("a", "word", "x")) == (
-        b"new",
-        b"new",
-    )
+    wanted = (b"new", b"new")
+    assert (store.compare_set("a", "word", "new"), store.compare_set("a", "word", "x")) == wanted
     assert store.compare_set("c", "expected", "x") == b"expected"
     assert (store.delete_key("a"), store.delete_key("a"), store.num_keys()) == (True, False, 1)
 

@@ -34,10 +34,7 @@ def test_a_closure_that_runs_again_and_again_inside_one_step_is_told_once(times,
         assert len(said) == told and all("had not returned" in text for text in said)
         optimizer.times = LONG_CLOSURE
         optimizer.step(lambda: 7)
-        assert (len(steps), len(said)) == (
-            2,
-            told,
-        )  # steps end: the later one is a long step and no endless one
+        assert (len(steps), len(said)) == (2, told)
     finally:
         finder.uninstall()
     optimizer.step(lambda: 7)

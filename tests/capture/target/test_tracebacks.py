@@ -110,10 +110,8 @@ def test_a_worker_that_leaves_is_told():
 
 @pytest.mark.parametrize("workers", [(), (None,), (SimpleNamespace(pid=3),)])
 def test_a_loader_of_another_kind_is_left_alone(workers):
-    assert (
-        child.words(loading(ValueError("item 40"), *workers), lambda file: True)["message"]
-        == "item 40"
-    )
+    given = child.words(loading(ValueError("item 40"), *workers), lambda file: True)["message"]
+    assert given == "item 40"
 
 
 def test_what_torch_knows_is_not_told_twice():

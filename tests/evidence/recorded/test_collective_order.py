@@ -68,22 +68,14 @@ def test_a_call_is_left_out_by_who_completed_its_step(tmp_path, completed, parts
     found = parting(tmp_path, [SUM, WAIT], [SUM], (9, completed))
     assert (found is not None) is parts
     if found is not None:
-        assert (found.one.rank, found.one.site.line, found.other, found.other_rank) == (
-            0,
-            10,
-            None,
-            1,
-        )
+        wanted = (0, 10, None, 1)
+        assert (found.one.rank, found.one.site.line, found.other, found.other_rank) == wanted
 
 
 def test_the_call_may_be_the_later_rank_s(tmp_path):
     found = parting(tmp_path, [SUM], [SUM, WAIT], (3, 9))
-    assert (found.one.rank, found.one.site.line, found.other_rank, found.other_steps) == (
-        1,
-        20,
-        0,
-        3,
-    )
+    wanted = (1, 20, 0, 3)
+    assert (found.one.rank, found.one.site.line, found.other_rank, found.other_steps) == wanted
 
 
 TRACE = 'File "/lib/torch/autograd/graph.py", line 979 in _engine_run_backward\n'

@@ -49,12 +49,8 @@ def test_equal_rows_of_ranks_are_one_and_others_say_whose_they_are(tmp_path):
     told = found(tmp_path)
     assert (told.world_size, told.played, told.steps) == (4, True, 2)
     gather, reduce = told.exchanges
-    assert (gather.site.line, gather.per_step, gather.bytes_in, gather.bytes_out) == (
-        7,
-        1.0,
-        100.0,
-        200.0,
-    )
+    wanted = (7, 1.0, 100.0, 200.0)
+    assert (gather.site.line, gather.per_step, gather.bytes_in, gather.bytes_out) == wanted
     assert (gather.of_ranks, gather.waited, gather.between) == ((0, 3), None, None)
     assert (reduce.of_ranks, reduce.per_step, reduce.between) == ((0,), 0.5, 0)
     first, last = told.ranks

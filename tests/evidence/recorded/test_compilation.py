@@ -23,13 +23,8 @@ def made(seen, **parts):
 
 def test_counts_times_and_the_gain(seen):
     found = made(seen)
-    assert (found.compiled, found.us, found.again, found.breaks, found.during) == (
-        2,
-        2000.0,
-        1,
-        0,
-        0,
-    )
+    wanted = (2, 2000.0, 1, 0, 0)
+    assert (found.compiled, found.us, found.again, found.breaks, found.during) == wanted
     (part,) = found.parts
     assert (part.what, part.options, part.steps, part.watched) == ("Net", "dynamic=True", 60, 60)
     assert 2000.0 < found.gain.low < found.gain.us < found.gain.high < 2100.0

@@ -45,13 +45,8 @@ def test_steps_of_all_passes_are_added_up(seen):
     runs = [ran(name="warmup", steps=2, called=True), ran(steps=4, trained=True)]
     found = table(seen, [region(options="dynamic=False")], runs)
     (each,) = found.regions
-    assert (each.steps, each.watched, each.called, each.trained, each.dropped) == (
-        6,
-        7,
-        True,
-        True,
-        False,
-    )
+    wanted = (6, 7, True, True, False)
+    assert (each.steps, each.watched, each.called, each.trained, each.dropped) == wanted
     assert (each.site.line, each.what, each.options) == (3, "Net", "dynamic=False")
     assert found.ran
     assert found.in_steps == ()
@@ -80,10 +75,8 @@ def test_calls_in_steps_are_one_for_each_line(seen):
     ]
     regions.append(region(6, "loud", step=7, in_step=True))
     found = table(seen, regions, [])
-    assert [(each.site.line, each.made_on, each.us) for each in found.in_steps] == [
-        (3, 3, 200.0),
-        (8, 3, 300.0),
-    ]
+    wanted = [(3, 3, 200.0), (8, 3, 300.0)]
+    assert [(each.site.line, each.made_on, each.us) for each in found.in_steps] == wanted
     assert found.regions == ()
 
 

@@ -7,17 +7,8 @@ from auditor.rule import NotLooked
 
 
 def row(what, attempt=0, at=0, step=0, name="warmup", frame="0", **more):
-    return {
-        "pass": name,
-        "step": step,
-        "what": what,
-        "at": at,
-        "frame": frame,
-        "attempt": attempt,
-        "function": "forward",
-        "own": True,
-        **more,
-    }
+    facts = {"pass": name, "step": step, "what": what, "at": at, "frame": frame}
+    return {**facts, "attempt": attempt, "function": "forward", "own": True, **more}
 
 
 def compiled(attempt=0, **more):
@@ -45,11 +36,7 @@ def test_a_break_that_a_later_compilation_has_not_is_gone(seen):
 
 @pytest.mark.parametrize(
     ("given", "own", "line", "lost"),
-    [
-        ("forward", False, 5, True),
-        ("forward", True, 3, True),
-        ("other", False, 3, False),
-    ],
+    [("forward", False, 5, True), ("forward", True, 3, True), ("other", False, 3, False)],
 )
 def test_a_function_that_is_lost_has_its_own_line_if_it_was_given(seen, given, own, line, lost):
     regions = [{"pass": "warmup", "step": 0, "at": 0, "what": given}]
@@ -101,10 +88,8 @@ def test_only_the_guard_that_led_to_the_limit_has_it(seen):
     last = row("recompile", 4, step=4, reason="self.phase == '8'", function="")
     rows += [last, row("limit", 4, step=4, function="")]
     found = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
-    assert [(each.guard, each.limit, each.function) for each in found] == [
-        ("self.phase == '8'", True, "forward"),
-        ("self.training", False, "forward"),
-    ]
+    wanted = [("self.phase == '8'", True, "forward"), ("self.training", False, "forward")]
+    assert [(each.guard, each.limit, each.function) for each in found] == wanted
 
 
 def test_lines_that_forbid_lengths_to_vary_are_known(seen):

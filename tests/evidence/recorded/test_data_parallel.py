@@ -16,11 +16,9 @@ def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
         loud(step, number=number, at=at, n=n)
         for step, number, at, n in ((0, 0, 1, 3), (0, 1, 1, 1), (1, 0, 2, 2), (2, 0, 2, 1))
     ]
-    table = seen(
-        sites=[3, 5, 7],
-        data_parallel=[module(1), module()],
-        gradient_syncs=rows,
-    ).get(DataParallel)
+    table = seen(sites=[3, 5, 7], data_parallel=[module(1), module()], gradient_syncs=rows).get(
+        DataParallel
+    )
     first, second = table.each
     assert (first.averaged, first.at.line) == ((3, 2, 1), 7)
     assert (first.made_at.line, first.ranks, first.nbytes) == (3, 2, 80)

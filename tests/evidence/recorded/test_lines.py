@@ -33,10 +33,8 @@ def test_lines_of_the_quiet_pass(seen: Seen) -> None:
     assert (first.site.line, first.per_step, first.pattern.seen) == (5, 0.25, (0,))
     assert (second.site.line, second.per_step, second.pattern.seen) == (8, 0.75, (1,))
     assert (second.n, second.us, second.us_per_step) == (3, 140.0, 35.0)
-    assert second.facts == (
-        ("seen on", "1 of 4 steps of the timing pass"),
-        ("host time", "35 us per step"),
-    )
+    wanted = (("seen on", "1 of 4 steps of the timing pass"), ("host time", "35 us per step"))
+    assert second.facts == wanted
 
 
 def test_without_a_quiet_step_the_loud_pass_has_counts_and_no_price(seen: Seen) -> None:
@@ -100,7 +98,7 @@ for epoch in range(3):
         ("callable", [[1, 0], [3, 0], [3, 0]], 9),  # from which most came
     ],
 )
-def test_the_call_in_the_training_loop(
+def test_the_call_in_the_loop(
     seen: Seen, kind: str, stacks: list[list[int]], line: int | None
 ) -> None:
     at = stacks[0][-1] if stacks[0] else 0

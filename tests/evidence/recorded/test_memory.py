@@ -10,15 +10,9 @@ MIB = 1 << 20
 
 
 def at(number, allocated=1, reserved=0, peak=0, retries=0, ooms=0):
-    return Step(
-        number,
-        1.0,
-        allocated=allocated,
-        reserved=reserved,
-        peak_allocated=peak,
-        retries=retries,
-        ooms=ooms,
-    )
+    facts = {"allocated": allocated, "reserved": reserved, "peak_allocated": peak}
+    facts |= {"retries": retries, "ooms": ooms}
+    return Step(number, 1.0, **facts)
 
 
 @pytest.mark.parametrize(("said", "usable"), [("4096", 4096), ("much", 0), ("", 0), (None, 0)])

@@ -51,13 +51,8 @@ def test_a_replay_that_went_bad_too_tells_the_birth(seen, again):
         return
     assert (found.step, found.count, found.tensors[0].what) == (6, 2, "parameter")
     made = found.birth
-    assert (made.op, made.phase, made.value, made.step, made.site.line) == (
-        "exp",
-        "forward",
-        "inf",
-        5,
-        8,
-    )
+    wanted = ("exp", "forward", "inf", 5, 8)
+    assert (made.op, made.phase, made.value, made.step, made.site.line) == wanted
     assert (made.dtype, made.node, made.module, made.fill) == ("float16", "N", "Net", True)
     assert (made.constants, made.inputs) == (("inf",), (InputRange("float16", 0.5, 12.0, None),))
     assert (

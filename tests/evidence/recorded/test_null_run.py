@@ -22,13 +22,8 @@ def site(line):
 
 
 def evidence(shadow=True, **parts):
-    kinds = {
-        CourseRow: "course",
-        DeviceWorkRow: "work",
-        ReadRow: "reads",
-        CopyRow: "copies",
-        CallRow: "calls",
-    }
+    kinds = {CourseRow: "course", DeviceWorkRow: "work", ReadRow: "reads", CopyRow: "copies"}
+    kinds |= {CallRow: "calls"}
     return SimpleNamespace(
         rows=lambda kind: parts.get(kinds[kind], []),
         recording=SimpleNamespace(site=site, device=SimpleNamespace(shadow=shadow)),
@@ -43,10 +38,8 @@ def test_lines_in_a_row_are_one():
         SimpleNamespace(global_step=2, places=[]),
     ]
     ways = _ways(evidence(course=rows))
-    assert {step: [each.line for each in way] for step, way in ways.items()} == {
-        1: [3, 4, 3],
-        2: [],
-    }
+    wanted = {1: [3, 4, 3], 2: []}
+    assert {step: [each.line for each in way] for step, way in ways.items()} == wanted
 
 
 @pytest.mark.parametrize(

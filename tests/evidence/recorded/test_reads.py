@@ -32,12 +32,8 @@ def test_a_place_counts_what_leads_and_holds_for_all():
     assert (found.per_step, found.held_us, found.pattern.seen) == (0.75, 15.0, (0, 1, 3))
     assert (found.text, found.library, found.through) == ("loss.item()", "", "")
     (part,) = found.found_at
-    assert (part.site.line, part.text, part.per_step, part.lost_us_per_step) == (
-        3,
-        "loss.item()",
-        3.0,
-        15.0,
-    )
+    wanted = (3, "loss.item()", 3.0, 15.0)
+    assert (part.site.line, part.text, part.per_step, part.lost_us_per_step) == wanted
     assert found.facts == (
         ("operation", "cpu, item"),
         ("seen on", "3 of 4 steps of the diagnostic pass"),
@@ -164,12 +160,7 @@ def test_what_a_framework_copies_does_not_contain_what_it_reads_in_another_line(
 
 def test_clips_are_apart(seen):
     clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
-    rows = [
-        read(via=clip),
-        read(1, via=clip),
-        read(line=9),
-        read(line=7, via=clip, lib="loader"),
-    ]
+    rows = [read(via=clip), read(1, via=clip), read(line=9), read(line=7, via=clip, lib="loader")]
     (found,) = reads(*rows).clips()
     assert (found.site.line, len(found.reads), found.steps) == (3, 2, 4)
 

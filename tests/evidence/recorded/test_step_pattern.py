@@ -38,8 +38,7 @@ def test_a_rhythm_holds_the_completed_steps_in_order(seen, of):
 
 
 @pytest.mark.parametrize(
-    ("seen", "interval"),
-    [((0, 3, 6), 3), ((1, 2), 1), ((0, 3, 5), None), ((4,), None), ((), None)],
+    ("seen", "interval"), [((0, 3, 6), 3), ((1, 2), 1), ((0, 3, 5), None), ((4,), None), ((), None)]
 )
 def test_the_interval_is_the_one_distance_between_sightings(seen, interval):
     assert StepPattern(seen, 10).interval == interval

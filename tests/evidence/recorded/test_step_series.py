@@ -59,11 +59,7 @@ def test_a_device_that_is_none_has_no_times(times, device):
             ((7, 18_000.0),),
             "20 ms more than the median, 18 ms of them: waiting for the loader",
         ),
-        (
-            {"us": 30_000.0, "gc_us": 1000.0},
-            (),
-            "20 ms more than the median",
-        ),
+        ({"us": 30_000.0, "gc_us": 1000.0}, (), "20 ms more than the median"),
     ],
 )
 def test_a_slow_step_says_what_took_its_time(times, row, waits, said):

@@ -67,13 +67,8 @@ def test_passes_and_device_times(seen):
     assert (host.retries, host.ooms, host.number, on_device.number) == (1, 2, 0, 1)
     first, second = table.loud
     assert (first.us, first.by_device, second.queued_us, second.gc_us) == (0.0, True, 1000.0, 0.0)
-    assert (second.rss, second.allocated, second.reserved, second.retries, second.ooms) == (
-        0,
-        None,
-        None,
-        0,
-        0,
-    )
+    wanted = (0, None, None, 0, 0)
+    assert (second.rss, second.allocated, second.reserved, second.retries, second.ooms) == wanted
 
 
 def test_negative_times_are_none(seen):

@@ -39,12 +39,7 @@ def test_shown_are_the_ends_and_every_extreme_in_few_events(values, limit):
 def test_owners_gain_and_lose_what_changes():
     one = course((10, 30, 30, 25, 45), start_allocated=5)
     history = Told(one, ("old", "a", "b"), (1, 2, -1, 0, 1), (5, 0, 0))
-    assert held_at(history, (0, 1, 3, 4)).held == (
-        (5, 5, 0),
-        (5, 5, 20),
-        (0, 5, 20),
-        (0, 25, 20),
-    )
+    assert held_at(history, (0, 1, 3, 4)).held == ((5, 5, 0), (5, 5, 20), (0, 5, 20), (0, 25, 20))
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,7 @@ from auditor.evidence.snapshot.what_if import AGREES, Outcome, _agrees
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("retries", "ooms"),
-    [(0, 0), (1, 0), (2, 1)],
-)
+@pytest.mark.parametrize(("retries", "ooms"), [(0, 0), (1, 0), (2, 1)])
 def test_an_outcome_in_words(retries, ooms):
     outcome = Outcome("", 3 * MIB, 2 * MIB, retries, ooms)
     ended = "out of memory" if ooms else "fits"

@@ -8,19 +8,9 @@ MIB = 2**20
 
 
 def course(reserved=(100,), allocated=(70,), **more):
-    facts = {
-        "device": 0,
-        "active": allocated,
-        "time_us": (),
-        "start_reserved": 0,
-        "start_allocated": 0,
-        "device_allocs": (),
-        "device_frees": (),
-        "retries": 0,
-        "ooms": (),
-        "untrusted": "",
-        "history": None,
-    }
+    facts = {"device": 0, "active": allocated, "time_us": (), "start_reserved": 0}
+    facts |= {"start_allocated": 0, "device_allocs": (), "device_frees": (), "retries": 0}
+    facts |= {"ooms": (), "untrusted": "", "history": None}
     return Course(reserved=reserved, allocated=allocated, **{**facts, **more})
 
 

@@ -107,9 +107,7 @@ def test_the_head_of_another_report_says_nothing_of_it(tmp_path):
 
 
 @pytest.mark.parametrize(("tried", "free", "short"), [(20, 7, 13), (20, 20, None), (20, 30, None)])
-def test_what_is_missing_is_the_segment_less_what_is_left(
-    tmp_path, monkeypatch, tried, free, short
-):
+def test_the_segment_less_what_is_left_is_missing(tmp_path, monkeypatch, tried, free, short):
     evidence = recorded(tmp_path, "x")
     known = OutOfMemory(True, requested=4, tried=tried, device_free=free, reserved=9, live=8)
     monkeypatch.setattr(OutOfMemory, "build", classmethod(lambda cls, evidence: known))

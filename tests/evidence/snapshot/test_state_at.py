@@ -94,10 +94,8 @@ def test_the_last_two_parts_of_a_path():
 def test_how_long_blocks_live(older, stays, said):
     site = Site("train.py", 3, "step")
     assert Holder(site, 100, 2, (), older, stays).lifetime == said
-    assert Holder(site, 100, 2, (), older, stays).row == (
-        "train.py:3 step",
-        f"100 B in 2 blocks, {said}",
-    )
+    wanted = ("train.py:3 step", f"100 B in 2 blocks, {said}")
+    assert Holder(site, 100, 2, (), older, stays).row == wanted
     untimed = Holder(site, 100, 1, (), older, stays, timed=False)
     assert (untimed.lifetime, untimed.row[1]) == ("", "100 B in 1 block")
 

@@ -6,11 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from auditor.rules.mem import varying_sizes
-from auditor.rules.mem.varying_sizes import (
-    VaryingSizes,
-    _grows,
-    _rank_correlation,
-)
+from auditor.rules.mem.varying_sizes import VaryingSizes, _grows, _rank_correlation
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence

@@ -47,12 +47,8 @@ def test_the_call_itself_decides_where_it_is_given_nothing_or_a_constant(text, s
     found = at(text)
     assert (found.said, found.advice, found.refused) == (said, "", None)
     (edit,) = found.edits("True", safe=True, reason="r")
-    assert (edit.action, edit.keyword, edit.site.line, edit.safe) == (
-        "set_keyword",
-        "non_blocking",
-        found.site.line,
-        True,
-    )
+    wanted = ("set_keyword", "non_blocking", found.site.line, True)
+    assert (edit.action, edit.keyword, edit.site.line, edit.safe) == wanted
 
 
 def test_a_constant_that_decides_more_is_edited_but_not_called_safe():

@@ -79,13 +79,8 @@ def test_a_name_that_is_returned_and_called_is_read():
 
 def test_a_statement_of_several_lines_is_found_by_each_of_them():
     text = "x = 1\nnet = torch.compile(\n    net,\n)\ny = 2\n"
-    assert [call(text, line) is not None for line in range(1, 6)] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-    ]
+    wanted = [False, True, True, True, False]
+    assert [call(text, line) is not None for line in range(1, 6)] == wanted
 
 
 @pytest.mark.parametrize(

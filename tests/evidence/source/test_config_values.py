@@ -34,11 +34,8 @@ def configs(tmp_path):
 def test_whole_numbers_and_flags_of_documents(configs):
     text = b"batch: 32\r\ndata:\r\n  num_workers: 0\r\n  pin: true\r\nrate: 0.1\r\nname: '5'\r\n"
     found = configs(config__yaml=text)
-    assert [(each.keyword, each.value, each.site.line) for each in found.settings] == [
-        ('["batch"]', 32, 1),
-        ('["data", "num_workers"]', 0, 3),
-        ('["data", "pin"]', True, 4),
-    ]
+    wanted = [('["batch"]', 32, 1), ('["data", "num_workers"]', 0, 3), ('["data", "pin"]', True, 4)]
+    assert [(each.keyword, each.value, each.site.line) for each in found.settings] == wanted
     assert (found.settings[1].site.text, found.allocator) == ("num_workers: 0", ())
     assert found.settings[0].site.file == "config.yaml"
 

@@ -40,8 +40,7 @@ def test_calls_cover_their_lines():
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("f(a=1)", 1), ("f(1)", None), ("f(a=1), f(a=2)", None), ("g(a=1)", None)],
+    ("text", "value"), [("f(a=1)", 1), ("f(1)", None), ("f(a=1), f(a=2)", None), ("g(a=1)", None)]
 )
 def test_the_argument_of_the_one_call(text, value):
     found = source(text).argument(site(1), "f", "a")

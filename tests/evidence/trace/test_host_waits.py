@@ -7,24 +7,10 @@ import pytest
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace, _cause, _untimed
 from auditor.model import Site
 
-PLACE = WaitPlace(
-    cause="copy to host",
-    operator="aten::to",
-    api="cudaMemcpyAsync",
-    site=Site("train.py", 4, "step"),
-    backward=False,
-    synchronises=True,
-    asynchronous=False,
-    seen=frozenset({0, 2}),
-    n=6,
-    held_us=800.0,
-    won_us=400.0,
-    of=4,
-    copied=6 * 2048,
-    slow_us=40.0,
-    copying_us=2.0,
-    pinned="25 GB/s",
-)
+CALL = "copy to host", "aten::to", "cudaMemcpyAsync", Site("train.py", 4, "step")
+WAITED = {"backward": False, "synchronises": True, "asynchronous": False, "held_us": 800.0}
+COPIED = {"copied": 6 * 2048, "slow_us": 40.0, "copying_us": 2.0, "pinned": "25 GB/s"}
+PLACE = WaitPlace(*CALL, **WAITED, seen=frozenset({0, 2}), n=6, won_us=400.0, of=4, **COPIED)
 
 
 def test_averages_are_over_all_steps():
@@ -70,11 +56,7 @@ def test_facts():
     assert (bare.held_us, bare.won_us, bare.slow_us, bare.copying_us) == (0.0, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [({}, " in step"), ({"site": None}, "")],
-    ids=str,
-)
+@pytest.mark.parametrize(("change", "where"), [({}, " in step"), ({"site": None}, "")], ids=str)
 def test_a_place_that_is_only_a_function(change, where):
     assert replace(PLACE, **change).where == where
 

@@ -17,9 +17,7 @@ from auditor.model import Site
 
 def test_shares_of_kernel_time():
     table = Structure(
-        kernel_us=200.0,
-        attention_us=50.0,
-        transposes=(("nchwToNhwc", 5.0), ("nhwcToNchw", 4.0)),
+        kernel_us=200.0, attention_us=50.0, transposes=(("nchwToNhwc", 5.0), ("nhwcToNchw", 4.0))
     )
     assert (table.attention_share, table.transpose_us) == (0.25, 9.0)
     empty = Structure(attention_us=5.0)

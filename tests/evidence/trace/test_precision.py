@@ -18,11 +18,8 @@ TABLE = Precision(
 
 
 def test_shares():
-    assert (TABLE.share(HALF, FP32), TABLE.share(TF32), TABLE.matmul_share(FP32)) == (
-        0.6,
-        0.0,
-        0.05,
-    )
+    wanted = (0.6, 0.0, 0.05)
+    assert (TABLE.share(HALF, FP32), TABLE.share(TF32), TABLE.matmul_share(FP32)) == wanted
     assert TABLE.step_share(HALF) == 0.25
     empty = Precision(products_us=((HALF, 5.0),), matmul_us=((HALF, 5.0),))
     assert (empty.share(HALF), empty.matmul_share(HALF)) == (0.0, 0.0)

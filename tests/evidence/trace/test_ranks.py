@@ -7,21 +7,10 @@ from auditor.model import Rank
 
 
 def rank(number, step=100.0, compute=50.0, loader=0.0, wait=0.0, steps=5):
-    return Rank(
-        rank=number,
-        file="",
-        host="",
-        device="",
-        communication_us=0.0,
-        peak_bytes=None,
-        steps=steps,
-        step_us=step,
-        busy_us=40.0,
-        compute_us=compute,
-        exposed_us=number,
-        loader_us=loader,
-        wait_us=wait,
-    )
+    facts = {"rank": number, "file": "", "host": "", "device": "", "communication_us": 0.0}
+    facts |= {"peak_bytes": None, "steps": steps, "step_us": step, "busy_us": 40.0}
+    facts |= {"compute_us": compute, "exposed_us": number, "loader_us": loader, "wait_us": wait}
+    return Rank(**facts)
 
 
 def test_medians_and_minima():

@@ -2,214 +2,145 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(loss_of, out=1, rows=16):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, out))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step():
-        x = torch.randn(rows, 4)
-        optimizer.zero_grad()
-        loss_of(model(x), x.sum(1)).backward()
-        optimizer.step()
-
-    return step
-
-
-def same_shape():
-    return _trained(lambda out, y: F.mse_loss(out.squeeze(-1), y))
+from tests.rules.programs import case_of, losses, regressed
 
 
 def a_batch_of_one():
-    return _trained(lambda out, y: ((out - y) ** 2).mean(), rows=1)
+    return regressed(lambda out, y: ((out - y) ** 2).mean(), rows=1)
 
 
 def a_bias_of_each_row():
-    return _trained(lambda out, y: (out - y.view(-1, 1)).square().mean(), out=16)
+    return regressed(lambda out, y: (out - y.view(-1, 1)).square().mean(), out=16)
 
 
-def quantiles_against_one_target():
-    def loss_of(out, y):
-        error = y.unsqueeze(1) - out
-        levels = torch.linspace(0.1, 0.9, 5)
-        return torch.maximum(levels * error, (levels - 1) * error).mean()
-
-    return _trained(loss_of, out=5)
+@case_of(regressed, out=5)
+def quantiles_against_one_target(out, y):
+    error = y.unsqueeze(1) - out
+    levels = torch.linspace(0.1, 0.9, 5)
+    return torch.maximum(levels * error, (levels - 1) * error).mean()
 
 
-def as_many_quantiles_as_rows():
-    def loss_of(out, y):
-        error = y.unsqueeze(1) - out
-        return torch.maximum(0.9 * error, -0.1 * error).mean()
-
-    return _trained(loss_of, out=16)
+@case_of(regressed, out=16)
+def as_many_quantiles_as_rows(out, y):
+    error = y.unsqueeze(1) - out
+    return torch.maximum(0.9 * error, -0.1 * error).mean()
 
 
 def all_pairs_with_two_dimensions_each():
-    def loss_of(out, y):
-        return ((out - out.T) - (y[:, None] - y[None, :])).square().mean()
-
-    return _trained(loss_of)
+    return regressed(lambda out, y: ((out - out.T) - (y[:, None] - y[None, :])).square().mean())
 
 
 def predictions_against_all_anchors_nearest_taken():
-    def loss_of(out, y):
-        return (out - y).abs().min(dim=1).values.mean()
-
-    return _trained(loss_of)
+    return regressed(lambda out, y: (out - y).abs().min(dim=1).values.mean())
 
 
 def all_pairs_under_a_mask():
     mask = torch.ones(16, 16).tril()
-
-    def loss_of(out, y):
-        return ((out - y).square() * mask).sum() / mask.sum()
-
-    return _trained(loss_of)
+    return regressed(lambda out, y: ((out - y).square() * mask).sum() / mask.sum())
 
 
 def energy_of_samples_made_in_the_line():
-    return _trained(lambda out, y: (out.squeeze(-1)[:, None] - y).abs().mean())
+    return regressed(lambda out, y: (out.squeeze(-1)[:, None] - y).abs().mean())
 
 
 def diagonal_of_all_pairs():
-    return _trained(lambda out, y: torch.diagonal((out - y).square()).mean())
+    return regressed(lambda out, y: torch.diagonal((out - y).square()).mean())
 
 
-def kernel_centers_inside_the_model():
-    torch.manual_seed(0)
-    first, last, centers = nn.Linear(4, 1), nn.Linear(16, 1), torch.linspace(-1, 1, 16)
-
-    def step():
-        x = torch.randn(16, 4)
-        spread = torch.exp(-((first(x) - centers) ** 2))
-        F.mse_loss(last(spread).squeeze(-1), x.sum(1)).backward()
-
-    return step
+@losses(lambda: (nn.Linear(4, 1), nn.Linear(16, 1), torch.linspace(-1, 1, 16)))
+def kernel_centers_inside_the_model(first, last, centers):
+    x = torch.randn(16, 4)
+    spread = torch.exp(-((first(x) - centers) ** 2))
+    return F.mse_loss(last(spread).squeeze(-1), x.sum(1))
 
 
 def weights_of_classes():
     weights = torch.rand(16)
-
-    def loss_of(out, y):
-        return -(weights * F.log_softmax(out, -1)).sum(-1).mean()
-
-    return _trained(loss_of, out=16)
+    return regressed(lambda out, y: -(weights * F.log_softmax(out, -1)).sum(-1).mean(), out=16)
 
 
-def metric_without_gradients():
-    def loss_of(out, y):
-        with torch.no_grad():
-            (out - y).square().mean()
-        return (out.squeeze(-1) - y).square().mean()
-
-    return _trained(loss_of)
+@case_of(regressed)
+def metric_without_gradients(out, y):
+    with torch.no_grad():
+        (out - y).square().mean()
+    return (out.squeeze(-1) - y).square().mean()
 
 
 def difference_of_two_model_outputs():
-    return _trained(lambda out, y: (out - out.squeeze(-1)).square().mean())
+    return regressed(lambda out, y: (out - out.squeeze(-1)).square().mean())
 
 
 def targets_all_alike():
     """Each meets the others, and they are the same."""
-    return _trained(lambda out, y: F.mse_loss(out * 0 + out.mean(), torch.ones_like(y)))
+    return regressed(lambda out, y: F.mse_loss(out * 0 + out.mean(), torch.ones_like(y)))
 
 
-def replays_a_dropout_only_if_it_must_not():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1))
-
-    def step():
-        x = torch.randn(16, 4)
-        F.mse_loss(F.dropout(model(x), 0.5).squeeze(-1), x.sum(1)).backward()
-
-    return step
+@losses(lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1)))
+def replays_a_dropout_only_if_it_must_not(model):
+    x = torch.randn(16, 4)
+    return F.mse_loss(F.dropout(model(x), 0.5).squeeze(-1), x.sum(1))
 
 
-def all_pairs_that_the_targets_choose():
-    def loss_of(out, y):
-        error = out - y
-        chosen = y[:, None] > y
-        return torch.where(chosen & (error.detach() < 1), error.abs(), 0.0).mean()
-
-    return _trained(loss_of)
+@case_of(regressed)
+def all_pairs_that_the_targets_choose(out, y):
+    error = out - y
+    chosen = y[:, None] > y
+    return torch.where(chosen & (error.detach() < 1), error.abs(), 0.0).mean()
 
 
-def huber_loss_by_hand_of_one_shape():
-    def loss_of(out, y):
-        error = out.squeeze(-1) - y
-        return torch.where(error.abs() < 1, 0.5 * error**2, error.abs() - 0.5).mean()
-
-    return _trained(loss_of)
+@case_of(regressed)
+def huber_loss_by_hand_of_one_shape(out, y):
+    error = out.squeeze(-1) - y
+    return torch.where(error.abs() < 1, 0.5 * error**2, error.abs() - 0.5).mean()
 
 
-def quantiles_against_their_target():
-    torch.manual_seed(0)
-    model, levels = nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])
-
-    def step():
-        x = torch.randn(16, 4)
-        gap = x.sum(1).view(-1, 1) - model(x)
-        torch.maximum(levels * gap, (levels - 1.0) * gap).mean().backward()
-
-    return step
+@losses(lambda: (nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])))
+def quantiles_against_their_target(model, levels):
+    x = torch.randn(16, 4)
+    gap = x.sum(1).view(-1, 1) - model(x)
+    return torch.maximum(levels * gap, (levels - 1.0) * gap).mean()
 
 
-def all_distances_to_as_many_centers_as_rows():
+@losses(lambda: (nn.Linear(4, 3), torch.randn(16, 3)))
+def all_distances_to_as_many_centers_as_rows(model, centers):
     """The new dimension is in the line of the difference."""
-    torch.manual_seed(0)
-    model, centers = nn.Linear(4, 3), torch.randn(16, 3)
-
-    def step():
-        error = model(torch.randn(16, 4)) - centers[:, None]
-        error.square().mean().backward()
-
-    return step
+    error = model(torch.randn(16, 4)) - centers[:, None]
+    return error.square().mean()
 
 
 def a_number_for_each_class():
     torch.manual_seed(0)
     model, middle = nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])
-
-    def step():
-        (model(torch.randn(16, 4)) - middle).square().mean().backward()
-
-    return step
+    return lambda: (model(torch.randn(16, 4)) - middle).square().mean().backward()
 
 
 def the_worst_of_all_pairs():
     """The largest of all is no element."""
-    return _trained(lambda out, y: (out.squeeze(-1) - y).abs().max(), 1)
+    return regressed(lambda out, y: (out.squeeze(-1) - y).abs().max())
 
 
-def values_clipped_in_one_shape():
-    torch.manual_seed(0)
-    model = nn.Linear(4, 1)
-
-    def step():
-        x = torch.randn(16, 4)
-        returns, before = x.sum(1, keepdim=True), torch.zeros(16, 1)
-        values = model(x)
-        model.zero_grad()
-        clipped = before + (values - before).clamp(-0.2, 0.2)
-        torch.max((returns - values) ** 2, (returns - clipped) ** 2).mean().backward()
-
-    return step
+@losses(lambda: nn.Linear(4, 1))
+def values_clipped_in_one_shape(model):
+    x = torch.randn(16, 4)
+    returns, before = x.sum(1, keepdim=True), torch.zeros(16, 1)
+    values = model(x)
+    model.zero_grad()
+    clipped = before + (values - before).clamp(-0.2, 0.2)
+    return torch.max((returns - values) ** 2, (returns - clipped) ** 2).mean()
 
 
 def weights_of_samples_as_a_column():
     weights = torch.rand(16, 1)
-    return _trained(lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights).mean())
+    return regressed(lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights).mean())
 
 
 def products_of_all_pairs_cut_off():
     weights = torch.rand(16)
-    return _trained(
+    return regressed(
         lambda out, y: (F.mse_loss(out, y.view(-1, 1), reduction="none") * weights - 0.1).relu().mean()
     )
 
 
 def scores_of_a_row_times_another():
     scores = torch.rand(16)
-    return _trained(lambda out, y: (out * scores).mean())
+    return regressed(lambda out, y: (out * scores).mean())

@@ -2,139 +2,95 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _classified(loss_of, last=None):
-    torch.manual_seed(0)
-    layers = [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 5)]
-    model = nn.Sequential(*layers, *([] if last is None else [last]))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step():
-        x = torch.randn(16, 4)
-        optimizer.zero_grad()
-        loss_of(model(x), (x.sum(1) > 0).long()).backward()
-        optimizer.step()
-
-    return step
-
-
-def scores():
-    return _classified(F.cross_entropy)
+from tests.rules.programs import case_of, classified, losses
 
 
 def log_softmax_before_cross_entropy():
     """Twice is as once."""
-    return _classified(F.cross_entropy, nn.LogSoftmax(dim=1))
+    return classified(F.cross_entropy, nn.LogSoftmax(dim=1))
 
 
 def log_softmax_before_nll():
-    return _classified(F.nll_loss, nn.LogSoftmax(dim=1))
+    return classified(F.nll_loss, nn.LogSoftmax(dim=1))
 
 
 def logarithm_of_softmax_before_nll():
-    return _classified(lambda out, y: F.nll_loss(torch.log(out.softmax(1) + 1e-8), y))
+    return classified(lambda out, y: F.nll_loss(torch.log(out.softmax(1) + 1e-8), y))
 
 
-def sigmoid_before_bce():
-    def loss_of(out, y):
-        return F.binary_cross_entropy(torch.sigmoid(out), F.one_hot(y, 5).float())
-
-    return _classified(loss_of)
+@case_of(classified)
+def sigmoid_before_bce(out, y):
+    return F.binary_cross_entropy(torch.sigmoid(out), F.one_hot(y, 5).float())
 
 
-def distillation_with_temperature():
-    teacher = torch.randn(16, 5)
-
-    def loss_of(out, y):
-        soft = F.softmax(teacher / 2, dim=-1)
-        kept = F.kl_div(F.log_softmax(out / 2, dim=-1), soft, reduction="batchmean")
-        return kept + F.cross_entropy(out, y)
-
-    return _classified(loss_of)
+@case_of(classified, lambda: torch.randn(16, 5))
+def distillation_with_temperature(teacher, out, y):
+    soft = F.softmax(teacher / 2, dim=-1)
+    kept = F.kl_div(F.log_softmax(out / 2, dim=-1), soft, reduction="batchmean")
+    return kept + F.cross_entropy(out, y)
 
 
 def targets_that_are_probabilities():
-    return _classified(lambda out, y: F.cross_entropy(out, out.detach().softmax(-1)))
+    return classified(lambda out, y: F.cross_entropy(out, out.detach().softmax(-1)))
 
 
 def smoothed_labels():
-    return _classified(lambda out, y: F.cross_entropy(out, y, label_smoothing=0.1))
+    return classified(lambda out, y: F.cross_entropy(out, y, label_smoothing=0.1))
 
 
 def attention_over_the_scores():
-    def loss_of(out, y):
-        return F.cross_entropy(out.softmax(-1) @ out.T @ out, y)
-
-    return _classified(loss_of)
+    return classified(lambda out, y: F.cross_entropy(out.softmax(-1) @ out.T @ out, y))
 
 
-def focal_loss():
-    def loss_of(out, y):
-        logarithms = F.log_softmax(out, 1)
-        return F.nll_loss((1 - logarithms.exp()) ** 2 * logarithms, y)
-
-    return _classified(loss_of)
+@case_of(classified)
+def focal_loss(out, y):
+    logarithms = F.log_softmax(out, 1)
+    return F.nll_loss((1 - logarithms.exp()) ** 2 * logarithms, y)
 
 
 def scaled_shares_as_scores():
-    return _classified(lambda out, y: F.cross_entropy(20 * out.softmax(-1), y))
+    return classified(lambda out, y: F.cross_entropy(20 * out.softmax(-1), y))
 
 
-def mixture_of_two():
-    def loss_of(out, y):
-        mixed = 0.5 * out.softmax(-1) + 0.5 * out.flip(-1).softmax(-1)
-        return F.nll_loss(mixed.log(), y)
-
-    return _classified(loss_of)
+@case_of(classified)
+def mixture_of_two(out, y):
+    mixed = 0.5 * out.softmax(-1) + 0.5 * out.flip(-1).softmax(-1)
+    return F.nll_loss(mixed.log(), y)
 
 
-def entropy_bonus_beside():
-    def loss_of(out, y):
-        shares = out.softmax(-1)
-        return F.cross_entropy(out, y) - 0.01 * (shares * shares.clamp_min(1e-8).log()).sum(1).mean()
-
-    return _classified(loss_of)
+@case_of(classified)
+def entropy_bonus_beside(out, y):
+    shares = out.softmax(-1)
+    return F.cross_entropy(out, y) - 0.01 * (shares * shares.clamp_min(1e-8).log()).sum(1).mean()
 
 
-def softmax_for_a_metric():
-    def loss_of(out, y):
-        with torch.no_grad():
-            F.cross_entropy(out.softmax(-1), y)
-        return F.cross_entropy(out, y)
-
-    return _classified(loss_of)
+@case_of(classified)
+def softmax_for_a_metric(out, y):
+    with torch.no_grad():
+        F.cross_entropy(out.softmax(-1), y)
+    return F.cross_entropy(out, y)
 
 
 def softmax_over_the_rows():
     """It chooses between the rows, and no row is a distribution over classes."""
-    return _classified(lambda out, y: F.cross_entropy(out.softmax(0), y))
+    return classified(lambda out, y: F.cross_entropy(out.softmax(0), y))
 
 
 def nll_as_a_way_to_pick():
-    return _classified(lambda out, y: F.nll_loss(torch.tanh(out), y))
+    return classified(lambda out, y: F.nll_loss(torch.tanh(out), y))
 
 
-def logarithms_for_ctc():
-    torch.manual_seed(0)
-    model = nn.Linear(4, 5)
-
-    def step():
-        out = model(torch.randn(3, 12, 4)).log_softmax(-1).transpose(0, 1)
-        texts, sizes = torch.randint(1, 5, (3, 4)), torch.tensor([4, 3, 2])
-        F.ctc_loss(out, texts, torch.full((3,), 12), sizes).backward()
-
-    return step
+@losses(lambda: nn.Linear(4, 5))
+def logarithms_for_ctc(model):
+    out = model(torch.randn(3, 12, 4)).log_softmax(-1).transpose(0, 1)
+    texts, sizes = torch.randint(1, 5, (3, 4)), torch.tensor([4, 3, 2])
+    return F.ctc_loss(out, texts, torch.full((3,), 12), sizes)
 
 
-def another_part_of_what_was_joined():
-    torch.manual_seed(0)
-    model = nn.Linear(4, 3)
-
-    def step():
-        x = torch.randn(16, 4)
-        raw = model(x)
-        out = torch.cat([raw[:, :2].sigmoid(), raw[:, 2:]], 1)
-        model.zero_grad()
-        F.binary_cross_entropy_with_logits(out[:, 2:], (x[:, :1] > 0).float()).backward()
-
-    return step
+@losses(lambda: nn.Linear(4, 3))
+def another_part_of_what_was_joined(model):
+    x = torch.randn(16, 4)
+    raw = model(x)
+    out = torch.cat([raw[:, :2].sigmoid(), raw[:, 2:]], 1)
+    model.zero_grad()
+    return F.binary_cross_entropy_with_logits(out[:, 2:], (x[:, :1] > 0).float())

@@ -2,34 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _labels(generator, kept):
-    labels = torch.randint(0, 7, (2, 12), generator=generator)
-    labels[:, kept:] = -100
-    return labels
-
-
-def _accumulated(loss_of, counts=(12, 2, 7, 1)):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 7))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    generator = torch.Generator().manual_seed(1)
-
-    def step():
-        optimizer.zero_grad()
-        for kept in counts:
-            tokens = torch.randint(0, 9, (2, 12), generator=generator)
-            loss_of(model(tokens), _labels(generator, kept), len(counts)).backward()
-        optimizer.step()
-
-    return step
-
-
-def cross_entropy_divided_by_the_number_of_micro_batches():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / n  # TRAIN003
-
-    return _accumulated(loss_of)
+from tests.rules.programs import case_of, micro_batches
 
 
 def texts_of_another_length_in_each_micro_batch():
@@ -52,28 +25,20 @@ def texts_of_another_length_in_each_micro_batch():
 
 def module_of_a_loss_not_divided():
     criterion = nn.CrossEntropyLoss(ignore_index=-100)
-
-    def loss_of(out, labels, n):
-        return criterion(out.transpose(1, 2), labels)  # TRAIN003
-
-    return _accumulated(loss_of)
+    return micro_batches(lambda out, labels, n: criterion(out.transpose(1, 2), labels))  # TRAIN003
 
 
-def own_mean_over_a_mask():
-    def loss_of(out, labels, n):
-        mask = (labels >= 0).float()
-        each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
-        return (each * mask).sum() / mask.sum() / n  # TRAIN003
-
-    return _accumulated(loss_of)
+@case_of(micro_batches)
+def own_mean_over_a_mask(out, labels, n):
+    mask = (labels >= 0).float()
+    each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
+    return (each * mask).sum() / mask.sum() / n  # TRAIN003
 
 
-def mean_of_what_a_mask_picks():
-    def loss_of(out, labels, n):
-        each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
-        return each[labels >= 0].mean() * (1 / n)  # TRAIN003
-
-    return _accumulated(loss_of)
+@case_of(micro_batches)
+def mean_of_what_a_mask_picks(out, labels, n):
+    each = F.cross_entropy(out.transpose(1, 2), labels, reduction="none")
+    return each[labels >= 0].mean() * (1 / n)  # TRAIN003
 
 
 def tokens_picked_before_cross_entropy():

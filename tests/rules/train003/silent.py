@@ -2,60 +2,23 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _labels(generator, kept):
-    labels = torch.randint(0, 7, (2, 12), generator=generator)
-    labels[:, kept:] = -100
-    return labels
+from tests.rules.programs import case_of, ignored_from, micro_batches
 
 
-def _accumulated(loss_of, counts=(12, 2, 7, 1), clear=False):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 7))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    generator = torch.Generator().manual_seed(1)
-
-    def step():
-        for kept in counts:
-            tokens = torch.randint(0, 9, (2, 12), generator=generator)
-            loss_of(model(tokens), _labels(generator, kept), 24 * len(counts)).backward()
-            if clear:
-                optimizer.step()
-                optimizer.zero_grad()
-        if not clear:
-            optimizer.step()
-            optimizer.zero_grad()
-
-    return step
+@case_of(micro_batches, counts=(5, 5, 5, 5))
+def equal_counts(out, labels, n):
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / 4
 
 
-def equal_counts():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten()) / 4
-
-    return _accumulated(loss_of, counts=(5, 5, 5, 5))
-
-
-def sums_divided_by_all_tokens():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten(), reduction="sum") / n
-
-    return _accumulated(loss_of)
+@case_of(micro_batches)
+def means_weighed_by_their_tokens(out, labels, n):
+    share = (labels >= 0).sum() / 44
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten()) * share
 
 
-def means_weighed_by_their_tokens():
-    def loss_of(out, labels, n):
-        share = (labels >= 0).sum() / 44
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten()) * share
-
-    return _accumulated(loss_of)
-
-
-def one_micro_batch_for_each_step():
-    def loss_of(out, labels, n):
-        return F.cross_entropy(out.flatten(0, 1), labels.flatten())
-
-    return _accumulated(loss_of, clear=True)
+@case_of(micro_batches, clear=True)
+def one_micro_batch_for_each_step(out, labels, n):
+    return F.cross_entropy(out.flatten(0, 1), labels.flatten())
 
 
 def last_batch_is_smaller():
@@ -83,9 +46,9 @@ def two_losses_of_one_batch():
     def step():
         optimizer.zero_grad()
         out = model(torch.randint(0, 9, (2, 12), generator=generator))
-        first = F.cross_entropy(out.flatten(0, 1), _labels(generator, 5).flatten())
+        first = F.cross_entropy(out.flatten(0, 1), ignored_from(5, generator).flatten())
         first.backward(retain_graph=True)
-        second = F.cross_entropy(out.flatten(0, 1), _labels(generator, 9).flatten())
+        second = F.cross_entropy(out.flatten(0, 1), ignored_from(9, generator).flatten())
         second.backward()
         optimizer.step()
 

@@ -5,120 +5,78 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import LENGTHS, PAD, classed_by, padded_texts
+from tests.rules.programs import (
+    LENGTHS,
+    PAD,
+    case_of,
+    classed_by,
+    losses,
+    padded_frames,
+    padded_texts,
+    speller,
+)
 
 
-
-def _model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
-
-
-def mask_in_thepadded_texts():
-    model = _model()
-
-    def step():
-        tokens = padded_texts()
-        batch = {"input_ids": tokens, "attention_mask": (tokens != PAD).long()}
-        out = model(batch["input_ids"])
-        labels = batch["input_ids"][:, 1:]
-        model.zero_grad()
-        loss = F.cross_entropy(out[:, :-1].reshape(-1, 9), labels.reshape(-1))  # TRAIN004
-        loss.backward()
-
-    return step
+@losses(speller)
+def mask_in_thepadded_texts(model):
+    tokens = padded_texts()
+    batch = {"input_ids": tokens, "attention_mask": (tokens != PAD).long()}
+    out = model(batch["input_ids"])
+    labels = batch["input_ids"][:, 1:]
+    model.zero_grad()
+    loss = F.cross_entropy(out[:, :-1].reshape(-1, 9), labels.reshape(-1))  # TRAIN004
+    return loss
 
 
-def lengths_beside():
-    model, criterion = _model(), nn.CrossEntropyLoss()
-
-    def step():
-        tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
-        model.zero_grad()
-        criterion(model(tokens).transpose(1, 2), tokens).backward()  # TRAIN004
-        return lengths
-
-    return step
+@losses(lambda: (speller(), nn.CrossEntropyLoss()))
+def lengths_beside(model, criterion):
+    tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
+    model.zero_grad()
+    return criterion(model(tokens).transpose(1, 2), tokens), lengths  # TRAIN004
 
 
-def log_probabilities():
-    model = _model()
-
-    def step():
-        tokens = padded_texts()
-        pad_mask = tokens == PAD
-        logarithms = model(tokens).log_softmax(-1)
-        model.zero_grad()
-        F.nll_loss(logarithms.flatten(0, 1), tokens.flatten()).backward()  # TRAIN004
-        return pad_mask
-
-    return step
+@losses(speller)
+def log_probabilities(model):
+    tokens = padded_texts()
+    pad_mask = tokens == PAD
+    logarithms = model(tokens).log_softmax(-1)
+    model.zero_grad()
+    return F.nll_loss(logarithms.flatten(0, 1), tokens.flatten()), pad_mask  # TRAIN004
 
 
-def _padded_model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9))
+@losses(lambda: speller(padding_idx=PAD))
+def padding_index_of_the_embedding(model):
+    tokens = padded_texts()
+    out = model(tokens[:, :-1])
+    model.zero_grad()
+    return F.cross_entropy(out.flatten(0, 1), tokens[:, 1:].reshape(-1))  # TRAIN004
 
 
-def padding_index_of_the_embedding():
-    model = _padded_model()
-
-    def step():
-        tokens = padded_texts()
-        out = model(tokens[:, :-1])
-        model.zero_grad()
-        F.cross_entropy(out.flatten(0, 1), tokens[:, 1:].reshape(-1)).backward()  # TRAIN004
-
-    return step
+@losses(lambda: nn.Linear(2, 3))
+def frames_of_a_regression(model):
+    lengths = torch.tensor(LENGTHS)
+    frames = padded_frames(lengths)
+    return F.l1_loss(model(torch.randn(4, 12, 2)), frames)  # TRAIN004
 
 
-def _frames(lengths):
-    frames = torch.randn(4, 12, 3)
-    return frames * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+@losses(lambda: nn.Linear(2, 3))
+def difference_of_frames_in_the_last_dimension(model):
+    lengths = torch.tensor(LENGTHS)
+    frames = padded_frames(lengths).transpose(1, 2)
+    diff = model(torch.randn(4, 12, 2)).transpose(1, 2) - frames  # TRAIN004
+    return diff.square().mean()
 
 
-def _sequences():
-    torch.manual_seed(0)
-    return nn.Linear(2, 3)
-
-
-def frames_of_a_regression():
-    model = _sequences()
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        frames = _frames(lengths)
-        F.l1_loss(model(torch.randn(4, 12, 2)), frames).backward()  # TRAIN004
-
-    return step
-
-
-def difference_of_frames_in_the_last_dimension():
-    model = _sequences()
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        frames = _frames(lengths).transpose(1, 2)
-        diff = model(torch.randn(4, 12, 2)).transpose(1, 2) - frames  # TRAIN004
-        diff.square().mean().backward()
-
-    return step
-
-
-def two_differences_in_one_sum():
+@losses(lambda: nn.Linear(2, 3))
+def two_differences_in_one_sum(model):
     """The first is right at the padding; the mean still needs both in the same form."""
-    model = _sequences()
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        frames = _frames(lengths)
-        fine = model(torch.randn(4, 12, 2))
-        coarse = fine * (frames != 0)
-        first = (coarse - frames) ** 2
-        second = (fine - frames) ** 2  # TRAIN004
-        (first + second).mean().backward()
-
-    return step
+    lengths = torch.tensor(LENGTHS)
+    frames = padded_frames(lengths)
+    fine = model(torch.randn(4, 12, 2))
+    coarse = fine * (frames != 0)
+    first = (coarse - frames) ** 2
+    second = (fine - frames) ** 2  # TRAIN004
+    return (first + second).mean()
 
 
 def _heads(tensor):
@@ -140,42 +98,30 @@ def _classified(attend, dim=8):
     return step
 
 
-def attention_without_a_mask():
-    def attend(x, mask):
-        q = k = v = _heads(x)
-        x = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)  # TRAIN004
-        return x.transpose(1, 2).flatten(2)
-
-    return _classified(attend)
+@case_of(_classified)
+def attention_without_a_mask(x, mask):
+    q = k = v = _heads(x)
+    x = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)  # TRAIN004
+    return x.transpose(1, 2).flatten(2)
 
 
-def heads_and_rows_in_one_dimension():
-    def attend(x, mask):
-        q = k = v = _heads(x).flatten(0, 1)
-        x = F.scaled_dot_product_attention(query=q, key=k, value=v)  # TRAIN004
-        return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
-
-    return _classified(attend)
+@case_of(_classified)
+def heads_and_rows_in_one_dimension(x, mask):
+    q = k = v = _heads(x).flatten(0, 1)
+    x = F.scaled_dot_product_attention(query=q, key=k, value=v)  # TRAIN004
+    return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
 
 
-def softmax_by_hand():
-    drop = nn.Dropout(0.1)
-
-    def attend(x, mask):
-        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
-        return drop(weights) @ x
-
-    return _classified(attend)
+@case_of(_classified, lambda: nn.Dropout(0.1))
+def softmax_by_hand(drop, x, mask):
+    weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+    return drop(weights) @ x
 
 
-def softmax_by_hand_and_functions_that_give_back_what_they_are_given():
-    drop = nn.Dropout(0.1).eval()
-
-    def attend(x, mask):
-        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
-        return drop(weights.to(x.dtype)) @ x
-
-    return _classified(attend)
+@case_of(_classified, lambda: nn.Dropout(0.1).eval())
+def softmax_by_hand_and_functions_that_give_back_what_they_are_given(drop, x, mask):
+    weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+    return drop(weights.to(x.dtype)) @ x
 
 
 def a_layer_of_torch():
@@ -183,50 +129,33 @@ def a_layer_of_torch():
     return _classified(lambda x, mask: layer(x))  # TRAIN004
 
 
-def padding_in_front_of_a_causal_model():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
-
-    def step():
-        tokens = padded_texts().flip(1)
-        x = embed(tokens)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]  # TRAIN004
-        labels = tokens.masked_fill(tokens == PAD, -100)
-        F.cross_entropy(out(x).transpose(1, 2)[..., :-1], labels[:, 1:]).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)))
+def padding_in_front_of_a_causal_model(embed, out):
+    tokens = padded_texts().flip(1)
+    x = embed(tokens)[:, None]
+    x = F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]  # TRAIN004
+    labels = tokens.masked_fill(tokens == PAD, -100)
+    return F.cross_entropy(out(x).transpose(1, 2)[..., :-1], labels[:, 1:])
 
 
-def a_class_of_each_text():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 1)
-
-    def step():
-        tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
-        x = embed(tokens)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0, 0]  # TRAIN004
-        F.binary_cross_entropy_with_logits(out(x)[:, 0], torch.rand(4)).backward()
-        return lengths
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 1)))
+def a_class_of_each_text(embed, out):
+    tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
+    x = embed(tokens)[:, None]
+    x = F.scaled_dot_product_attention(x, x, x)[:, 0, 0]  # TRAIN004
+    return F.binary_cross_entropy_with_logits(out(x)[:, 0], torch.rand(4)), lengths
 
 
-def positions_and_segments_beside_the_text():
+@losses(lambda: (nn.Embedding(9, 8), nn.Embedding(12, 8), nn.Embedding(2, 8), nn.Linear(8, 9)))
+def positions_and_segments_beside_the_text(embed, place, segment, out):
     """Of its shape, and no text."""
-    torch.manual_seed(0)
-    embed, place, segment = nn.Embedding(9, 8), nn.Embedding(12, 8), nn.Embedding(2, 8)
-    out = nn.Linear(8, 9)
-
-    def step():
-        tokens = padded_texts()
-        attention_mask = (tokens != PAD).long()
-        places = torch.arange(12).repeat(4, 1)
-        x = (embed(tokens) + place(places) + segment(tokens % 2))[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
-        labels = tokens.masked_fill(attention_mask == 0, -100)
-        F.cross_entropy(out(x).transpose(1, 2), labels).backward()
-
-    return step
+    tokens = padded_texts()
+    attention_mask = (tokens != PAD).long()
+    places = torch.arange(12).repeat(4, 1)
+    x = (embed(tokens) + place(places) + segment(tokens % 2))[:, None]
+    x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
+    labels = tokens.masked_fill(attention_mask == 0, -100)
+    return F.cross_entropy(out(x).transpose(1, 2), labels)
 
 
 def only_the_forward_holds_the_mask():
@@ -242,11 +171,7 @@ def only_the_forward_holds_the_mask():
     def score():
         tokens = padded_texts()
         return forward(tokens, tokens != PAD)
-
-    def step():
-        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
 
 
 class _Texts(NamedTuple):
@@ -267,11 +192,7 @@ def a_named_tuple_of_thepadded_texts():
     def score():
         tokens = padded_texts()
         return forward(_Texts(tokens, tokens == PAD))
-
-    def step():
-        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
 
 
 @dataclass
@@ -292,11 +213,7 @@ def a_dataclass_of_thepadded_texts():
     def score():
         atoms = padded_texts()
         return forward(_Molecules(atoms, atoms != PAD))
-
-    def step():
-        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
 
 
 def padding_whose_number_is_a_words_too():
@@ -313,25 +230,16 @@ def padding_whose_number_is_a_words_too():
         atoms = padded_texts()
         node_mask = atoms != PAD
         return forward(atoms.masked_fill(~node_mask, 3), node_mask)
-
-    def step():
-        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
 
 
-def a_mean_that_counts_zeros():
-    torch.manual_seed(0)
-    embed, mix, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 8), nn.Linear(8, 3)
-
-    def step():
-        tokens = padded_texts()
-        x = embed(tokens)
-        first = x.mean(dim=1)  # TRAIN004
-        second = (mix(x) * (tokens != PAD)[..., None]).mean(1)  # TRAIN004
-        F.cross_entropy(out(first + second), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 8), nn.Linear(8, 3)))
+def a_mean_that_counts_zeros(embed, mix, out):
+    tokens = padded_texts()
+    x = embed(tokens)
+    first = x.mean(dim=1)  # TRAIN004
+    second = (mix(x) * (tokens != PAD)[..., None]).mean(1)  # TRAIN004
+    return F.cross_entropy(out(first + second), torch.tensor([0, 1, 2, 0]))
 
 
 def a_mean_over_all_positions():
@@ -343,28 +251,19 @@ def a_mean_over_all_positions():
         x = x + mix(x).relu()
         pooled = x.mean(dim=1)  # TRAIN004
         return out(pooled)
-
-    def step():
-        F.cross_entropy(score(padded_texts()), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    return lambda: F.cross_entropy(score(padded_texts()), torch.tensor([0, 1, 2, 0])).backward()
 
 
-def a_bool_of_any_name():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 3)))
+def a_bool_of_any_name(embed, out):
     def forward(tokens, blank):
         x = embed(tokens)[:, None]
         x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
         kept = (~blank).unsqueeze(-1).float()
         return out((x * kept).sum(1) / kept.sum(1))
 
-    def step():
-        tokens = padded_texts()
-        F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = padded_texts()
+    return F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0]))
 
 
 def _captioned(attend):
@@ -383,57 +282,41 @@ def _captioned(attend):
 
 def regions_that_are_not_there():
     layer = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def attend(x, memory, valid):
-        return layer(x, memory, memory, need_weights=False)[0]  # TRAIN004
-
-    return _captioned(attend)
+    return _captioned(lambda x, memory, valid: layer(x, memory, memory, need_weights=False)[0])  # TRAIN004
 
 
-def heads_that_look_at_regions_that_are_not_there():
-    def attend(x, memory, valid):
-        x = F.scaled_dot_product_attention(x[:, None], memory[:, None], memory[:, None])  # TRAIN004
-        return x[:, 0]
-
-    return _captioned(attend)
+@case_of(_captioned)
+def heads_that_look_at_regions_that_are_not_there(x, memory, valid):
+    x = F.scaled_dot_product_attention(x[:, None], memory[:, None], memory[:, None])  # TRAIN004
+    return x[:, 0]
 
 
-def a_mean_of_the_second_of_two_texts_of_one_length():
-    torch.manual_seed(0)
-    embed, mix = nn.Embedding(9, 8), nn.Linear(8, 8)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 8)))
+def a_mean_of_the_second_of_two_texts_of_one_length(embed, mix):
     def encoded(tokens, mask):
         x = embed(tokens)
         x = x + mix(x).relu()
         return x.mean(dim=1)  # TRAIN004
 
-    def step():
-        one, two = padded_texts(), padded_texts().roll(1, 0)
-        scores = encoded(one, one != PAD) @ encoded(two, two != PAD).T
-        F.cross_entropy(scores, torch.arange(4)).backward()
-
-    return step
+    one, two = padded_texts(), padded_texts().roll(1, 0)
+    scores = encoded(one, one != PAD) @ encoded(two, two != PAD).T
+    return F.cross_entropy(scores, torch.arange(4))
 
 
-def a_mask_that_leaves_nothing_out():
+@losses(lambda: (nn.Embedding(99, 8), nn.Linear(8, 3)))
+def a_mask_that_leaves_nothing_out(embed, out):
     """Each text but the longest ends in the same token, four times and more."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
-
     def forward(tokens, attention_mask):
         x = embed(tokens)[:, None]
         seen = attention_mask[:, None, None].bool()
         x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]  # TRAIN004
         return out(x[:, 0])
 
-    def step():
-        tokens = torch.randint(1, 90, (4, 12))
-        for row, length in enumerate(LENGTHS):
-            tokens[row, length:] = 95
-        attention_mask = torch.ones(4, 12, dtype=torch.long)
-        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = torch.randint(1, 90, (4, 12))
+    for row, length in enumerate(LENGTHS):
+        tokens[row, length:] = 95
+    attention_mask = torch.ones(4, 12, dtype=torch.long)
+    return F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0]))
 
 
 def positions_that_are_padded_as_the_words_are():
@@ -450,61 +333,38 @@ def positions_that_are_padded_as_the_words_are():
     return step
 
 
-def last_output_of_a_recurrent_layer():
-    layer = nn.GRU(8, 8, batch_first=True)
-
-    def encode(x, lengths):
-        outputs, _ = layer(x)
-        return outputs[:, -1]  # TRAIN004
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_output_of_a_recurrent_layer(layer, x, lengths):
+    outputs, _ = layer(x)
+    return outputs[:, -1]  # TRAIN004
 
 
-def last_state_of_a_recurrent_layer():
-    layer = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
-
-    def encode(x, lengths):
-        _, (hidden, _) = layer(x)  # TRAIN004
-        return torch.cat([hidden[-2], hidden[-1]], 1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.LSTM(8, 8, batch_first=True, bidirectional=True))
+def last_state_of_a_recurrent_layer(layer, x, lengths):
+    _, (hidden, _) = layer(x)  # TRAIN004
+    return torch.cat([hidden[-2], hidden[-1]], 1)
 
 
-def positions_before_rows():
-    layer, drop = nn.RNN(8, 8, num_layers=2), nn.Dropout(0.1)
-
-    def encode(x, lengths):
-        outputs, _ = layer(x.transpose(0, 1))  # TRAIN004
-        return drop(outputs)[-1]
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.RNN(8, 8, num_layers=2), nn.Dropout(0.1)))
+def positions_before_rows(layer, drop, x, lengths):
+    outputs, _ = layer(x.transpose(0, 1))  # TRAIN004
+    return drop(outputs)[-1]
 
 
-def ids_with_positions_before_rows():
-    torch.manual_seed(0)
-    embed, layer = nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8)
-    out = nn.Linear(8, 3)
-
-    def step():
-        _, state = layer(embed(padded_texts().T))  # TRAIN004
-        F.cross_entropy(out(state[-1]), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8), nn.Linear(8, 3)))
+def ids_with_positions_before_rows(embed, layer, out):
+    _, state = layer(embed(padded_texts().T))  # TRAIN004
+    return F.cross_entropy(out(state[-1]), torch.tensor([0, 1, 2, 0]))
 
 
-def frames_of_many_lengths_in_a_recurrent_layer():
-    torch.manual_seed(0)
-    layer, out = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)
-
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)))
+def frames_of_many_lengths_in_a_recurrent_layer(layer, out):
     def encode(frames, lengths):
         return layer(frames)[1][-1]  # TRAIN004
 
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        scores = out(encode(_frames(lengths), lengths))
-        F.cross_entropy(scores, torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    lengths = torch.tensor(LENGTHS)
+    scores = out(encode(padded_frames(lengths), lengths))
+    return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
 
 
 def a_sum_over_all_positions():
@@ -512,62 +372,43 @@ def a_sum_over_all_positions():
     return classed_by(lambda x, lengths: mix(x).relu().sum(1))  # TRAIN004
 
 
-def attention_that_pools():
-    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
-
-    def encode(x, lengths):
-        x = mix(x)
-        weights = torch.softmax(score(x), dim=1)  # TRAIN004
-        return (weights * x).sum(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
+def attention_that_pools(score, mix, x, lengths):
+    x = mix(x)
+    weights = torch.softmax(score(x), dim=1)  # TRAIN004
+    return (weights * x).sum(1)
 
 
-def attention_by_einsum():
-    def attend(x, mask):
-        weights = torch.einsum("bqd,bkd->bqk", x, x).softmax(-1)  # TRAIN004
-        return torch.einsum("bqk,bkd->bqd", weights, x)
-
-    return _classified(attend)
+@case_of(_classified)
+def attention_by_einsum(x, mask):
+    weights = torch.einsum("bqd,bkd->bqk", x, x).softmax(-1)  # TRAIN004
+    return torch.einsum("bqk,bkd->bqd", weights, x)
 
 
-def attention_that_pools_by_a_product():
-    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
-
-    def encode(x, lengths):
-        x = mix(x)
-        weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
-        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
+def attention_that_pools_by_a_product(score, mix, x, lengths):
+    x = mix(x)
+    weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
+    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
-def attention_that_pools_what_is_zero_at_padding():
-    score = nn.Linear(8, 1)
-
-    def encode(x, lengths):
-        weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
-        return (weights[..., None] * x).sum(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.Linear(8, 1))
+def attention_that_pools_what_is_zero_at_padding(score, x, lengths):
+    weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
+    return (weights[..., None] * x).sum(1)
 
 
-def frames_behind_a_mask_of_the_wrong_sign():
-    torch.manual_seed(0)
-    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
-
+@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
+def frames_behind_a_mask_of_the_wrong_sign(embed, out):
     def forward(frames, valid):
         x = embed(frames)
         scores = (x @ x.transpose(1, 2)).masked_fill(valid[:, None], -1e4)  # TRAIN004
         weights = scores.softmax(-1)
         return out(weights @ x).squeeze(-1) * valid
 
-    def step():
-        lengths = torch.tensor((7, 3, 6, 2))
-        valid = torch.arange(12) < lengths[:, None]
-        F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid).backward()
-
-    return step
+    lengths = torch.tensor((7, 3, 6, 2))
+    valid = torch.arange(12) < lengths[:, None]
+    return F.mse_loss(forward(padded_frames(lengths), valid), torch.randn(4, 12) * valid)
 
 
 def the_mask_of_the_other_text():
@@ -602,96 +443,64 @@ def mask_that_only_the_encoder_is_given():
     return step
 
 
-def positions_behind_padding_in_front():
-    embed, positions = nn.Embedding(9, 8, padding_idx=PAD), nn.Embedding(12, 8)
-
-    def step():
-        tokens = padded_texts().flip(1)
-        x = embed(tokens) + positions(torch.arange(12))  # TRAIN004
-        x[:, -1].square().mean().backward()
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Embedding(12, 8)))
+def positions_behind_padding_in_front(embed, positions):
+    tokens = padded_texts().flip(1)
+    x = embed(tokens) + positions(torch.arange(12))  # TRAIN004
+    return x[:, -1].square().mean()
 
 
-def smoothing_of_padding():
-    model = _padded_model()
-
-    def step():
-        tokens = padded_texts()
-        logarithms = model(tokens[:, :-1]).log_softmax(-1)
-        spread = -logarithms.mean(-1).mean()  # TRAIN004
-        targets = tokens[:, 1:].flatten()
-        (spread + F.nll_loss(logarithms.flatten(0, 1), targets, ignore_index=PAD)).backward()
-
-    return step
+@losses(lambda: speller(padding_idx=PAD))
+def smoothing_of_padding(model):
+    tokens = padded_texts()
+    logarithms = model(tokens[:, :-1]).log_softmax(-1)
+    spread = -logarithms.mean(-1).mean()  # TRAIN004
+    targets = tokens[:, 1:].flatten()
+    return spread + F.nll_loss(logarithms.flatten(0, 1), targets, ignore_index=PAD)
 
 
-def masked_loss_over_all_positions__note():
-    model = _padded_model()
-
-    def step():
-        tokens = padded_texts()
-        mask = (tokens != PAD).unsqueeze(-1)
-        ((model(tokens) - 1).abs() * mask).mean().backward()  # TRAIN004
-        return mask
-
-    return step
+@losses(lambda: speller(padding_idx=PAD))
+def masked_loss_over_all_positions__note(model):
+    tokens = padded_texts()
+    mask = (tokens != PAD).unsqueeze(-1)
+    return ((model(tokens) - 1).abs() * mask).mean(), mask  # TRAIN004
 
 
-def mean_of_padded_inputs__note():
-    head = nn.Linear(5, 1)
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        x = torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
-        shift = x.mean(1, keepdim=True)  # TRAIN004
-        head(x - shift).square().sum().backward()
-        return lengths
-
-    return step
+@losses(lambda: nn.Linear(5, 1))
+def mean_of_padded_inputs__note(head):
+    lengths = torch.tensor(LENGTHS)
+    x = torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    shift = x.mean(1, keepdim=True)  # TRAIN004
+    return head(x - shift).square().sum(), lengths
 
 
-def largest_of_padded_points():
-    local, head = nn.Linear(3, 16), nn.Linear(16, 4)
-
-    def step():
-        lengths = torch.tensor([9, 4, 7, 9, 3, 6])
-        mask = torch.arange(9) < lengths[:, None]
-        points = torch.randn(6, 9, 3) * mask[..., None]
-        pooled = local(points - 0.5).relu().amax(1)  # TRAIN004
-        F.cross_entropy(head(pooled), torch.randint(0, 4, (6,))).backward()
-
-    return step
+@losses(lambda: (nn.Linear(3, 16), nn.Linear(16, 4)))
+def largest_of_padded_points(local, head):
+    lengths = torch.tensor([9, 4, 7, 9, 3, 6])
+    mask = torch.arange(9) < lengths[:, None]
+    points = torch.randn(6, 9, 3) * mask[..., None]
+    pooled = local(points - 0.5).relu().amax(1)  # TRAIN004
+    return F.cross_entropy(head(pooled), torch.randint(0, 4, (6,)))
 
 
-def old_frames_behind_the_pad_masked_as_queries():
-    torch.manual_seed(0)
-    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
-
+@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
+def old_frames_behind_the_pad_masked_as_queries(embed, out):
     def forward(frames, pad):
         x = embed(frames)
         scores = (x @ x.transpose(1, 2)).masked_fill(pad[..., None], -1e9)  # TRAIN004
         x = scores.softmax(-1) @ x
         return out((x * ~pad[..., None]).sum(1) / (~pad).sum(1, keepdim=True)).squeeze(-1)
 
-    def step():
-        pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
-        F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6)).backward()
-
-    return step
+    pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
+    return F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6))
 
 
-def additive_mask_of_the_queries():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 3)
-
-    def step():
-        tokens = padded_texts()
-        x, pads = embed(tokens), tokens == PAD
-        bias = torch.zeros(4, 12).masked_fill(pads, -1e4)
-        bias = bias[:, :, None]  # TRAIN004
-        shares = F.softmax(x @ x.transpose(1, 2) + bias, dim=-1)
-        pooled = (shares @ x)[:, 0]
-        F.cross_entropy(out(pooled), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 3)))
+def additive_mask_of_the_queries(embed, out):
+    tokens = padded_texts()
+    x, pads = embed(tokens), tokens == PAD
+    bias = torch.zeros(4, 12).masked_fill(pads, -1e4)
+    bias = bias[:, :, None]  # TRAIN004
+    shares = F.softmax(x @ x.transpose(1, 2) + bias, dim=-1)
+    pooled = (shares @ x)[:, 0]
+    return F.cross_entropy(out(pooled), torch.tensor([0, 1, 2, 0]))

@@ -2,215 +2,126 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.rules.programs import LENGTHS, PAD, classed_by, padded_texts
+from tests.rules.programs import (
+    LENGTHS,
+    PAD,
+    case_of,
+    classed_by,
+    losses,
+    padded_frames,
+    padded_texts,
+    speller,
+)
 
 
-
-def _model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
-
-
-def padding_named_as_ignored():
-    model = _model()
-
-    def step():
-        tokens = padded_texts()
-        attention_mask = (tokens != PAD).long()
-        F.cross_entropy(model(tokens).transpose(1, 2), tokens, ignore_index=PAD).backward()
-        return attention_mask
-
-    return step
+@losses(speller)
+def padding_set_to_minus_100(model):
+    tokens = padded_texts()
+    attention_mask = tokens != PAD
+    labels = tokens.masked_fill(~attention_mask, -100)
+    return F.cross_entropy(model(tokens).transpose(1, 2), labels)
 
 
-def padding_set_to_minus_100():
-    model = _model()
-
-    def step():
-        tokens = padded_texts()
-        attention_mask = tokens != PAD
-        labels = tokens.masked_fill(~attention_mask, -100)
-        F.cross_entropy(model(tokens).transpose(1, 2), labels).backward()
-
-    return step
+@losses(speller)
+def masked_afterwards(model):
+    tokens = padded_texts()
+    mask = (tokens != PAD).float()
+    each = F.cross_entropy(model(tokens).transpose(1, 2), tokens, reduction="none")
+    return (each * mask).sum() / mask.sum()
 
 
-def masked_afterwards():
-    model = _model()
-
-    def step():
-        tokens = padded_texts()
-        mask = (tokens != PAD).float()
-        each = F.cross_entropy(model(tokens).transpose(1, 2), tokens, reduction="none")
-        ((each * mask).sum() / mask.sum()).backward()
-
-    return step
+@losses(speller)
+def picked_before(model):
+    tokens = padded_texts()
+    mask = tokens != PAD
+    return F.cross_entropy(model(tokens)[mask], tokens[mask])
 
 
-def picked_before():
-    model = _model()
-
-    def step():
-        tokens = padded_texts()
-        mask = tokens != PAD
-        F.cross_entropy(model(tokens)[mask], tokens[mask]).backward()
-
-    return step
+@losses(speller)
+def nothing_is_padded(model):
+    tokens = torch.randint(1, 8, (4, 12))
+    attention_mask = torch.ones_like(tokens)
+    return F.cross_entropy(model(tokens).transpose(1, 2), tokens), attention_mask
 
 
-def nothing_is_padded():
-    model = _model()
-
-    def step():
-        tokens = torch.randint(1, 8, (4, 12))
-        attention_mask = torch.ones_like(tokens)
-        F.cross_entropy(model(tokens).transpose(1, 2), tokens).backward()
-        return attention_mask
-
-    return step
+@losses(speller)
+def a_causal_mask_of_the_same_size(model):
+    tokens = torch.randint(1, 8, (12, 12))
+    mask = torch.ones(12, 12).tril()
+    return F.cross_entropy(model(tokens).transpose(1, 2), tokens), mask
 
 
-def a_causal_mask_of_the_same_size():
-    model = _model()
-
-    def step():
-        tokens = torch.randint(1, 8, (12, 12))
-        mask = torch.ones(12, 12).tril()
-        F.cross_entropy(model(tokens).transpose(1, 2), tokens).backward()
-        return mask
-
-    return step
+@losses(lambda: nn.Linear(12, 24))
+def the_mask_is_the_target(model):
+    mask = torch.zeros(4, 12, dtype=torch.long)
+    mask[:, 8:] = 1
+    return F.cross_entropy(model(torch.randn(4, 12)).view(4, 2, 12), mask)
 
 
-def the_mask_is_the_target():
-    torch.manual_seed(0)
-    model = nn.Linear(12, 24)
-
-    def step():
-        mask = torch.zeros(4, 12, dtype=torch.long)
-        mask[:, 8:] = 1
-        F.cross_entropy(model(torch.randn(4, 12)).view(4, 2, 12), mask).backward()
-
-    return step
-
-
-def masked_language_model():
+@losses(speller)
+def masked_language_model(model):
     """The mask says which tokens are hidden, here and there."""
-    model = _model()
-
-    def step():
-        tokens = torch.randint(1, 8, (4, 12))
-        mask = torch.rand(4, 12) < 0.3
-        hidden = tokens.masked_fill(mask, 0)
-        F.cross_entropy(model(hidden).transpose(1, 2), tokens).backward()
-
-    return step
+    tokens = torch.randint(1, 8, (4, 12))
+    mask = torch.rand(4, 12) < 0.3
+    hidden = tokens.masked_fill(mask, 0)
+    return F.cross_entropy(model(hidden).transpose(1, 2), tokens)
 
 
-def lengths_of_something_else():
-    model = _model()
-
-    def step():
-        tokens, prompt_lengths = torch.randint(1, 8, (4, 12)), torch.tensor([2, 3, 4, 5])
-        F.cross_entropy(model(tokens).transpose(1, 2), tokens).backward()
-        return prompt_lengths
-
-    return step
+@losses(speller)
+def lengths_of_something_else(model):
+    tokens, prompt_lengths = torch.randint(1, 8, (4, 12)), torch.tensor([2, 3, 4, 5])
+    return F.cross_entropy(model(tokens).transpose(1, 2), tokens), prompt_lengths
 
 
-def _padded_model():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9))
+@losses(lambda: speller(padding_idx=PAD))
+def padding_index_that_is_ignored_too(model):
+    tokens = padded_texts()
+    out = model(tokens[:, :-1]).transpose(1, 2)
+    return F.cross_entropy(out, tokens[:, 1:], ignore_index=PAD)
 
 
-def padding_index_that_is_ignored_too():
-    model = _padded_model()
-
-    def step():
-        tokens = padded_texts()
-        out = model(tokens[:, :-1]).transpose(1, 2)
-        F.cross_entropy(out, tokens[:, 1:], ignore_index=PAD).backward()
-
-    return step
-
-
-def padding_index_as_the_last_word():
+@losses(lambda: speller(padding_idx=PAD))
+def padding_index_as_the_last_word(model):
     """It ends each sentence, and no padding is fed."""
-    model = _padded_model()
-
-    def step():
-        tokens = torch.randint(1, 8, (4, 12))
-        following = torch.cat([tokens[:, 1:], torch.full((4, 1), PAD)], 1)
-        F.cross_entropy(model(tokens).transpose(1, 2), following).backward()
-
-    return step
+    tokens = torch.randint(1, 8, (4, 12))
+    following = torch.cat([tokens[:, 1:], torch.full((4, 1), PAD)], 1)
+    return F.cross_entropy(model(tokens).transpose(1, 2), following)
 
 
-def padding_of_another_sequence():
+@losses(lambda: speller(padding_idx=PAD))
+def padding_of_another_sequence(model):
     """A sentence is read; what is predicted of it is as long by chance."""
-    model = _padded_model()
-
-    def step():
-        F.cross_entropy(model(padded_texts()).transpose(1, 2), torch.randint(0, 9, (4, 12))).backward()
-
-    return step
+    return F.cross_entropy(model(padded_texts()).transpose(1, 2), torch.randint(0, 9, (4, 12)))
 
 
-def _frames(lengths):
-    frames = torch.randn(4, 12, 3)
-    return frames * (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+@losses(lambda: nn.Linear(2, 3))
+def frames_weighed_by_their_mask(model):
+    lengths = torch.tensor(LENGTHS)
+    mask = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    diff = (model(torch.randn(4, 12, 2)) - padded_frames(lengths)) ** 2
+    return (diff * mask).sum() / (3 * mask.sum())
 
 
-def _sequences():
-    torch.manual_seed(0)
-    return nn.Linear(2, 3)
+@losses(lambda: nn.Linear(2, 3))
+def frames_picked_by_their_mask(model):
+    lengths = torch.tensor(LENGTHS)
+    mask = torch.arange(12) < lengths[:, None]
+    diff = model(torch.randn(4, 12, 2)) - padded_frames(lengths)
+    return diff[mask].square().mean()
 
 
-def frames_weighed_by_their_mask():
-    model = _sequences()
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        mask = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
-        diff = (model(torch.randn(4, 12, 2)) - _frames(lengths)) ** 2
-        ((diff * mask).sum() / (3 * mask.sum())).backward()
-
-    return step
+@losses(lambda: nn.Linear(2, 3))
+def frames_set_to_the_padding(model):
+    lengths = torch.tensor(LENGTHS)
+    frames = padded_frames(lengths)
+    return F.mse_loss(model(torch.randn(4, 12, 2)) * (frames != 0), frames)
 
 
-def frames_picked_by_their_mask():
-    model = _sequences()
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        mask = torch.arange(12) < lengths[:, None]
-        diff = model(torch.randn(4, 12, 2)) - _frames(lengths)
-        diff[mask].square().mean().backward()
-
-    return step
-
-
-def frames_set_to_the_padding():
-    model = _sequences()
-
-    def step():
-        lengths = torch.tensor(LENGTHS)
-        frames = _frames(lengths)
-        F.mse_loss(model(torch.randn(4, 12, 2)) * (frames != 0), frames).backward()
-
-    return step
-
-
-def frames_that_go_on_behind_their_lengths():
+@losses(lambda: nn.Linear(2, 3))
+def frames_that_go_on_behind_their_lengths(model):
     """The lengths are those of prompts."""
-    model = _sequences()
-
-    def step():
-        prompt_lengths = torch.tensor(LENGTHS)
-        F.mse_loss(model(torch.randn(4, 12, 2)), torch.randn(4, 12, 3)).backward()
-        return prompt_lengths
-
-    return step
+    prompt_lengths = torch.tensor(LENGTHS)
+    return F.mse_loss(model(torch.randn(4, 12, 2)), torch.randn(4, 12, 3)), prompt_lengths
 
 
 def _classified(attend):
@@ -228,38 +139,31 @@ def _classified(attend):
     return step
 
 
-def attention_with_a_mask():
-    def attend(x, mask):
-        x = x[:, None]
-        return F.scaled_dot_product_attention(x, x, x, mask[:, None, None].bool())[:, 0]
-
-    return _classified(attend)
+def _attended(x, seen=None, **more):
+    x = x[:, None]
+    return F.scaled_dot_product_attention(x, x, x, seen, **more)[:, 0]
 
 
-def attention_with_a_mask_of_numbers():
-    def attend(x, mask):
-        hidden = (1.0 - mask[:, None, None]) * -1e4
-        x = x[:, None]
-        return F.scaled_dot_product_attention(x, x, x, attn_mask=hidden)[:, 0]
-
-    return _classified(attend)
+@case_of(_classified)
+def attention_with_a_mask(x, mask):
+    return _attended(x, mask[:, None, None].bool())
 
 
-def padding_behind_the_text_of_a_causal_model():
-    def attend(x, mask):
-        x = x[:, None]
-        return F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]
-
-    return _classified(attend)
+@case_of(_classified)
+def attention_with_a_mask_of_numbers(x, mask):
+    return _attended(x, (1.0 - mask[:, None, None]) * -1e4)
 
 
-def softmax_by_hand_with_a_mask():
-    def attend(x, mask):
-        scores = x @ x.transpose(1, 2)
-        weights = scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(-1)
-        return weights @ x
+@case_of(_classified)
+def padding_behind_the_text_of_a_causal_model(x, mask):
+    return _attended(x, is_causal=True)
 
-    return _classified(attend)
+
+@case_of(_classified)
+def softmax_by_hand_with_a_mask(x, mask):
+    scores = x @ x.transpose(1, 2)
+    weights = scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(-1)
+    return weights @ x
 
 
 def a_layer_of_torch_with_a_mask():
@@ -273,116 +177,74 @@ def a_causal_layer_of_torch():
     return _classified(lambda x, mask: layer(x, src_mask=ahead, is_causal=True))
 
 
-def probabilities_that_weigh_nothing():
+@losses(lambda: (nn.Embedding(12, 8), nn.Linear(8, 12)))
+def probabilities_that_weigh_nothing(embed, out):
     """As many classes as positions."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(12, 8), nn.Linear(8, 12)
-
-    def step():
-        tokens = padded_texts()
-        attention_mask = (tokens != PAD).long()
-        probabilities = out(embed(tokens)).softmax(-1)
-        labels = tokens.masked_fill(attention_mask == 0, -100)
-        F.nll_loss(probabilities.log().transpose(1, 2), labels).backward()
-
-    return step
+    tokens = padded_texts()
+    attention_mask = (tokens != PAD).long()
+    probabilities = out(embed(tokens)).softmax(-1)
+    labels = tokens.masked_fill(attention_mask == 0, -100)
+    return F.nll_loss(probabilities.log().transpose(1, 2), labels)
 
 
-def two_texts_of_one_length():
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)))
+def two_texts_of_one_length(embed, out):
     """Nothing says whose padding attention over the second one should leave out."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
-
-    def step():
-        source, target = padded_texts(), padded_texts().roll(1, 0)
-        x = embed(target)[:, None]
-        hidden = (target == PAD)[:, None, None]
-        x = F.scaled_dot_product_attention(x, x, x, ~hidden)[:, 0] + embed(source).mean(1)[:, None]
-        labels = target.masked_fill(target == PAD, -100)
-        F.cross_entropy(out(x).transpose(1, 2), labels).backward()
-
-    return step
+    source, target = padded_texts(), padded_texts().roll(1, 0)
+    hidden = (target == PAD)[:, None, None]
+    x = _attended(embed(target), ~hidden) + embed(source).mean(1)[:, None]
+    labels = target.masked_fill(target == PAD, -100)
+    return F.cross_entropy(out(x).transpose(1, 2), labels)
 
 
-def all_texts_of_one_length():
-    def attend(x, mask):
-        x = x[:, None]
-        return F.scaled_dot_product_attention(x, x, x)[:, 0]
-
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
-
-    def step():
-        tokens = torch.randint(1, 8, (4, 12))
-        attention_mask = torch.ones_like(tokens)
-        F.cross_entropy(out(attend(embed(tokens), attention_mask)).transpose(1, 2), tokens).backward()
-        return attention_mask
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 9)))
+def all_texts_of_one_length(embed, out):
+    tokens = torch.randint(1, 8, (4, 12))
+    attention_mask = torch.ones_like(tokens)
+    x = _attended(embed(tokens))
+    return F.cross_entropy(out(x).transpose(1, 2), tokens), attention_mask
 
 
-def a_mask_for_each_head():
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-
-    def attend(x, mask):
-        hidden = (mask == 0)[:, None, None].expand(4, 2, 12, 12)
-        return layer(x, src_mask=hidden.flatten(0, 1))
-
-    return _classified(attend)
+@case_of(_classified, lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True))
+def a_mask_for_each_head(layer, x, mask):
+    hidden = (mask == 0)[:, None, None].expand(4, 2, 12, 12)
+    return layer(x, src_mask=hidden.flatten(0, 1))
 
 
-def attention_with_a_mask_in_rows_and_heads():
-    def attend(x, mask):
-        q = x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(0, 1)
-        seen = mask.bool()[:, None, None].expand(4, 2, 12, 12).flatten(0, 1)
-        x = F.scaled_dot_product_attention(q, q, q, seen)
-        return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
-
-    return _classified(attend)
+@case_of(_classified)
+def attention_with_a_mask_in_rows_and_heads(x, mask):
+    q = x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(0, 1)
+    seen = mask.bool()[:, None, None].expand(4, 2, 12, 12).flatten(0, 1)
+    x = F.scaled_dot_product_attention(q, q, q, seen)
+    return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
 
 
-def a_mask_that_is_written_over_afterwards():
-    def attend(x, mask):
-        x, seen = x[:, None], mask[:, None, None].bool()
-        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]
-        seen.fill_(True)
-        return x
-
-    return _classified(attend)
+@case_of(_classified)
+def a_mask_that_is_written_over_afterwards(x, mask):
+    seen = mask[:, None, None].bool()
+    x = _attended(x, seen)
+    seen.fill_(True)
+    return x
 
 
-def a_mask_that_leaves_out_what_begins_each_text():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 9)))
+def a_mask_that_leaves_out_what_begins_each_text(embed, out):
     def forward(tokens, loss_mask):
-        x = embed(tokens)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
-        return (out(x).square().mean(-1) * loss_mask).mean()
+        return (out(_attended(embed(tokens))).square().mean(-1) * loss_mask).mean()
 
-    def step():
-        tokens = torch.randint(0, 8, (4, 12))
-        tokens[:, 0] = PAD
-        forward(tokens, (tokens != PAD).float()).backward()
-
-    return step
+    tokens = torch.randint(0, 8, (4, 12))
+    tokens[:, 0] = PAD
+    return forward(tokens, (tokens != PAD).float())
 
 
-def a_mask_of_answers_behind_questions_of_many_lengths():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 9)))
+def a_mask_of_answers_behind_questions_of_many_lengths(embed, out):
     def forward(tokens, answer_mask):
-        x = embed(tokens)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
-        return (out(x).square().mean(-1) * answer_mask).mean()
+        return (out(_attended(embed(tokens))).square().mean(-1) * answer_mask).mean()
 
-    def step():
-        tokens = torch.randint(0, 8, (4, 12))
-        begins = torch.tensor([3, 5, 4, 8])
-        forward(tokens, (torch.arange(12) >= begins[:, None]).float()).backward()
-
-    return step
+    tokens = torch.randint(0, 8, (4, 12))
+    begins = torch.tensor([3, 5, 4, 8])
+    return forward(tokens, (torch.arange(12) >= begins[:, None]).float())
 
 
 def _pooled(pool):
@@ -407,25 +269,18 @@ def a_sum_of_what_is_zero_at_padding__no_note():
     return _pooled(lambda x, mix, keep: x.sum(dim=1))
 
 
-def a_mean_over_features():
-    def pool(x, mix, keep):
-        weights = (mix(x).mean(dim=2, keepdim=True)).masked_fill(~keep[..., None], -1e9)
-        return (weights.softmax(1) * x).sum(1)
-
-    return _pooled(pool)
+@case_of(_pooled)
+def a_mean_over_features(x, mix, keep):
+    weights = (mix(x).mean(dim=2, keepdim=True)).masked_fill(~keep[..., None], -1e9)
+    return (weights.softmax(1) * x).sum(1)
 
 
-def a_mean_of_what_comes_of_no_text():
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 12 * 8), nn.Linear(8, 3)))
+def a_mean_of_what_comes_of_no_text(embed, table, out):
     """Of its shape by chance."""
-    torch.manual_seed(0)
-    embed, table, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 12 * 8), nn.Linear(8, 3)
-
-    def step():
-        first = embed(padded_texts())[:, 0]
-        x = table(torch.rand(4, 8)).view(4, 12, 8)
-        F.cross_entropy(out(x.mean(1) + first), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    first = embed(padded_texts())[:, 0]
+    x = table(torch.rand(4, 8)).view(4, 12, 8)
+    return F.cross_entropy(out(x.mean(1) + first), torch.tensor([0, 1, 2, 0]))
 
 
 def _captioned(attend):
@@ -442,124 +297,74 @@ def _captioned(attend):
     return step
 
 
-def regions_with_a_mask():
-    layer = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def attend(x, seen, padded, valid):
-        return layer(x, padded, padded, key_padding_mask=~valid, need_weights=False)[0]
-
-    return _captioned(attend)
+@case_of(_captioned, lambda: nn.MultiheadAttention(8, 2, batch_first=True))
+def regions_with_a_mask(layer, x, seen, padded, valid):
+    return layer(x, padded, padded, key_padding_mask=~valid, need_weights=False)[0]
 
 
-def heads_that_look_at_regions_with_a_mask():
-    def attend(x, seen, padded, valid):
-        x, padded = x[:, None], padded[:, None]
-        return F.scaled_dot_product_attention(x, padded, padded, valid[:, None, None])[:, 0]
-
-    return _captioned(attend)
+@case_of(_captioned)
+def heads_that_look_at_regions_with_a_mask(x, seen, padded, valid):
+    x, padded = x[:, None], padded[:, None]
+    return F.scaled_dot_product_attention(x, padded, padded, valid[:, None, None])[:, 0]
 
 
 def a_bool_that_leaves_out_regions_which_are_there():
     layer = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def attend(x, seen, padded, valid):
-        return layer(x, seen, seen, need_weights=False)[0]
-
-    return _captioned(attend)
+    return _captioned(lambda x, seen, padded, valid: layer(x, seen, seen, need_weights=False)[0])
 
 
-def a_bool_that_leaves_out_words():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
-
+@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 9)))
+def a_bool_that_leaves_out_words(embed, out):
     def forward(tokens, early):
-        x = embed(tokens)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
-        return (out(x).square().mean(-1) * early).mean()
+        return (out(_attended(embed(tokens))).square().mean(-1) * early).mean()
 
-    def step():
-        tokens = torch.randint(0, 8, (4, 12))
-        forward(tokens, torch.arange(12) < torch.tensor([3, 5, 4, 8])[:, None]).backward()
-
-    return step
+    tokens = torch.randint(0, 8, (4, 12))
+    return forward(tokens, torch.arange(12) < torch.tensor([3, 5, 4, 8])[:, None])
 
 
-def a_text_without_padding_beside_one_of_its_shape():
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)))
+def a_text_without_padding_beside_one_of_its_shape(embed, out):
     """The other one's padding is none of its own."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
-
-    def step():
-        source, target = padded_texts(), torch.randint(0, 8, (4, 12))
-        x = embed(target)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
-        labels = target + 0 * source
-        x = x + embed(source)[:, :1]
-        F.cross_entropy(out(x).transpose(1, 2), labels).backward()
-
-    return step
+    source, target = padded_texts(), torch.randint(0, 8, (4, 12))
+    x = _attended(embed(target)) + embed(source)[:, :1]
+    labels = target + 0 * source
+    return F.cross_entropy(out(x).transpose(1, 2), labels)
 
 
-def texts_that_end_in_a_few_full_stops():
+def _of_the_first(embed, out, tokens, attention_mask):
+    x = embed(tokens)[:, None]
+    x = F.scaled_dot_product_attention(x, x, x, attention_mask[:, None, None].bool())[:, 0]
+    return F.cross_entropy(out(x[:, 0]), torch.tensor([0, 1, 2, 0]))
+
+
+@losses(lambda: (nn.Embedding(99, 8), nn.Linear(8, 3)))
+def texts_that_end_in_a_few_full_stops(embed, out):
     """With a mask that leaves nothing out, since nothing is padded."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
-
-    def forward(tokens, attention_mask):
-        x = embed(tokens)[:, None]
-        seen = attention_mask[:, None, None].bool()
-        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]
-        return out(x[:, 0])
-
-    def step():
-        tokens = torch.randint(1, 90, (4, 12))
-        for row, stops in enumerate((0, 1, 2, 3)):
-            tokens[row, 12 - stops :] = 95
-        attention_mask = torch.ones(4, 12, dtype=torch.long)
-        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = torch.randint(1, 90, (4, 12))
+    for row, stops in enumerate((0, 1, 2, 3)):
+        tokens[row, 12 - stops :] = 95
+    attention_mask = torch.ones(4, 12, dtype=torch.long)
+    return _of_the_first(embed, out, tokens, attention_mask)
 
 
-def a_mask_of_ones_over_texts_of_one_length():
+@losses(lambda: (nn.Embedding(99, 8), nn.Linear(8, 3)))
+def a_mask_of_ones_over_texts_of_one_length(embed, out):
     """All end in the same tokens."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
-
-    def forward(tokens, attention_mask):
-        x = embed(tokens)[:, None]
-        seen = attention_mask[:, None, None].bool()
-        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]
-        return out(x[:, 0])
-
-    def step():
-        tokens = torch.randint(1, 90, (4, 12))
-        tokens[:, 7:] = 95
-        attention_mask = torch.ones(4, 12, dtype=torch.long)
-        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = torch.randint(1, 90, (4, 12))
+    tokens[:, 7:] = 95
+    attention_mask = torch.ones(4, 12, dtype=torch.long)
+    return _of_the_first(embed, out, tokens, attention_mask)
 
 
-def a_mask_of_something_else_over_texts_that_end_in_one_token():
+@losses(lambda: (nn.Embedding(99, 8), nn.Linear(8, 3)))
+def a_mask_of_something_else_over_texts_that_end_in_one_token(embed, out):
     """It leaves words in the middle out: nothing says that those at the ends are padding."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
-
-    def forward(tokens, attention_mask):
-        x = embed(tokens)[:, None]
-        seen = attention_mask[:, None, None].bool()
-        return out(F.scaled_dot_product_attention(x, x, x, seen)[:, 0, 0])
-
-    def step():
-        tokens = torch.randint(1, 90, (4, 12))
-        for row, length in enumerate((12, 8, 6, 7)):
-            tokens[row, length:] = 95
-        attention_mask = torch.ones(4, 12, dtype=torch.long)
-        attention_mask[:, 2:4] = 0
-        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    tokens = torch.randint(1, 90, (4, 12))
+    for row, length in enumerate((12, 8, 6, 7)):
+        tokens[row, length:] = 95
+    attention_mask = torch.ones(4, 12, dtype=torch.long)
+    attention_mask[:, 2:4] = 0
+    return _of_the_first(embed, out, tokens, attention_mask)
 
 
 def output_at_the_length_of_each_row():
@@ -567,47 +372,31 @@ def output_at_the_length_of_each_row():
     return classed_by(lambda x, lengths: layer(x)[0][torch.arange(4), lengths - 1])
 
 
-def gathered_at_the_length_of_each_row():
-    layer = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
-
-    def encode(x, lengths):
-        index = (lengths - 1)[:, None, None].expand(4, 1, 16)
-        return layer(x)[0].gather(1, index)[:, 0]
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.LSTM(8, 8, batch_first=True, bidirectional=True))
+def gathered_at_the_length_of_each_row(layer, x, lengths):
+    index = (lengths - 1)[:, None, None].expand(4, 1, 16)
+    return layer(x)[0].gather(1, index)[:, 0]
 
 
-def packed_sequences():
-    layer = nn.GRU(8, 8, batch_first=True)
-
-    def encode(x, lengths):
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
-        return layer(packed)[1][-1]
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def packed_sequences(layer, x, lengths):
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+    return layer(packed)[1][-1]
 
 
-def masked_mean_of_a_recurrent_layer():
-    layer = nn.GRU(8, 8, batch_first=True, bidirectional=True)
-
-    def encode(x, lengths):
-        keep = (torch.arange(12) < lengths[:, None])[..., None]
-        return (layer(x)[0] * keep).sum(1) / lengths[:, None]
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True, bidirectional=True))
+def masked_mean_of_a_recurrent_layer(layer, x, lengths):
+    keep = (torch.arange(12) < lengths[:, None])[..., None]
+    return (layer(x)[0] * keep).sum(1) / lengths[:, None]
 
 
-def padding_in_front_of_a_recurrent_layer():
+@losses(
+    lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3))
+)
+def padding_in_front_of_a_recurrent_layer(embed, layer, out):
     """It is forgotten: the last state is that of the text's end."""
-    torch.manual_seed(0)
-    embed, layer = nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8, batch_first=True)
-    out = nn.Linear(8, 3)
-
-    def step():
-        outputs, state = layer(embed(padded_texts().flip(1)))
-        F.cross_entropy(out(outputs[:, -1] + state[-1]), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    outputs, state = layer(embed(padded_texts().flip(1)))
+    return F.cross_entropy(out(outputs[:, -1] + state[-1]), torch.tensor([0, 1, 2, 0]))
 
 
 def each_output_of_a_recurrent_layer():
@@ -616,15 +405,11 @@ def each_output_of_a_recurrent_layer():
     return _classified(lambda x, mask: layer(x)[0][..., :8])
 
 
-def a_state_that_goes_into_the_next_step():
-    layer, state = nn.GRU(8, 8, batch_first=True), [None]
-
-    def attend(x, mask):
-        x, hidden = layer(x, state[0])
-        state[0] = hidden.detach()
-        return x
-
-    return _classified(attend)
+@case_of(_classified, lambda: (nn.GRU(8, 8, batch_first=True), [None]))
+def a_state_that_goes_into_the_next_step(layer, state, x, mask):
+    x, hidden = layer(x, state[0])
+    state[0] = hidden.detach()
+    return x
 
 
 def a_bag_of_words():
@@ -632,23 +417,17 @@ def a_bag_of_words():
     return classed_by(lambda x, lengths: x.sum(1))
 
 
-def attention_that_pools_with_a_mask():
-    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
-
-    def encode(x, lengths):
-        x, keep = mix(x), (torch.arange(12) < lengths[:, None])[..., None]
-        weights = score(x).masked_fill(~keep, -torch.inf).softmax(dim=1)
-        return (weights * x).sum(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
+def attention_that_pools_with_a_mask(score, mix, x, lengths):
+    x, keep = mix(x), (torch.arange(12) < lengths[:, None])[..., None]
+    weights = score(x).masked_fill(~keep, -torch.inf).softmax(dim=1)
+    return (weights * x).sum(1)
 
 
-def attention_by_einsum_with_a_mask():
-    def attend(x, mask):
-        scores = torch.einsum("bqd,bkd->bqk", x, x).masked_fill(mask[:, None] == 0, -torch.inf)
-        return torch.einsum("bqk,bkd->bqd", scores.softmax(-1), x)
-
-    return _classified(attend)
+@case_of(_classified)
+def attention_by_einsum_with_a_mask(x, mask):
+    scores = torch.einsum("bqd,bkd->bqk", x, x).masked_fill(mask[:, None] == 0, -torch.inf)
+    return torch.einsum("bqk,bkd->bqd", scores.softmax(-1), x)
 
 
 def a_maximum_over_positions():
@@ -657,99 +436,68 @@ def a_maximum_over_positions():
     return classed_by(lambda x, lengths: mix(x.transpose(1, 2)).relu().amax(2))
 
 
-def sorted_frames_with_positions_before_rows():
-    torch.manual_seed(0)
-    layer, out = nn.GRU(3, 8), nn.Linear(8, 3)
-
+@losses(lambda: (nn.GRU(3, 8), nn.Linear(8, 3)))
+def sorted_frames_with_positions_before_rows(layer, out):
     def encode(frames, lengths):
         outputs, _ = layer(frames)
         return outputs[lengths - 1, torch.arange(4)]
 
-    def step():
-        lengths = torch.tensor(LENGTHS).sort(descending=True).values
-        scores = out(encode(_frames(lengths).transpose(0, 1), lengths))
-        F.cross_entropy(scores, torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
+    lengths = torch.tensor(LENGTHS).sort(descending=True).values
+    scores = out(encode(padded_frames(lengths).transpose(0, 1), lengths))
+    return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
 
 
-def attention_that_pools_by_a_product_with_a_mask():
-    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
-
-    def encode(x, lengths):
-        x, keep = mix(x), torch.arange(12) < lengths[:, None]
-        weights = score(x).squeeze(-1).masked_fill(~keep, -1e9).softmax(1)
-        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
-
-    return classed_by(encode)
+@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
+def attention_that_pools_by_a_product_with_a_mask(score, mix, x, lengths):
+    x, keep = mix(x), torch.arange(12) < lengths[:, None]
+    weights = score(x).squeeze(-1).masked_fill(~keep, -1e9).softmax(1)
+    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
-def frames_behind_a_mask():
-    torch.manual_seed(0)
-    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
-
+@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
+def frames_behind_a_mask(embed, out):
     def forward(frames, valid):
         x = embed(frames)
         weights = (x @ x.transpose(1, 2)).masked_fill(~valid[:, None], -1e4).softmax(-1)
         return out(weights @ x).squeeze(-1) * valid
 
-    def step():
-        lengths = torch.tensor((7, 3, 6, 2))
-        valid = torch.arange(12) < lengths[:, None]
-        F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid).backward()
-
-    return step
+    lengths = torch.tensor((7, 3, 6, 2))
+    valid = torch.arange(12) < lengths[:, None]
+    return F.mse_loss(forward(padded_frames(lengths), valid), torch.randn(4, 12) * valid)
 
 
 def dropout_that_is_off_in_front_of_the_last_output():
     """It gives back what it is given."""
     layer, drop = nn.GRU(8, 8, batch_first=True), nn.Dropout(0.5).eval()
-
-    def encode(x, lengths):
-        return drop(layer(x)[0])[torch.arange(4), lengths - 1]
-
-    return classed_by(encode)
+    return classed_by(lambda x, lengths: drop(layer(x)[0])[torch.arange(4), lengths - 1])
 
 
-def positions_of_real_tokens__no_note():
-    embed, positions = nn.Embedding(9, 8, padding_idx=PAD), nn.Embedding(12, 8)
-
-    def step():
-        tokens = padded_texts().flip(1)
-        counted = ((tokens != PAD).cumsum(1) - 1).clamp(min=0)
-        (embed(tokens) + positions(counted))[:, -1].square().mean().backward()
-
-    return step
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Embedding(12, 8)))
+def positions_of_real_tokens__no_note(embed, positions):
+    tokens = padded_texts().flip(1)
+    counted = ((tokens != PAD).cumsum(1) - 1).clamp(min=0)
+    return (embed(tokens) + positions(counted))[:, -1].square().mean()
 
 
-def largest_of_points_that_are_masked():
-    local, head = nn.Linear(3, 16), nn.Linear(16, 4)
-
-    def step():
-        lengths = torch.tensor([9, 4, 7, 9, 3, 6])
-        mask = torch.arange(9) < lengths[:, None]
-        points = torch.randn(6, 9, 3) * mask[..., None]
-        pooled = local(points).masked_fill(~mask[..., None], -1e9).max(1).values
-        F.cross_entropy(head(pooled), torch.randint(0, 4, (6,))).backward()
-
-    return step
+@losses(lambda: (nn.Linear(3, 16), nn.Linear(16, 4)))
+def largest_of_points_that_are_masked(local, head):
+    lengths = torch.tensor([9, 4, 7, 9, 3, 6])
+    mask = torch.arange(9) < lengths[:, None]
+    points = torch.randn(6, 9, 3) * mask[..., None]
+    pooled = local(points).masked_fill(~mask[..., None], -1e9).max(1).values
+    return F.cross_entropy(head(pooled), torch.randint(0, 4, (6,)))
 
 
-def old_frames_behind_the_pad_kept_out_by_a_mask():
-    torch.manual_seed(0)
-    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
-
+@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
+def old_frames_behind_the_pad_kept_out_by_a_mask(embed, out):
     def forward(frames, pad):
         x = embed(frames)
         scores = (x @ x.transpose(1, 2)).masked_fill(pad[:, None], -1e9)
         x = scores.softmax(-1) @ x
         return out((x * ~pad[..., None]).sum(1) / (~pad).sum(1, keepdim=True)).squeeze(-1)
 
-    def step():
-        pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
-        F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6)).backward()
-
-    return step
+    pad = torch.arange(9) >= torch.tensor([8, 4, 7, 8, 3, 6])[:, None]
+    return F.mse_loss(forward(torch.randn(6, 9, 3), pad), torch.randn(6))
 
 
 def masked_sum_of_weights_that_became_nan():
@@ -768,7 +516,7 @@ def masked_sum_of_weights_that_became_nan():
 
 def _ended_alike(source, ends):
     torch.manual_seed(0)
-    model, end = _model(), 7
+    model, end = speller(), 7
 
     def step():
         lengths = torch.tensor(source)

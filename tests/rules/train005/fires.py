@@ -2,55 +2,26 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import Decoder, losses
+
 IGNORED = -100
 
 
-class _Decoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed, self.head = nn.Linear(8, 24), nn.Linear(8, 19)
-
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
-        query, key, value = self.mixed(x).chunk(3, -1)
-        return self.head(x + F.scaled_dot_product_attention(query, key, value, is_causal=True))
+@losses(lambda: (Decoder(), nn.CrossEntropyLoss()))
+def not_shifted_and_cut_off(model, criterion):
+    tokens = torch.randint(0, 19, (4, 12))
+    out = model(tokens)[:, :-1]
+    return criterion(out.transpose(1, 2), tokens[:, :-1])  # TRAIN005
 
 
-def not_shifted():
-    model = _Decoder()
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        F.cross_entropy(model(tokens).view(-1, 19), tokens.view(-1)).backward()  # TRAIN005
-
-    return step
-
-
-def not_shifted_and_cut_off():
-    model, criterion = _Decoder(), nn.CrossEntropyLoss()
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        out = model(tokens)[:, :-1]
-        criterion(out.transpose(1, 2), tokens[:, :-1]).backward()  # TRAIN005
-
-    return step
-
-
-def shifted_by_the_batch_and_at_the_loss():
-    model = _Decoder()
-
+@losses(Decoder)
+def shifted_by_the_batch_and_at_the_loss(model):
     def loss_of(logits, labels):
         following = F.pad(labels, (0, 1), value=IGNORED)[:, 1:].contiguous()  # TRAIN005
         return F.cross_entropy(logits.float().view(-1, 19), following.view(-1))
 
-    def step():
-        tokens = torch.randint(0, 19, (4, 13))
-        loss_of(model(tokens[:, :-1]), tokens[:, 1:]).backward()
-
-    return step
+    tokens = torch.randint(0, 19, (4, 13))
+    return loss_of(model(tokens[:, :-1]), tokens[:, 1:])
 
 
 def shifted_twice_with_a_mask_of_floats():
@@ -70,16 +41,11 @@ def shifted_twice_with_a_mask_of_floats():
     return step
 
 
-def recurrent_with_positions_first():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.LSTM(8, 8), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (12, 4))
-        out, _ = layer(tokens_of(tokens))
-        F.cross_entropy(head(out).view(-1, 19), tokens.reshape(-1)).backward()  # TRAIN005
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.LSTM(8, 8), nn.Linear(8, 19)))
+def recurrent_with_positions_first(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (12, 4))
+    out, _ = layer(tokens_of(tokens))
+    return F.cross_entropy(head(out).view(-1, 19), tokens.reshape(-1))  # TRAIN005
 
 
 def decoder_that_is_given_what_it_is_asked_for():
@@ -98,29 +64,19 @@ def decoder_that_is_given_what_it_is_asked_for():
     return step
 
 
-def words_behind_an_image():
+@losses(lambda: (nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)))
+def words_behind_an_image(embed, body, head):
     """Rows of the image come before those of the words, and have no target."""
-    torch.manual_seed(0)
-    embed, body, head = nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
-        logits = head(hidden)[:, 3:]
-        F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()  # TRAIN005
-
-    return step
+    tokens = torch.randint(0, 19, (4, 12))
+    hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
+    logits = head(hidden)[:, 3:]
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())  # TRAIN005
 
 
-def words_behind_an_image_cut_off():
+@losses(lambda: (nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)))
+def words_behind_an_image_cut_off(embed, body, head):
     """No form of the predictions has a row for each token and no others."""
-    torch.manual_seed(0)
-    embed, body, head = nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
-        logits, labels = head(hidden)[:, 3:-1], tokens[:, :-1]
-        F.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()  # TRAIN005
-
-    return step
+    tokens = torch.randint(0, 19, (4, 12))
+    hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
+    logits, labels = head(hidden)[:, 3:-1], tokens[:, :-1]
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())  # TRAIN005

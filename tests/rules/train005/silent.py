@@ -2,25 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-class _Model(nn.Module):
-    def __init__(self, causal=True, shifts=False, heads=1):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed = nn.Linear(8, 24)
-        self.heads = nn.ModuleList(nn.Linear(8, 19) for _ in range(heads))
-        self.causal, self.shifts = causal, shifts
-
-    def forward(self, tokens):
-        x = self.tokens(tokens)
-        if self.shifts:
-            x = F.pad(x, (0, 0, 1, 0))[:, :-1]
-        x = x + self.places(torch.arange(tokens.shape[1]))
-        query, key, value = self.mixed(x).chunk(3, -1)
-        x = x + F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
-        out = [head(x) for head in self.heads]
-        return out[0] if len(out) == 1 else out
+from tests.rules.programs import Decoder, losses
 
 
 def _tokens(long=12):
@@ -28,18 +10,7 @@ def _tokens(long=12):
 
 
 def _stepping(model, loss_of):
-    def step():
-        loss_of(model).backward()
-
-    return step
-
-
-def next_token_of_the_batch():
-    def loss_of(model):
-        tokens = _tokens(13)
-        return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-
-    return _stepping(_Model(), loss_of)
+    return lambda: loss_of(model).backward()
 
 
 def next_token_at_the_loss():
@@ -48,7 +19,7 @@ def next_token_at_the_loss():
         out = model(tokens)
         return F.cross_entropy(out[:, :-1].reshape(-1, 19), tokens[:, 1:].reshape(-1))
 
-    return _stepping(_Model(), loss_of)
+    return _stepping(Decoder(), loss_of)
 
 
 def autoencoder_that_sees_the_whole_row():
@@ -56,7 +27,7 @@ def autoencoder_that_sees_the_whole_row():
         tokens = _tokens()
         return F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 
-    return _stepping(_Model(causal=False), loss_of)
+    return _stepping(Decoder(causal=False), loss_of)
 
 
 def inputs_shifted_inside_the_model():
@@ -66,7 +37,7 @@ def inputs_shifted_inside_the_model():
         tokens = _tokens()
         return F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 
-    return _stepping(_Model(shifts=True), loss_of)
+    return _stepping(Decoder(shifts=True), loss_of)
 
 
 def each_position_alone():
@@ -89,7 +60,7 @@ def several_tokens_ahead():
         first = F.cross_entropy(one[:, :-1].reshape(-1, 19), tokens[:, 1:].reshape(-1))
         return first + F.cross_entropy(two[:, :-2].reshape(-1, 19), tokens[:, 2:].reshape(-1))
 
-    return _stepping(_Model(heads=2), loss_of)
+    return _stepping(Decoder(heads=2), loss_of)
 
 
 def rows_of_one_token():
@@ -99,7 +70,7 @@ def rows_of_one_token():
         tokens = torch.randint(0, 19, (4, 1)).expand(4, 13)
         return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
-    return _stepping(_Model(), loss_of)
+    return _stepping(Decoder(), loss_of)
 
 
 def rows_that_repeat_two_tokens():
@@ -107,7 +78,7 @@ def rows_that_repeat_two_tokens():
         tokens = torch.randint(0, 19, (4, 2)).repeat(1, 7)
         return F.cross_entropy(model(tokens[:, :12]).flatten(0, 1), tokens[:, 2:].flatten())
 
-    return _stepping(_Model(), loss_of)
+    return _stepping(Decoder(), loss_of)
 
 
 def tags_that_are_nearly_the_tokens():
@@ -117,7 +88,7 @@ def tags_that_are_nearly_the_tokens():
         tags[0, 0] = (tags[0, 0] + 1) % 19
         return F.cross_entropy(model(tokens).flatten(0, 1), tags.flatten())
 
-    return _stepping(_Model(), loss_of)
+    return _stepping(Decoder(), loss_of)
 
 
 def hidden_tokens_of_a_causal_model():
@@ -130,7 +101,7 @@ def hidden_tokens_of_a_causal_model():
             model(tokens.masked_fill(hidden, 0)).flatten(0, 1), labels.flatten()
         )
 
-    return _stepping(_Model(), loss_of)
+    return _stepping(Decoder(), loss_of)
 
 
 def decoder_that_writes_what_an_encoder_read():
@@ -162,14 +133,9 @@ def encoder_that_reads_the_row_and_decoder_that_writes_it():
     return step
 
 
-def words_behind_an_image_shifted_once():
-    torch.manual_seed(0)
-    embed, body, head = nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
-        logits, labels = head(hidden)[:, 3:-1], tokens[:, 1:]
-        F.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)))
+def words_behind_an_image_shifted_once(embed, body, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
+    logits, labels = head(hidden)[:, 3:-1], tokens[:, 1:]
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())

@@ -23,12 +23,6 @@ def _stepping(loader):
     return step
 
 
-def tensors_class_by_class():
-    data = TensorDataset(torch.randn(64, 3), LABELS)
-    loader = DataLoader(data, batch_size=8)  # TRAIN006
-    return _stepping(loader)
-
-
 def folder_like_dataset_never_shuffled():
     class Folder(Dataset):
         def __init__(self):

@@ -27,10 +27,6 @@ def _stepping(loader, beside=None):
     return step
 
 
-def shuffled():
-    return _stepping(DataLoader(TensorDataset(torch.randn(64, 3), LABELS), 8, shuffle=True))
-
-
 def one_order_of_mixed_classes():
     return _stepping(DataLoader(TensorDataset(torch.randn(64, 3), torch.arange(64) % 4), 8))
 

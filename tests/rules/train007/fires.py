@@ -2,35 +2,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _stepping(model, batch, rate=1e-3):
-    torch.manual_seed(0)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-
-    def step():
-        x, y = batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import fed_by
 
 
 def _images(rows=32):
     return torch.randint(0, 256, (rows, 1, 12, 12)).float(), torch.randint(0, 4, (rows,))
-
-
-def images_of_0_to_255():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.head = nn.Conv2d(1, 8, 3), nn.Linear(800, 4)
-
-        def forward(self, x):
-            x = self.conv(x)  # TRAIN007
-            return self.head(F.relu(x, inplace=True).flatten(1))
-
-    return _stepping(Net(), _images, 1e-6)
 
 
 def images_and_dropout():
@@ -45,7 +21,7 @@ def images_and_dropout():
             x = self.body(x.flatten(1))  # TRAIN007
             return self.head(F.dropout(torch.tanh(x), 0.5))
 
-    return _stepping(Net(), _images)
+    return fed_by(Net(), _images)
 
 
 def one_column_of_prices():
@@ -62,7 +38,7 @@ def one_column_of_prices():
         x[:, 2] = 1e5 * x[:, 2]
         return x, torch.randint(0, 4, (32,))
 
-    return _stepping(Net(), batch, 1e-12)
+    return fed_by(Net(), batch, rate=1e-12)
 
 
 def recurrent_over_raw_series():
@@ -75,7 +51,7 @@ def recurrent_over_raw_series():
             out, _ = self.body(x)  # TRAIN007
             return self.head(out[:, -1])
 
-    return _stepping(Net(), lambda: (1e3 * torch.rand(16, 6, 3), torch.randint(0, 4, (16,))))
+    return fed_by(Net(), lambda: (1e3 * torch.rand(16, 6, 3), torch.randint(0, 4, (16,))))
 
 
 def units_that_died():
@@ -90,7 +66,7 @@ def units_that_died():
             x = self.body(x)
             return self.head(F.relu(x))  # TRAIN007
 
-    return _stepping(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
+    return fed_by(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
 
 
 def channels_clamped_at_zero():
@@ -105,7 +81,7 @@ def channels_clamped_at_zero():
             x = self.body(x).clamp(min=0)  # TRAIN007
             return self.head(x.mean((2, 3)))
 
-    return _stepping(Net(), lambda: (torch.randn(8, 1, 9, 9), torch.randint(0, 4, (8,))))
+    return fed_by(Net(), lambda: (torch.randn(8, 1, 9, 9), torch.randint(0, 4, (8,))))
 
 
 def gates_that_never_shut():
@@ -118,7 +94,7 @@ def gates_that_never_shut():
             gate = torch.sigmoid(10.0 + self.gate(x))  # TRAIN007
             return self.head(gate * self.body(x))
 
-    return _stepping(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
+    return fed_by(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
 
 
 def hidden_layer_of_weights_too_large():
@@ -131,7 +107,7 @@ def hidden_layer_of_weights_too_large():
         def forward(self, x):
             return self.head(self.body(x).tanh())  # TRAIN007
 
-    return _stepping(Net(), lambda: (torch.randn(32, 64), torch.randint(0, 4, (32,))))
+    return fed_by(Net(), lambda: (torch.randn(32, 64), torch.randint(0, 4, (32,))))
 
 
 def the_only_output_died():

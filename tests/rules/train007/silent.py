@@ -2,18 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _stepping(model, batch, loss=F.cross_entropy, rate=1e-3):
-    torch.manual_seed(0)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate)
-
-    def step():
-        x, y = batch()
-        optimizer.zero_grad()
-        loss(model(x), y).backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import fed_by
 
 
 def _classes(rows=32):
@@ -53,23 +42,23 @@ class _Standardised(nn.Module):
 
 
 def images_with_a_batch_norm_behind():
-    return _stepping(_Convolved(nn.BatchNorm2d(8)), _images)
+    return fed_by(_Convolved(nn.BatchNorm2d(8)), _images)
 
 
 def images_with_a_group_norm_after_an_activation():
-    return _stepping(_Convolved(nn.ReLU(), nn.GroupNorm(2, 8)), _images)
+    return fed_by(_Convolved(nn.ReLU(), nn.GroupNorm(2, 8)), _images)
 
 
 def images_divided_in_the_forward():
-    return _stepping(_Convolved(before=_Divided()), _images)
+    return fed_by(_Convolved(before=_Divided()), _images)
 
 
 def images_divided_behind_the_layer():
-    return _stepping(_Convolved(after=_Divided()), _images)
+    return fed_by(_Convolved(after=_Divided()), _images)
 
 
 def images_standardised_by_hand_behind_the_layer():
-    return _stepping(_Convolved(after=_Standardised()), _images)
+    return fed_by(_Convolved(after=_Standardised()), _images)
 
 
 def a_learned_scale():
@@ -81,14 +70,14 @@ def a_learned_scale():
         def forward(self, x):
             return self.head((x * self.scale).flatten(1))
 
-    return _stepping(Net(), _images)
+    return fed_by(Net(), _images)
 
 
 def weights_that_bring_it_to_unit_scale():
     model = _Convolved()
     with torch.no_grad():
         model.conv.weight /= 255
-    return _stepping(model, _images)
+    return fed_by(model, _images)
 
 
 def standardised_rows_with_outliers():
@@ -97,23 +86,23 @@ def standardised_rows_with_outliers():
         x[::16] *= 20
         return x, y
 
-    return _stepping(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4)), batch)
+    return fed_by(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4)), batch)
 
 
 def one_row_without_a_batch():
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
-    return _stepping(model, lambda: (torch.randn(8), torch.tensor(1)))
+    return fed_by(model, lambda: (torch.randn(8), torch.tensor(1)))
 
 
 def numbers_of_an_embedding():
     model = nn.Sequential(nn.Embedding(30000, 8), nn.Flatten(), nn.Linear(64, 4))
-    return _stepping(model, lambda: (torch.randint(0, 30000, (32, 8)), _classes()))
+    return fed_by(model, lambda: (torch.randint(0, 30000, (32, 8)), _classes()))
 
 
 def targets_that_are_large():
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
     batch = lambda: (torch.randn(32, 8), 1e5 * torch.randn(32, 1))  # noqa: E731
-    return _stepping(model, batch, F.mse_loss, 1e-9)
+    return fed_by(model, batch, F.mse_loss, 1e-9)
 
 
 def frozen_first_layer():
@@ -121,7 +110,7 @@ def frozen_first_layer():
     model.conv.requires_grad_(False)
     with torch.no_grad():
         model.head.weight /= 100
-    return _stepping(model, _images)
+    return fed_by(model, _images)
 
 
 class _Units(nn.Module):
@@ -147,29 +136,29 @@ def units_that_answer_to_a_batch_now_and_then():
         x[:, -1] += 100.0 * (count[0] % 5 == 0)
         return x, y
 
-    return _stepping(_Units(), batch)
+    return fed_by(_Units(), batch)
 
 
 def too_few_units():
-    return _stepping(_Units(units=12, shut=11), _rows)
+    return fed_by(_Units(units=12, shut=11), _rows)
 
 
 def units_that_are_mostly_active_somewhere():
-    return _stepping(_Units(shut=22), _rows)
+    return fed_by(_Units(shut=22), _rows)
 
 
 def frozen_units():
     model = _Units()
     model.body.requires_grad_(False)
-    return _stepping(model, _rows)
+    return fed_by(model, _rows)
 
 
 def negative_slopes():
-    return _stepping(_Units(active=F.leaky_relu), _rows)
+    return fed_by(_Units(active=F.leaky_relu), _rows)
 
 
 def too_few_samples():
-    return _stepping(_Units(), lambda: (torch.randn(4, 8), _classes(4)))
+    return fed_by(_Units(), lambda: (torch.randn(4, 8), _classes(4)))
 
 
 def sure_classifier():
@@ -177,7 +166,7 @@ def sure_classifier():
     with torch.no_grad():
         model[2].bias -= 10.0
     batch = lambda: (torch.randn(32, 8), torch.zeros(32, 4))  # noqa: E731
-    return _stepping(model, batch, F.binary_cross_entropy)
+    return fed_by(model, batch, F.binary_cross_entropy)
 
 
 class _Gated(nn.Module):
@@ -196,15 +185,15 @@ def units_that_a_factor_of_zero_hides():
         def forward(self, x):
             return self.head(0.0 * F.relu(self.body(x)))
 
-    return _stepping(Net(shut=0), _rows)
+    return fed_by(Net(shut=0), _rows)
 
 
 def clamped_from_above():
-    return _stepping(_Units(active=lambda x: x.clamp(max=1.0)), _rows)
+    return fed_by(_Units(active=lambda x: x.clamp(max=1.0)), _rows)
 
 
 def results_of_tanh_that_are_negative():
-    return _stepping(_Units(shut=0, active=lambda x: torch.tanh(0.1 * x - 1.5)), _rows)
+    return fed_by(_Units(shut=0, active=lambda x: torch.tanh(0.1 * x - 1.5)), _rows)
 
 
 def gates_that_are_open_in_every_second_batch():
@@ -220,12 +209,12 @@ def gates_that_are_open_now_and_then(begin=0):
             self.shift = 10.0 * (count[0] % 2)
             return super().forward(x)
 
-    return _stepping(Net(1.0, 0.0), _rows)
+    return fed_by(Net(1.0, 0.0), _rows)
 
 
 def gates_that_are_mostly_open():
-    return _stepping(_Gated(8.0, 4.0), _rows)
+    return fed_by(_Gated(8.0, 4.0), _rows)
 
 
 def swish_by_hand_of_large_numbers():
-    return _stepping(_Gated(1.0, 20.0, own=True), _rows)
+    return fed_by(_Gated(1.0, 20.0, own=True), _rows)

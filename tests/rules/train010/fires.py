@@ -8,15 +8,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.rules.programs import in_epochs
 
 
-def preview_with_one_seed():
-    def preview(number):
-        torch.manual_seed(1234)  # TRAIN010
-        return torch.randn(2, 4).mean().item()
-
-    data = torch.randn(16, 4)
-    return in_epochs(lambda number: data[torch.randperm(16)[:4]], preview)
-
-
 def helper_that_seeds_everything():
     def seed_everything(seed=7):
         random.seed(seed)

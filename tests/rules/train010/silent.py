@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import EPOCH, in_epochs
+from tests.rules.programs import EPOCH, case_of, in_epochs
 
 
 def _drawn(number):
@@ -29,14 +29,6 @@ def preview_that_puts_the_state_back():
         torch.manual_seed(1234)
         torch.randn(2, 4)
         torch.set_rng_state(state)
-
-    return in_epochs(_drawn, preview)
-
-
-def preview_with_its_own_generator():
-    def preview(number):
-        own = torch.Generator().manual_seed(1234)
-        torch.randn(2, 4, generator=own)
 
     return in_epochs(_drawn, preview)
 
@@ -136,15 +128,10 @@ def folds_with_one_seed():
     return step
 
 
-def gradients_computed_again():
+@case_of(in_epochs, lambda: (nn.Dropout(0.5), nn.Linear(4, 4)))
+def gradients_computed_again(drop, layer, number):
     """Checkpointing draws the forward's numbers once more."""
-    drop = nn.Dropout(0.5)
-    layer = nn.Linear(4, 4)
-
-    def batch(number):
-        given = torch.randn(4, 4)
-        return torch.utils.checkpoint.checkpoint(
-            lambda x: drop(layer(x)), given, use_reentrant=False
-        )
-
-    return in_epochs(batch)
+    given = torch.randn(4, 4)
+    return torch.utils.checkpoint.checkpoint(
+        lambda x: drop(layer(x)), given, use_reentrant=False
+    )

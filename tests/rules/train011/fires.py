@@ -2,78 +2,46 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def lstm_given_the_batch_first():
-    layer, head = nn.LSTM(5, 8), nn.Linear(8, 4)
-    optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
-
-    def step():
-        x, y = torch.randn(6, 10, 5), torch.randint(0, 4, (6,))
-        out = layer(x)[0]  # TRAIN011
-        optimizer.zero_grad()
-        F.cross_entropy(head(out[:, -1]), y).backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import Attending, losses
 
 
-def gru_behind_a_linear_layer_with_dropout():
-    inner, layer, head = nn.Linear(5, 8), nn.GRU(8, 4, bidirectional=True), nn.Linear(8, 1)
-
-    def step():
-        x, y = torch.randn(6, 10, 5), torch.randn(6, 1)
-        out = layer(F.dropout(inner(x), 0.1))[0]  # TRAIN011
-        F.mse_loss(head(out.mean(1)), y).backward()
-
-    return step
+@losses(lambda: (nn.Linear(5, 8), nn.GRU(8, 4, bidirectional=True), nn.Linear(8, 1)))
+def gru_behind_a_linear_layer_with_dropout(inner, layer, head):
+    x, y = torch.randn(6, 10, 5), torch.randn(6, 1)
+    out = layer(F.dropout(inner(x), 0.1))[0]  # TRAIN011
+    return F.mse_loss(head(out.mean(1)), y)
 
 
-def attention_over_the_batch():
-    layer, head = nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)
-
-    def step():
-        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
-        out = layer(x)  # TRAIN011
-        F.cross_entropy(head(out.mean(1)), y).backward()
-
-    return step
+@losses(lambda: (nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)))
+def attention_over_the_batch(layer, head):
+    x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+    out = layer(x)  # TRAIN011
+    return F.cross_entropy(head(out.mean(1)), y)
 
 
-def softmax_over_the_batch():
-    query, head = nn.Linear(8, 8), nn.Linear(8, 4)
-
-    def step():
-        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
-        scores = query(x) @ x.transpose(1, 2)
-        shares = torch.softmax(scores, dim=0)  # TRAIN011
-        F.cross_entropy(head((shares @ x).mean(1)), y).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 8), nn.Linear(8, 4)))
+def softmax_over_the_batch(query, head):
+    x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+    scores = query(x) @ x.transpose(1, 2)
+    shares = torch.softmax(scores, dim=0)  # TRAIN011
+    return F.cross_entropy(head((shares @ x).mean(1)), y)
 
 
-def view_for_transpose():
-    mixed, head = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
-        hidden = mixed(x)
-        hidden = hidden.view(10, 6, 12)  # TRAIN011
-        out = torch.tanh(hidden.transpose(0, 1))
-        F.cross_entropy(head(out.mean(1)), y).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def view_for_transpose(mixed, head):
+    x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+    hidden = mixed(x)
+    hidden = hidden.view(10, 6, 12)  # TRAIN011
+    out = torch.tanh(hidden.transpose(0, 1))
+    return F.cross_entropy(head(out.mean(1)), y)
 
 
-def convolution_behind_a_wrong_form():
-    convolution, norm, head = nn.Conv1d(8, 12, 3, padding=1), nn.BatchNorm1d(12), nn.Linear(12, 4)
-
-    def step():
-        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
-        hidden = torch.relu(norm(convolution(x.transpose(1, 2))))
-        hidden = hidden.reshape(12, 6, 10)  # TRAIN011
-        F.cross_entropy(head(hidden.permute(1, 2, 0).mean(1)), y).backward()
-
-    return step
+@losses(lambda: (nn.Conv1d(8, 12, 3, padding=1), nn.BatchNorm1d(12), nn.Linear(12, 4)))
+def convolution_behind_a_wrong_form(convolution, norm, head):
+    x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+    hidden = torch.relu(norm(convolution(x.transpose(1, 2))))
+    hidden = hidden.reshape(12, 6, 10)  # TRAIN011
+    return F.cross_entropy(head(hidden.permute(1, 2, 0).mean(1)), y)
 
 
 def one_step_for_each_sample_of_a_loader():
@@ -91,90 +59,53 @@ def one_step_for_each_sample_of_a_loader():
     return step
 
 
-def tags_pooled_by_a_softmax_over_the_batch():
-    mixed, shares, tags = nn.Linear(8, 12), nn.Linear(12, 5), nn.Linear(12, 5)
-
-    def step():
-        hidden = mixed(torch.randn(6, 10, 8))
-        weight = torch.softmax(shares(hidden), 0)  # TRAIN011
-        wanted = torch.randint(0, 2, (6, 5)).float()
-        F.binary_cross_entropy_with_logits((weight * tags(hidden)).sum(1), wanted).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 5), nn.Linear(12, 5)))
+def tags_pooled_by_a_softmax_over_the_batch(mixed, shares, tags):
+    hidden = mixed(torch.randn(6, 10, 8))
+    weight = torch.softmax(shares(hidden), 0)  # TRAIN011
+    wanted = torch.randint(0, 2, (6, 5)).float()
+    return F.binary_cross_entropy_with_logits((weight * tags(hidden)).sum(1), wanted)
 
 
-def form_in_front_of_a_recurrent_layer_whose_last_state_is_read():
-    convolution, norm, layer, head = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.GRU(24, 8), nn.Linear(8, 4)
-
-    def step():
-        features = norm(convolution(torch.randn(5, 1, 8, 12))).flatten(1, 2)
-        sequence = features.reshape(10, 5, 24)  # TRAIN011
-        F.cross_entropy(head(layer(sequence)[1][-1]), torch.randint(0, 4, (5,))).backward()
-
-    return step
+@losses(lambda: (nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.GRU(24, 8), nn.Linear(8, 4)))
+def form_in_front_of_a_recurrent_layer_whose_last_state_is_read(convolution, norm, layer, head):
+    features = norm(convolution(torch.randn(5, 1, 8, 12))).flatten(1, 2)
+    sequence = features.reshape(10, 5, 24)  # TRAIN011
+    return F.cross_entropy(head(layer(sequence)[1][-1]), torch.randint(0, 4, (5,)))
 
 
-def queries_in_another_order_than_their_candidates():
-    items, query, score = nn.Embedding(30, 8), nn.Linear(5, 8), nn.Linear(16, 1)
-
-    def step():
-        found = items(torch.randint(0, 30, (6, 4)))
-        found = found.reshape(24, 8)  # TRAIN011
-        asked = query(torch.randn(6, 5)).repeat(4, 1)
-        scores = score(torch.cat([asked, found], -1)).view(6, 4)
-        F.cross_entropy(scores, torch.randint(0, 4, (6,))).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(30, 8), nn.Linear(5, 8), nn.Linear(16, 1)))
+def queries_in_another_order_than_their_candidates(items, query, score):
+    found = items(torch.randint(0, 30, (6, 4)))
+    found = found.reshape(24, 8)  # TRAIN011
+    asked = query(torch.randn(6, 5)).repeat(4, 1)
+    scores = score(torch.cat([asked, found], -1)).view(6, 4)
+    return F.cross_entropy(scores, torch.randint(0, 4, (6,)))
 
 
-def attention_of_layers_as_wide_as_the_batch():
-    torch.manual_seed(0)
-    layer, head = nn.MultiheadAttention(6, 2), nn.Linear(6, 1)
-
-    def step():
-        x = torch.randn(6, 5, 6)
-        out, _ = layer(x, x, x)  # TRAIN011
-        wanted = torch.randint(0, 2, (6,)).float()
-        F.binary_cross_entropy_with_logits(head(out[:, 0]).squeeze(-1), wanted).backward()
-
-    return step
+@losses(lambda: (nn.MultiheadAttention(6, 2), nn.Linear(6, 1)))
+def attention_of_layers_as_wide_as_the_batch(layer, head):
+    x = torch.randn(6, 5, 6)
+    out, _ = layer(x, x, x)  # TRAIN011
+    wanted = torch.randint(0, 2, (6,)).float()
+    return F.binary_cross_entropy_with_logits(head(out[:, 0]).squeeze(-1), wanted)
 
 
-def experts_weighed_over_the_batch():
-    gates, experts, head = nn.Linear(8, 3), nn.Linear(8, 12), nn.Linear(4, 1)
-
-    def step():
-        x, wanted = torch.randn(7, 8), torch.rand(7)
-        weights = torch.stack([gates(x), gates(x)])
-        weights = weights.softmax(dim=1)  # TRAIN011
-        mixed = torch.einsum("tbe,bed->tbd", weights, experts(x).view(7, 3, 4))
-        F.mse_loss(head(mixed[0]).squeeze(-1), wanted).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 3), nn.Linear(8, 12), nn.Linear(4, 1)))
+def experts_weighed_over_the_batch(gates, experts, head):
+    x, wanted = torch.randn(7, 8), torch.rand(7)
+    weights = torch.stack([gates(x), gates(x)])
+    weights = weights.softmax(dim=1)  # TRAIN011
+    mixed = torch.einsum("tbe,bed->tbd", weights, experts(x).view(7, 3, 4))
+    return F.mse_loss(head(mixed[0]).squeeze(-1), wanted)
 
 
-def normalized_by_the_whole_batch__note():
-    head = nn.Linear(12, 3)
-
-    def step():
-        x = torch.randn(6, 5, 12).exp()
-        middle, spread = x.mean(), x.std()  # TRAIN011
-        out = head((x - middle) / spread)
-        F.cross_entropy(out.sum(1), torch.randint(0, 3, (6,))).backward()
-
-    return step
-
-
-class _Packed(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed, self.head, self.attend = nn.Linear(8, 24), nn.Linear(8, 19), attend
-
-    def forward(self, tokens, places):
-        x = self.tokens(tokens) + self.places(places)
-        return self.head(x + self.attend(*self.mixed(x).chunk(3, -1)))
+@losses(lambda: nn.Linear(12, 3))
+def normalized_by_the_whole_batch__note(head):
+    x = torch.randn(6, 5, 12).exp()
+    middle, spread = x.mean(), x.std()  # TRAIN011
+    out = head((x - middle) / spread)
+    return F.cross_entropy(out.sum(1), torch.randint(0, 3, (6,)))
 
 
 def documents_packed_into_one_row():
@@ -185,7 +116,7 @@ def documents_packed_into_one_row():
         scores = scores.masked_fill(~past, -1e9)  # TRAIN011
         return torch.softmax(scores, -1) @ value
 
-    model = _Packed(attend)
+    model = Attending(attend)
     places = torch.cat([torch.arange(5), torch.arange(6)]).expand(4, 11)
 
     def step():

@@ -3,97 +3,60 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from tests.rules.programs import losses
+
 
 def _labels(n=6):
     return torch.randint(0, 4, (n,))
 
 
-def lstm_told_that_the_batch_comes_first():
-    layer, head = nn.LSTM(5, 8, batch_first=True), nn.Linear(8, 4)
-
-    def step():
-        out = layer(torch.randn(6, 10, 5))[0]
-        F.cross_entropy(head(out[:, -1]), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.LSTM(5, 8), nn.Linear(8, 4)))
+def positions_first_throughout(layer, head):
+    out = layer(torch.randn(10, 6, 5))[0]
+    return F.cross_entropy(head(out[-1]), _labels())
 
 
-def positions_first_throughout():
-    layer, head = nn.LSTM(5, 8), nn.Linear(8, 4)
-
-    def step():
-        out = layer(torch.randn(10, 6, 5))[0]
-        F.cross_entropy(head(out[-1]), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(5, 8), nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)))
+def exchanged_and_exchanged_back(inner, layer, head):
+    x = inner(torch.randn(6, 10, 5)).transpose(0, 1)
+    return F.cross_entropy(head(layer(x).transpose(0, 1).mean(1)), _labels())
 
 
-def exchanged_and_exchanged_back():
-    inner, layer, head = nn.Linear(5, 8), nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)
-
-    def step():
-        x = inner(torch.randn(6, 10, 5)).transpose(0, 1)
-        F.cross_entropy(head(layer(x).transpose(0, 1).mean(1)), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)))
+def batch_norms_of_torch_and_by_hand(one, norm, two):
+    x = norm(one(torch.randn(6, 8)))
+    x = (x - x.mean(0)) / (x.var(0) + 1e-5).sqrt()
+    return F.cross_entropy(two(x), _labels())
 
 
-def batch_norms_of_torch_and_by_hand():
-    one, norm, two = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)
-
-    def step():
-        x = norm(one(torch.randn(6, 8)))
-        x = (x - x.mean(0)) / (x.var(0) + 1e-5).sqrt()
-        F.cross_entropy(two(x), _labels()).backward()
-
-    return step
-
-
-def heads_are_split_and_joined():
-    mixed, head = nn.Linear(8, 24), nn.Linear(8, 4)
-
-    def step():
-        query, key, value = (
-            each.view(6, 10, 2, 4).transpose(1, 2) for each in mixed(torch.randn(6, 10, 8)).chunk(3, -1)
-        )
-        out = F.scaled_dot_product_attention(query, key, value)
-        out = out.transpose(1, 2).reshape(6, 10, 8)
-        F.cross_entropy(head(out.mean(1)), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 24), nn.Linear(8, 4)))
+def heads_are_split_and_joined(mixed, head):
+    query, key, value = (
+        each.view(6, 10, 2, 4).transpose(1, 2) for each in mixed(torch.randn(6, 10, 8)).chunk(3, -1)
+    )
+    out = F.scaled_dot_product_attention(query, key, value)
+    out = out.transpose(1, 2).reshape(6, 10, 8)
+    return F.cross_entropy(head(out.mean(1)), _labels())
 
 
-def positions_laid_out_and_cut_again():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        x = one(torch.randn(6, 10, 8).view(60, 8))
-        F.cross_entropy(two(torch.relu(x).view(6, 10, 12).mean(1)), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def positions_laid_out_and_cut_again(one, two):
+    x = one(torch.randn(6, 10, 8).view(60, 8))
+    return F.cross_entropy(two(torch.relu(x).view(6, 10, 12).mean(1)), _labels())
 
 
-def samples_that_are_mixed_up_as_augmentation():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        x = one(torch.randn(6, 8))
-        x = 0.7 * x + 0.3 * x[torch.randperm(6)]
-        F.cross_entropy(two(x), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def samples_that_are_mixed_up_as_augmentation(one, two):
+    x = one(torch.randn(6, 8))
+    x = 0.7 * x + 0.3 * x[torch.randperm(6)]
+    return F.cross_entropy(two(x), _labels())
 
 
-def nodes_of_a_graph():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-    adjacency = (torch.rand(6, 6) > 0.5).float()
-
-    def step():
-        x = torch.relu(adjacency @ one(torch.randn(6, 8)))
-        shares = torch.softmax(x @ x.t(), dim=-1)
-        F.cross_entropy(two(shares @ x), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4), (torch.rand(6, 6) > 0.5).float()))
+def nodes_of_a_graph(one, two, adjacency):
+    x = torch.relu(adjacency @ one(torch.randn(6, 8)))
+    shares = torch.softmax(x @ x.t(), dim=-1)
+    return F.cross_entropy(two(shares @ x), _labels())
 
 
 def words_of_one_sentence():
@@ -107,103 +70,68 @@ def words_of_one_sentence():
     return step
 
 
-def pairs_of_images_and_texts():
-    images, texts = nn.Linear(8, 8), nn.Linear(8, 8)
-
-    def step():
-        one, two = F.normalize(images(torch.randn(6, 8))), F.normalize(texts(torch.randn(6, 8)))
-        F.cross_entropy(one @ two.t(), torch.arange(6)).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 8), nn.Linear(8, 8)))
+def pairs_of_images_and_texts(images, texts):
+    one, two = F.normalize(images(torch.randn(6, 8))), F.normalize(texts(torch.randn(6, 8)))
+    return F.cross_entropy(one @ two.t(), torch.arange(6))
 
 
-def lengths_that_are_packed():
-    layer, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 4)
-    lengths = torch.tensor([10, 9, 7, 7, 3, 2])
-
-    def step():
-        packed = pack_padded_sequence(torch.randn(6, 10, 8), lengths, batch_first=True)
-        out, _ = pad_packed_sequence(layer(packed)[0], batch_first=True)
-        F.cross_entropy(head(out.sum(1)), _labels()).backward()
-
-    return step
+@losses(
+    lambda: (nn.GRU(8, 8, batch_first=True), nn.Linear(8, 4), torch.tensor([10, 9, 7, 7, 3, 2]))
+)
+def lengths_that_are_packed(layer, head, lengths):
+    packed = pack_padded_sequence(torch.randn(6, 10, 8), lengths, batch_first=True)
+    out, _ = pad_packed_sequence(layer(packed)[0], batch_first=True)
+    return F.cross_entropy(head(out.sum(1)), _labels())
 
 
-def as_many_positions_as_samples():
-    layer, head = nn.LSTM(5, 8), nn.Linear(8, 4)
-
-    def step():
-        out = layer(torch.randn(6, 6, 5))[0]
-        F.cross_entropy(head(out[-1]), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.LSTM(5, 8), nn.Linear(8, 4)))
+def as_many_positions_as_samples(layer, head):
+    out = layer(torch.randn(6, 6, 5))[0]
+    return F.cross_entropy(head(out[-1]), _labels())
 
 
-def one_scale_for_all():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        x = one(torch.randn(6, 10, 8)).view(60, 12)
-        x = (x / x.abs().max()).view(6, 10, 12)
-        F.cross_entropy(two(x.mean(1)), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def one_scale_for_all(one, two):
+    x = one(torch.randn(6, 10, 8)).view(60, 12)
+    x = (x / x.abs().max()).view(6, 10, 12)
+    return F.cross_entropy(two(x.mean(1)), _labels())
 
 
-def positions_that_are_shuffled_across_the_batch():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        x = one(torch.randn(6, 10, 8)).view(60, 12)
-        x = x[torch.randperm(60)].view(6, 10, 12)
-        F.cross_entropy(two(x.mean(1)), _labels()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def positions_that_are_shuffled_across_the_batch(one, two):
+    x = one(torch.randn(6, 10, 8)).view(60, 12)
+    x = x[torch.randperm(60)].view(6, 10, 12)
+    return F.cross_entropy(two(x.mean(1)), _labels())
 
 
-def labels_of_frames_that_attend_to_their_own_video():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        frames = one(torch.randn(60, 8))
-        videos = frames.view(6, 10, 12)
-        seen = F.scaled_dot_product_attention(videos, videos, videos)
-        F.cross_entropy(two(seen.reshape(60, 12)), _labels(60)).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def labels_of_frames_that_attend_to_their_own_video(one, two):
+    frames = one(torch.randn(60, 8))
+    videos = frames.view(6, 10, 12)
+    seen = F.scaled_dot_product_attention(videos, videos, videos)
+    return F.cross_entropy(two(seen.reshape(60, 12)), _labels(60))
 
 
-def the_same_put_together_otherwise():
-    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
-
-    def step():
-        videos = torch.stack(one(torch.randn(60, 8)).split(10))
-        seen = F.scaled_dot_product_attention(videos, videos, videos)
-        F.cross_entropy(two(seen).flatten(0, 1), _labels(60)).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
+def the_same_put_together_otherwise(one, two):
+    videos = torch.stack(one(torch.randn(60, 8)).split(10))
+    seen = F.scaled_dot_product_attention(videos, videos, videos)
+    return F.cross_entropy(two(seen).flatten(0, 1), _labels(60))
 
 
-def a_scale_of_the_loss__no_note():
-    head = nn.Linear(12, 3)
-
-    def step():
-        x = torch.randn(6, 12)
-        loss = F.cross_entropy(head(x), torch.randint(0, 3, (6,)))
-        (loss * x.std()).backward()
-
-    return step
+@losses(lambda: nn.Linear(12, 3))
+def a_scale_of_the_loss__no_note(head):
+    x = torch.randn(6, 12)
+    loss = F.cross_entropy(head(x), torch.randint(0, 3, (6,)))
+    return loss * x.std()
 
 
-def normalized_by_each_sample__no_note():
-    head = nn.Linear(12, 3)
-
-    def step():
-        x = torch.randn(6, 12)
-        x = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)
-        F.cross_entropy(head(x), torch.randint(0, 3, (6,))).backward()
-
-    return step
+@losses(lambda: nn.Linear(12, 3))
+def normalized_by_each_sample__no_note(head):
+    x = torch.randn(6, 12)
+    x = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)
+    return F.cross_entropy(head(x), torch.randint(0, 3, (6,)))
 
 
 def documents_kept_apart__no_note():

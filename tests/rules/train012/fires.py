@@ -2,17 +2,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-class _Decoder(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        torch.manual_seed(0)
-        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
-        self.mixed, self.head, self.attend = nn.Linear(8, 24), nn.Linear(8, 19), attend
-
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
-        return self.head(x + self.attend(*self.mixed(x).chunk(3, -1)))
+from tests.rules.programs import Attending, losses
 
 
 def _step(model):
@@ -28,7 +18,7 @@ def mask_forgotten():
     def attend(query, key, value):
         return F.scaled_dot_product_attention(query, key, value)  # TRAIN012
 
-    return _step(_Decoder(attend))
+    return _step(Attending(attend))
 
 
 def mask_of_the_wrong_sign():
@@ -38,76 +28,43 @@ def mask_of_the_wrong_sign():
         scores = scores.masked_fill(mask, -1e9)  # TRAIN012
         return torch.softmax(scores, -1) @ value
 
-    return _step(_Decoder(attend))
+    return _step(Attending(attend))
 
 
-def encoder_layer_without_a_mask():
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    tokens_of, head = nn.Embedding(19, 8), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden = layer(tokens_of(tokens[:, :-1]))  # TRAIN012
-        F.cross_entropy(head(hidden).transpose(1, 2), tokens[:, 1:]).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.LSTM(8, 4, bidirectional=True), nn.Linear(8, 19)))
+def recurrent_in_both_directions(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (12, 4))
+    out, _ = layer(tokens_of(tokens[:-1]))  # TRAIN012
+    return F.cross_entropy(head(out).flatten(0, 1), tokens[1:].flatten())
 
 
-def recurrent_in_both_directions():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.LSTM(8, 4, bidirectional=True), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (12, 4))
-        out, _ = layer(tokens_of(tokens[:-1]))  # TRAIN012
-        F.cross_entropy(head(out).flatten(0, 1), tokens[1:].flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.Conv1d(8, 8, 3, padding=1), nn.Linear(8, 19)))
+def convolution_padded_on_both_sides(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    labels = tokens[:, 1:].clone()
+    labels[:, :2] = -100
+    out = layer(tokens_of(tokens[:, :-1]).transpose(1, 2))  # TRAIN012
+    return F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), labels.flatten())
 
 
-def convolution_padded_on_both_sides():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3, padding=1), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        labels = tokens[:, 1:].clone()
-        labels[:, :2] = -100
-        out = layer(tokens_of(tokens[:, :-1]).transpose(1, 2))  # TRAIN012
-        F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), labels.flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 19, 1)))
+def padded_apart_and_classes_before_positions(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 25))
+    x = tokens_of(tokens[:, :-1]).transpose(1, 2)
+    x = layer(F.pad(x, (1, 1)))  # TRAIN012
+    return F.cross_entropy(head(x), tokens[:, 1:])
 
 
-def padded_apart_and_classes_before_positions():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 19, 1)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 25))
-        x = tokens_of(tokens[:, :-1]).transpose(1, 2)
-        x = layer(F.pad(x, (1, 1)))  # TRAIN012
-        F.cross_entropy(head(x), tokens[:, 1:]).backward()
-
-    return step
-
-
-def padding_cut_off_at_the_wrong_end():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3, padding=2), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 13))
-        out = layer(tokens_of(tokens[:, :-1]).transpose(1, 2))
-        out = out[:, :, 2:]  # TRAIN012
-        F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.Conv1d(8, 8, 3, padding=2), nn.Linear(8, 19)))
+def padding_cut_off_at_the_wrong_end(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 13))
+    out = layer(tokens_of(tokens[:, :-1]).transpose(1, 2))
+    out = out[:, :, 2:]  # TRAIN012
+    return F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def mask_off_by_one():
-    class Causal(_Decoder):
+    class Causal(Attending):
         def __init__(self):
             super().__init__(self.attended)
             mask = torch.ones(11, 11).bool()

@@ -2,22 +2,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import losses
+
 
 def _parts():
     torch.manual_seed(0)
     return nn.Embedding(19, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 19)
-
-
-def causal_mask():
-    tokens_of, layer, head = _parts()
-    mask = nn.Transformer.generate_square_subsequent_mask(11)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        hidden = layer(tokens_of(tokens[:, :-1]), src_mask=mask)
-        F.cross_entropy(head(hidden).flatten(0, 1), tokens[:, 1:].flatten()).backward()
-
-    return step
 
 
 def prefix_that_is_read_whole():
@@ -35,17 +25,13 @@ def prefix_that_is_read_whole():
     return step
 
 
-def masked_words():
-    tokens_of, layer, head = _parts()
-
-    def step():
-        tokens = torch.randint(1, 19, (4, 12))
-        hidden_words = torch.rand(4, 12) < 0.3
-        given = tokens.masked_fill(hidden_words, 0)
-        labels = tokens.masked_fill(~hidden_words, -100)
-        F.cross_entropy(head(layer(tokens_of(given))).flatten(0, 1), labels.flatten()).backward()
-
-    return step
+@losses(_parts)
+def masked_words(tokens_of, layer, head):
+    tokens = torch.randint(1, 19, (4, 12))
+    hidden_words = torch.rand(4, 12) < 0.3
+    given = tokens.masked_fill(hidden_words, 0)
+    labels = tokens.masked_fill(~hidden_words, -100)
+    return F.cross_entropy(head(layer(tokens_of(given))).flatten(0, 1), labels.flatten())
 
 
 def decoder_that_reads_another_text_whole():
@@ -62,26 +48,17 @@ def decoder_that_reads_another_text_whole():
     return step
 
 
-def convolution_padded_on_the_left():
-    torch.manual_seed(0)
-    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Linear(8, 19)
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        out = layer(F.pad(tokens_of(tokens[:, :-1]).transpose(1, 2), (2, 0)))
-        F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten()).backward()
-
-    return step
+@losses(lambda: (nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Linear(8, 19)))
+def convolution_padded_on_the_left(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    out = layer(F.pad(tokens_of(tokens[:, :-1]).transpose(1, 2), (2, 0)))
+    return F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def label_of_the_whole_text():
-    tokens_of, layer, head = _parts()
-
-    def step():
-        tokens = torch.randint(0, 19, (4, 12))
-        F.cross_entropy(head(layer(tokens_of(tokens))[:, 0]), tokens[:, 3]).backward()
-
-    return step
+@losses(_parts)
+def label_of_the_whole_text(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    return F.cross_entropy(head(layer(tokens_of(tokens))[:, 0]), tokens[:, 3])
 
 
 def autoencoder_of_texts():

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import losses
+
 
 def _batch():
     lengths = torch.randint(1, 10, (6,))
@@ -57,24 +59,16 @@ def the_ends_of_episodes():
     return step
 
 
-def a_write_into_a_copy():
-    model = nn.Linear(8, 2)
-
-    def step():
-        x, mask, _ = _batch()
-        h = model(x)
-        h[~mask].zero_()  # TRAIN013
-        h.square().mean().backward()
-
-    return step
+@losses(lambda: nn.Linear(8, 2))
+def a_write_into_a_copy(model):
+    x, mask, _ = _batch()
+    h = model(x)
+    h[~mask].zero_()  # TRAIN013
+    return h.square().mean()
 
 
-def times_divided_to_zero():
-    head = nn.Linear(1, 4)
-
-    def step():
-        t = torch.randint(0, 100, (6,))
-        share = t // 100  # TRAIN013
-        head(share[:, None].float()).square().mean().backward()
-
-    return step
+@losses(lambda: nn.Linear(1, 4))
+def times_divided_to_zero(head):
+    t = torch.randint(0, 100, (6,))
+    share = t // 100  # TRAIN013
+    return head(share[:, None].float()).square().mean()

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import losses
+
 
 class First(nn.Module):
     def __init__(self):
@@ -23,11 +25,7 @@ def _mask():
 
 def _trained(model, batch):
     batches = [batch() for _ in range(40)]
-
-    def step():
-        model(*batches.pop()).square().mean().backward()
-
-    return step
+    return lambda: model(*batches.pop()).square().mean().backward()
 
 
 def another_layer_reads_the_mask():
@@ -122,29 +120,20 @@ def the_target_is_for_the_loss():
     return step
 
 
-def a_hook_of_a_tensor():
-    model = nn.Linear(8, 8)
-
+@losses(lambda: nn.Linear(8, 8))
+def a_hook_of_a_tensor(model):
     def counted(grad):
         return None
 
-    def step():
-        out = model(torch.randn(6, 8))
-        out.register_hook(counted)
-        out.square().mean().backward()
-
-    return step
+    out = model(torch.randn(6, 8))
+    out.register_hook(counted)
+    return out.square().mean()
 
 
-def numbers_that_the_loss_does_not_need():
-    model = nn.Linear(8, 8)
-    batches = [(torch.randn(6, 8), torch.arange(6)) for _ in range(40)]
-
-    def step():
-        x, index = batches.pop()
-        model(x).square().mean().backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 8), [(torch.randn(6, 8), torch.arange(6)) for _ in range(40)]))
+def numbers_that_the_loss_does_not_need(model, batches):
+    x, index = batches.pop()
+    return model(x).square().mean()
 
 
 def read_by_an_inner_function():
@@ -155,62 +144,38 @@ def read_by_an_inner_function():
             return (out.square() * weight).mean()
 
         return weighted()
-
-    def step():
-        loss(model(torch.randn(6, 8)), torch.rand(6, 1)).backward()
-
-    return step
+    return lambda: loss(model(torch.randn(6, 8)), torch.rand(6, 1)).backward()
 
 
-def a_slice_is_a_view():
-    model = nn.Linear(8, 8)
-
-    def step():
-        out = model(torch.randn(6, 8)) * 1
-        out[:2].zero_()
-        out.square().mean().backward()
-
-    return step
+@losses(lambda: nn.Linear(8, 8))
+def a_slice_is_a_view(model):
+    out = model(torch.randn(6, 8)) * 1
+    out[:2].zero_()
+    return out.square().mean()
 
 
-def a_copy_that_is_kept():
-    model = nn.Linear(8, 8)
-
-    def step():
-        out = model(torch.randn(6, 8))
-        some = out[[0, 2]]
-        some.clamp_(min=0)
-        some.square().mean().backward()
-
-    return step
+@losses(lambda: nn.Linear(8, 8))
+def a_copy_that_is_kept(model):
+    out = model(torch.randn(6, 8))
+    some = out[[0, 2]]
+    some.clamp_(min=0)
+    return some.square().mean()
 
 
 def positions_of_one_segment():
     head = nn.Embedding(4, 4)
-
-    def step():
-        head(torch.arange(6) // 8).square().mean().backward()
-
-    return step
+    return lambda: head(torch.arange(6) // 8).square().mean().backward()
 
 
 def divided_into_several():
     head = nn.Embedding(4, 4)
-
-    def step():
-        head(torch.randint(0, 100, (40,)) // 25).square().mean().backward()
-
-    return step
+    return lambda: head(torch.randint(0, 100, (40,)) // 25).square().mean().backward()
 
 
-def parameters_named_as_those_of_a_watch():
-    head = nn.Linear(8, 8)
-
+@losses(lambda: nn.Linear(8, 8))
+def parameters_named_as_those_of_a_watch(head):
     def loss(out, code, names, original):
         return (out * original).square().mean()
 
-    def step():
-        x = torch.randn(6, 8)
-        loss(head(x), code=3, names=("a",), original=x).backward()
-
-    return step
+    x = torch.randn(6, 8)
+    return loss(head(x), code=3, names=("a",), original=x)

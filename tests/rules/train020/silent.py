@@ -7,10 +7,6 @@ from torch.nn import functional as F
 from tests.rules.train020.fires import _Agent
 
 
-def a_copy():
-    return _Agent(copy.deepcopy).learn
-
-
 def a_copy_that_is_loaded_and_averaged():
     agent, count = _Agent(copy.deepcopy), [0]
 

@@ -1,14 +1,12 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import losses
+
 
 def _trained(form, size=5, width=16):
     model = nn.Conv1d(size, 4, 3)
-
-    def step():
-        model(form(torch.randn(8, width, size))).square().mean().backward()
-
-    return step
+    return lambda: model(form(torch.randn(8, width, size))).square().mean().backward()
 
 
 def exchanged__no_note():
@@ -29,22 +27,14 @@ def equal_numbers__no_note():
 
 def merged_and_split__no_note():
     model = nn.Linear(80, 12)
-
-    def step():
-        model(torch.randn(8, 16, 5).flatten(1)).view(8, 3, 4).square().mean().backward()
-
-    return step
+    return lambda: model(torch.randn(8, 16, 5).flatten(1)).view(8, 3, 4).square().mean().backward()
 
 
 def one_channel__no_note():
     return _trained(lambda x: x.reshape(8, 1, 16), size=1)
 
 
-def last_states_side_by_side__no_note():
-    layer, head = nn.GRU(8, 6, bidirectional=True, batch_first=True), nn.Linear(12, 1)
-
-    def step():
-        _, state = layer(torch.randn(4, 7, 8))
-        head(state.transpose(0, 1).reshape(4, -1)).square().mean().backward()
-
-    return step
+@losses(lambda: (nn.GRU(8, 6, bidirectional=True, batch_first=True), nn.Linear(12, 1)))
+def last_states_side_by_side__no_note(layer, head):
+    _, state = layer(torch.randn(4, 7, 8))
+    return head(state.transpose(0, 1).reshape(4, -1)).square().mean()

@@ -2,70 +2,52 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def error_squared_by_hand():
-    critic = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
-
-    def step():
-        state, after, reward = torch.randn(16, 8), torch.randn(16, 8), torch.randn(16)
-        error = reward + 0.97 * critic(after)[:, 0] - critic(state)[:, 0]  # TRAIN022
-        error.square().mean().backward()
-
-    return step
+from tests.rules.programs import losses
 
 
-def best_action():
-    model = nn.Linear(8, 4)
-
-    def step():
-        state, after, reward = torch.randn(16, 8), torch.randn(16, 8), torch.randn(16)
-        action, going_on = torch.randint(4, (16, 1)), (torch.rand(16) > 0.2).float()
-        best = model(after).max(1).values
-        target = reward + best * (0.99 * going_on)  # TRAIN022
-        F.smooth_l1_loss(model(state).gather(1, action), target.unsqueeze(1)).backward()
-
-    return step
+@losses(lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)))
+def error_squared_by_hand(critic):
+    state, after, reward = torch.randn(16, 8), torch.randn(16, 8), torch.randn(16)
+    error = reward + 0.97 * critic(after)[:, 0] - critic(state)[:, 0]  # TRAIN022
+    return error.square().mean()
 
 
-def advantage_with_gradients():
-    policy, critic = nn.Linear(8, 4), nn.Linear(8, 1)
-
-    def step():
-        state, returns = torch.randn(16, 8), torch.randn(16)
-        chances = torch.distributions.Categorical(logits=policy(state))
-        value = critic(state).squeeze(-1)
-        advantage = returns - value  # TRAIN022
-        loss = -(chances.log_prob(chances.sample()) * advantage).mean()
-        (loss + 0.5 * F.mse_loss(value, returns)).backward()
-
-    return step
+@losses(lambda: nn.Linear(8, 4))
+def best_action(model):
+    state, after, reward = torch.randn(16, 8), torch.randn(16, 8), torch.randn(16)
+    action, going_on = torch.randint(4, (16, 1)), (torch.rand(16) > 0.2).float()
+    best = model(after).max(1).values
+    target = reward + best * (0.99 * going_on)  # TRAIN022
+    return F.smooth_l1_loss(model(state).gather(1, action), target.unsqueeze(1))
 
 
-def a_teacher_that_follows_its_student__note():
-    stem, early, late = nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)
-
-    def step():
-        x = stem(torch.randn(6, 8))
-        student, wanted = early(x), torch.randint(0, 4, (6,))
-        target = late(x.relu()).softmax(-1)  # TRAIN022
-        loss = F.kl_div(student.log_softmax(-1), target, reduction="batchmean")
-        (loss + F.cross_entropy(student, wanted)).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 4), nn.Linear(8, 1)))
+def advantage_with_gradients(policy, critic):
+    state, returns = torch.randn(16, 8), torch.randn(16)
+    chances = torch.distributions.Categorical(logits=policy(state))
+    value = critic(state).squeeze(-1)
+    advantage = returns - value  # TRAIN022
+    loss = -(chances.log_prob(chances.sample()) * advantage).mean()
+    return loss + 0.5 * F.mse_loss(value, returns)
 
 
-def advantage_over_a_rollout():
-    policy, critic = nn.Linear(8, 4), nn.Linear(8, 1)
+@losses(lambda: (nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)))
+def a_teacher_that_follows_its_student__note(stem, early, late):
+    x = stem(torch.randn(6, 8))
+    student, wanted = early(x), torch.randint(0, 4, (6,))
+    target = late(x.relu()).softmax(-1)  # TRAIN022
+    loss = F.kl_div(student.log_softmax(-1), target, reduction="batchmean")
+    return loss + F.cross_entropy(student, wanted)
 
-    def step():
-        chances, values = [], []
-        for state in torch.randn(24, 16, 8):
-            each = torch.distributions.Categorical(logits=policy(state))
-            chances.append(each.log_prob(each.sample()))
-            values.append(critic(state).squeeze(-1))
-        values, returns = torch.stack(values), torch.randn(24, 16)
-        advantage = returns - values  # TRAIN022
-        loss = -(torch.stack(chances) * advantage).mean()
-        (loss + 0.5 * (returns - values).pow(2).mean()).backward()
 
-    return step
+@losses(lambda: (nn.Linear(8, 4), nn.Linear(8, 1)))
+def advantage_over_a_rollout(policy, critic):
+    chances, values = [], []
+    for state in torch.randn(24, 16, 8):
+        each = torch.distributions.Categorical(logits=policy(state))
+        chances.append(each.log_prob(each.sample()))
+        values.append(critic(state).squeeze(-1))
+    values, returns = torch.stack(values), torch.randn(24, 16)
+    advantage = returns - values  # TRAIN022
+    loss = -(torch.stack(chances) * advantage).mean()
+    return loss + 0.5 * (returns - values).pow(2).mean()

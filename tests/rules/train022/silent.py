@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.rules.programs import case_of, losses
+
 
 def _trained(loss):
     model, other = nn.Linear(8, 1), nn.Linear(8, 1)
@@ -25,12 +27,10 @@ def two_views__no_note():
     return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), 0.9 * model(y)))
 
 
-def an_equation_of_one_output__no_note():
-    def loss(model, other, x, y, r):
-        u = model(x)
-        return (u - (r + 0.1 * u.sin())).square().mean()
-
-    return _trained(loss)
+@case_of(_trained)
+def an_equation_of_one_output__no_note(model, other, x, y, r):
+    u = model(x)
+    return (u - (r + 0.1 * u.sin())).square().mean()
 
 
 def the_output_is_scaled__no_note():
@@ -41,16 +41,12 @@ def more_than_a_share__no_note():
     return _trained(lambda model, other, x, y, r: F.mse_loss(model(x), r + 1.5 * model(y)))
 
 
-def advantage_detached__no_note():
-    policy, critic = nn.Linear(8, 4), nn.Linear(8, 1)
-
-    def step():
-        state, returns = torch.randn(16, 8), torch.randn(16)
-        error = returns - critic(state).squeeze(-1)
-        loss = -(policy(state).log_softmax(1)[:, 0] * error.detach()).mean()
-        (loss + error.square().mean()).backward()
-
-    return step
+@losses(lambda: (nn.Linear(8, 4), nn.Linear(8, 1)))
+def advantage_detached__no_note(policy, critic):
+    state, returns = torch.randn(16, 8), torch.randn(16)
+    error = returns - critic(state).squeeze(-1)
+    loss = -(policy(state).log_softmax(1)[:, 0] * error.detach()).mean()
+    return loss + error.square().mean()
 
 
 def one_number_is_added__no_note():
@@ -68,16 +64,12 @@ def _distilled(loss):
     return step
 
 
-def a_detached_teacher__no_note():
-    def loss(one, two):
-        return F.kl_div(one.log_softmax(-1), two.softmax(-1).detach(), reduction="batchmean")
-
-    return _distilled(loss)
+@case_of(_distilled)
+def a_detached_teacher__no_note(one, two):
+    return F.kl_div(one.log_softmax(-1), two.softmax(-1).detach(), reduction="batchmean")
 
 
-def two_that_follow_one_another__no_note():
-    def loss(one, two):
-        first = F.kl_div(one.log_softmax(-1), two.softmax(-1), reduction="batchmean")
-        return first + F.kl_div(two.log_softmax(-1), one.softmax(-1), reduction="batchmean")
-
-    return _distilled(loss)
+@case_of(_distilled)
+def two_that_follow_one_another__no_note(one, two):
+    first = F.kl_div(one.log_softmax(-1), two.softmax(-1), reduction="batchmean")
+    return first + F.kl_div(two.log_softmax(-1), one.softmax(-1), reduction="batchmean")

@@ -1,14 +1,12 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import losses
 
-def divided_by_their_sum():
-    model = nn.Linear(8, 1)
 
-    def step():
-        x, y, weights = torch.randn(16, 8), torch.randn(16, 1), torch.rand(16, 1)
-        error = (model(x) - y).square().mean()  # TRAIN023
-        loss = (weights * error).sum() / weights.sum()
-        loss.backward()
-
-    return step
+@losses(lambda: nn.Linear(8, 1))
+def divided_by_their_sum(model):
+    x, y, weights = torch.randn(16, 8), torch.randn(16, 1), torch.rand(16, 1)
+    error = (model(x) - y).square().mean()  # TRAIN023
+    loss = (weights * error).sum() / weights.sum()
+    return loss

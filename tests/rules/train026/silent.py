@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.programs import losses
+
 
 def _conditioned(norm, shift):
     layer, head, condition = nn.Conv1d(2, 6, 3), nn.Linear(6, 1), nn.Linear(4, 6)
@@ -25,12 +27,7 @@ def another_shift_at_each_position():
     return _conditioned(nn.InstanceNorm1d(6), lambda out: out[..., None] * ramp)
 
 
-def a_layer_norm_over_channels():
-    layer, head, condition = nn.Linear(5, 6), nn.Linear(6, 1), nn.Linear(4, 6)
-    norm = nn.LayerNorm(6)
-
-    def step():
-        out = norm(layer(torch.randn(3, 7, 5)) + condition(torch.randn(3, 4))[:, None])
-        head(out.relu()).square().mean().backward()
-
-    return step
+@losses(lambda: (nn.Linear(5, 6), nn.Linear(6, 1), nn.Linear(4, 6), nn.LayerNorm(6)))
+def a_layer_norm_over_channels(layer, head, condition, norm):
+    out = norm(layer(torch.randn(3, 7, 5)) + condition(torch.randn(3, 4))[:, None])
+    return head(out.relu()).square().mean()

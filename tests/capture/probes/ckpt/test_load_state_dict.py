@@ -45,12 +45,8 @@ def test_rates_before_and_after_and_at_the_first_step(tmp_path):
         return step
 
     (row,) = rows(tmp_path, make)
-    assert (
-        row["what"] == "optimizer"
-        and row["owner"] == "SGD"
-        and row["bad"] == 0
-        and row["default"] == 1e-3
-    )
+    facts = row["what"], row["owner"], row["bad"], row["default"]
+    assert facts == ("optimizer", "SGD", 0, 1e-3)
     assert row["groups"] == [{"before": {"lr": 0.1}, "after": {"lr": 0.5}, "first": {"lr": 0.2}}]
 
 

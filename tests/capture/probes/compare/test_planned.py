@@ -140,9 +140,7 @@ def test_a_setting_takes_the_place_of_the_other(tmp_path):
         (False, [1, 1, 9], [1, 1], 0),
     ],
 )
-def test_the_largest_batch_is_given_after_the_warm_up(
-    tmp_path, largest, lengths, taken, of_batches
-):
+def test_the_largest_batch_comes_after_the_warm_up(tmp_path, largest, lengths, taken, of_batches):
     batches = iter(DataLoader([torch.ones(n) for n in lengths], 1))
     with Drive(tmp_path, changing(Change(largest=largest))) as drive:
         sizes = []

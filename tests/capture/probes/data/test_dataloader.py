@@ -51,11 +51,8 @@ def test_default_device_is_told(tmp_path):
         finally:
             torch.set_default_device(None)
         (row,) = drive.rows("batches")
-    assert (row["default_device"], row["devices"], row["sample_devices"]) == (
-        "meta",
-        {"meta": 1},
-        ["cpu"],
-    )
+    wanted = ("meta", {"meta": 1}, ["cpu"])
+    assert (row["default_device"], row["devices"], row["sample_devices"]) == wanted
 
 
 def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
@@ -79,12 +76,8 @@ def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
             next(batches)
     """
     user, drive = watched(tmp_path, source, DataLoaderProbe, run="quiet", steps=3, load=program)
-    rows, loaders = drive.rows("batches"), drive.rows("loaders")
-    assert (
-        [row["n"] for row in rows] == [1, 1, 1]
-        and len(loaders) == 1
-        and loaders[0]["length"] is None
-    )
+    rows, (loader,) = drive.rows("batches"), drive.rows("loaders")
+    assert ([row["n"] for row in rows], loader["length"]) == ([1, 1, 1], None)
     assert rows[0]["wait_us"] < 10_000 < rows[1]["wait_us"]
 
 

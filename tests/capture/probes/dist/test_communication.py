@@ -125,12 +125,8 @@ def test_what_fsdp_gathers_and_scatters(tmp_path, user):
 
 def test_what_a_distributed_tensor_issues_inside_its_operators(tmp_path, user):
     (row,) = rows_of(tmp_path, user.tensors())
-    assert (row["at_line"], row["what"], row["bytes_in"], row["bytes_out"]) == (
-        line_of(user, "tp"),
-        "all_gather",
-        64,
-        256,
-    )
+    wanted = (line_of(user, "tp"), "all_gather", 64, 256)
+    assert (row["at_line"], row["what"], row["bytes_in"], row["bytes_out"]) == wanted
     assert row["between"] == 0
 
 

@@ -202,9 +202,6 @@ def test_without_torchs_funnel_the_public_entries_are_watched(tmp_path, monkeypa
     """
     user, rows, reused = record(tmp_path, source, steps=1)
     kept, grad, last = (line_of(user, mark) for mark in ("kept", "grad", "last"))
-    assert {row["at_line"]: (row["n"], row["retain"]) for row in rows} == {
-        kept: (1, True),
-        grad: (1, True),
-        last: (1, False),
-    }
+    wanted = {kept: (1, True), grad: (1, True), last: (1, False)}
+    assert {row["at_line"]: (row["n"], row["retain"]) for row in rows} == wanted
     assert reuse(reused) == {(kept, grad), (grad, last)}

@@ -119,9 +119,6 @@ def test_blocks_from_before_the_history_belong_to_whom_they_were_seen_with():
         LiveBlock(16, 512, -1, True, ()),
         LiveBlock(64, 512, 0, True, ()),
     ]
-    assert {each.name for each in by_category(blocks, trace, 0, [10], owners)} == {
-        "parameters",
-        EARLIER,
-        OF_STEP,
-    }
+    wanted = {"parameters", EARLIER, OF_STEP}
+    assert {each.name for each in by_category(blocks, trace, 0, [10], owners)} == wanted
     assert by_category(blocks, trace, 0, [], owners) == ()  # torch before 2.3 wrote no times

@@ -46,13 +46,8 @@ def changes(tmp_path: Path, clear: str):
 def test_one_thing_is_changed_in_a_step_and_put_back(tmp_path):
     user, rows = changes(tmp_path, "optimizer.zero_grad()")
     assert user.seen == [(True, None), (False, None), (True, None), (True, False), (True, None)]
-    assert [(row["what"], row["changed"]) for row in rows] == [
-        ("", 0),
-        ("gradients", 2),
-        ("", 0),
-        ("foreach", 2),
-        ("largest", 0),
-    ]
+    wanted = [("", 0), ("gradients", 2), ("", 0), ("foreach", 2), ("largest", 0)]
+    assert [(row["what"], row["changed"]) for row in rows] == wanted
     assert [row["peak_allocated"] for row in rows] == [100, 101, 102, 103, 104]
     assert rows[-2]["at_line"] == line_of(user, "steps")
 

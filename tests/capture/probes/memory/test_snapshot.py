@@ -99,9 +99,7 @@ def test_first_error_is_kept_until_disarmed(allocator, tmp_path):
     disarm()
 
 
-def test_what_the_observer_cannot_do_never_becomes_the_users_error(
-    allocator, tmp_path, monkeypatch
-):
+def test_what_the_observer_cannot_do_is_no_error_of_the_users(allocator, tmp_path, monkeypatch):
     snapshot.watch_oom(tmp_path)
 
     def half_written(data, file):

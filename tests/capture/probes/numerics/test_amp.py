@@ -24,13 +24,8 @@ def test_what_ran_is_told_with_its_line(tmp_path):
     rows = [row for row in drive.rows("amp") if row["step"] == 1]
     seen = {row["what"]: row for row in rows}
     lines = {what: row["at_line"] for what, row in seen.items()}
-    marks = {
-        "autocast": "autocast",
-        "scale": "scale",
-        "backward": "scale",
-        "clip_scaled": "clip",
-        "update": "update",
-    }
+    marks = {"autocast": "autocast", "scale": "scale", "backward": "scale", "clip_scaled": "clip"}
+    marks |= {"update": "update"}
     assert lines == {what: line_of(user, mark) for what, mark in marks.items()}
     assert seen["autocast"]["dtype"] == seen["backward"]["dtype"] == "bfloat16"
     assert (seen["update"]["before"], seen["update"]["after"]) == (4.0, 2.0)

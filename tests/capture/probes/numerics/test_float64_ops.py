@@ -29,11 +29,7 @@ def test_what_follows_from_one_promotion(tmp_path):
     birth, parameters = drive.rows("doubles")
     # the product by the weight, that of matrices, relu and sum on each of two steps
     assert (birth["how"], birth["n"], birth["products"], birth["steps"]) == ("mixed", 8, 2, 2)
-    assert (birth["elements"], birth["largest"], birth["all"]) == (
-        2 * 64,
-        16,
-        2 * 65,
-    )  # the gradient of the loss is one number
+    assert (birth["elements"], birth["largest"], birth["all"]) == (2 * 64, 16, 2 * 65)
     assert birth["at_line"] == line_of(user, "meets")
     assert birth["graph"]
     assert (
@@ -78,7 +74,5 @@ def test_what_is_only_cast_is_narrowed_also_behind_a_copy(tmp_path):
     )
     rows = [row for row in drive.rows("doubles") if row.get("how") == "narrowed"]
     first = line_of(user, "first")
-    assert [(row["at_line"], row["n"], row["elements"], row["steps"]) for row in rows] == [
-        (first, 2, 64, 2),
-        (first + 1, 2, 48, 2),
-    ]
+    wanted = [(first, 2, 64, 2), (first + 1, 2, 48, 2)]
+    assert [(row["at_line"], row["n"], row["elements"], row["steps"]) for row in rows] == wanted

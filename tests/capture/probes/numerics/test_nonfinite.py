@@ -100,12 +100,8 @@ def test_the_replay_repeats_the_run_to_the_bit_also_under_the_watch(tmp_path):
 def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_name, step):
     recording = record(tmp_path / "r", lambda: trainer(bad_at=bad_at), PARTS, roots=[], steps=10)
     (row,) = recording.rows("nonfinite")
-    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == (
-        pass_name,
-        step,
-        bad_at,
-        bad_at - 1,
-    )
+    wanted = (pass_name, step, bad_at, bad_at - 1)
+    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == wanted
     assert row["what"] == "gradient"
     assert row["n"] == 4
     assert row["tensors"][0] == {"name": "0.weight", "shape": [6, 6], "value": "nan"}
@@ -162,9 +158,7 @@ def test_between_two_looks_the_row_says_what_was_still_good(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("every", [3, 4, 7])
-def test_an_optimizer_that_never_steps_where_a_look_is_due_is_looked_at_all_the_same(
-    tmp_path, monkeypatch, every
-):
+def test_an_optimizer_that_never_steps_where_a_look_is_due_is_seen(tmp_path, monkeypatch, every):
     monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
     parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
     optimizer = torch.optim.SGD([parameter], lr=0.1)
@@ -183,9 +177,7 @@ def test_an_optimizer_that_never_steps_where_a_look_is_due_is_looked_at_all_the_
     assert row["last_good"] < 8 + every
 
 
-def test_a_gradient_left_over_by_a_skipped_step_is_not_that_of_an_earlier_one(
-    tmp_path, monkeypatch
-):
+def test_a_gradient_of_a_skipped_step_is_not_that_of_an_earlier_one(tmp_path, monkeypatch):
     monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
     parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
     optimizer = torch.optim.Rprop([parameter], lr=1e-3)
@@ -277,7 +269,7 @@ def test_a_bad_gradient_is_seen_whatever_the_optimizer_makes_of_it(kind, value):
 def births(tmp_path: Path, source: str, *, steps: int = 1):
     """Births of the last step of a program with a function ``step``, and the program."""
     with Drive(tmp_path, NonfiniteOriginProbe) as drive:
-        program = load(tmp_path, source)
+        program = load(tmp_path, HEAD + source)
         replay = Replay(steps - 1, max(0, steps - 2))
         drive.context.plan = replace(drive.context.plan, purpose=replay)
         before = hooks()
@@ -293,14 +285,15 @@ HEAD = """
 import torch
 from torch import nn
 torch.manual_seed(0)
+model, weight = nn.Linear(2, 2), nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([*model.parameters(), weight], lr=1)
 """
 
 
 def test_the_module_the_line_and_the_range(tmp_path):
     rows, program = births(
         tmp_path,
-        HEAD
-        + """
+        """
 class Gate(nn.Module):
     def forward(self, x):
         return x / (x.detach().exp() - x.detach().exp())  # here
@@ -317,21 +310,14 @@ def step():
     assert (row["op"], row["phase"], row["module"]) == ("div", "forward", "1.1")
     assert row["at_line"] == line_of(program, "here")
     divisor = row["inputs"][1]
-    assert (divisor["dtype"], divisor["min"], divisor["max"], divisor["share_nonfinite"]) == (
-        "float32",
-        0.0,
-        0.0,
-        0.0,
-    )
+    wanted = ("float32", 0.0, 0.0, 0.0)
+    assert (divisor["dtype"], divisor["min"], divisor["max"], divisor["share_nonfinite"]) == wanted
 
 
 PLACES = {
     "a recomputed forward": (
         """
 from torch.utils.checkpoint import checkpoint
-model = nn.Linear(2, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=1)
-
 def block(x):
     return torch.exp(model(x) + 100)  # here
 
@@ -344,9 +330,6 @@ def step():
     ),
     "a cast that overflows half precision": (
         """
-model = nn.Linear(2, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=1)
-
 def step():
     x = model(torch.ones(1, 2)) * 1e6
     half = x.to(torch.float16)  # here
@@ -357,8 +340,6 @@ def step():
     ),
     "memory that was never written": (
         """
-weight = nn.Parameter(torch.zeros(3))
-optimizer = torch.optim.SGD([weight], lr=1)
 torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
 
 def step():
@@ -380,9 +361,6 @@ def step():
     ),
     "a value that was overwritten": (
         """
-weight = nn.Parameter(torch.zeros(3))
-optimizer = torch.optim.SGD([weight], lr=1)
-
 def step():
     scores = torch.ones(3) / torch.zeros(3)
     scores.fill_(2.0)
@@ -398,7 +376,7 @@ def step():
 @pytest.mark.parametrize("name", PLACES)
 def test_a_value_is_born_where_it_first_was_not_finite(tmp_path, name):
     source, born = PLACES[name]
-    rows, program = births(tmp_path, HEAD + source)
+    rows, program = births(tmp_path, source)
     assert {row["at_line"] for row in rows} == {line_of(program, "here")}
     assert (rows[0]["op"], rows[0]["dtype"]) == born
 
@@ -406,11 +384,7 @@ def test_a_value_is_born_where_it_first_was_not_finite(tmp_path, name):
 def test_memory_that_is_read_before_it_is_written_is_where_it_was_taken(tmp_path):
     rows, program = births(
         tmp_path,
-        HEAD
-        + """
-weight = nn.Parameter(torch.zeros(3))
-optimizer = torch.optim.SGD([weight], lr=1)
-
+        """
 def step():
     torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
     total = torch.empty(3)  # here
@@ -426,16 +400,13 @@ def step():
 
 def test_a_constant_is_a_fill_and_zero_times_infinity_is_not(tmp_path):
     source = """
-weight = nn.Parameter(torch.zeros(3))
-optimizer = torch.optim.SGD([weight], lr=1)
-
 def step():
     (weight * DATA).sum().backward()
     optimizer.step()
 """
-    rows, _ = births(tmp_path, HEAD + source.replace("DATA", "torch.zeros(3) * float('inf')"))
+    rows, _ = births(tmp_path, source.replace("DATA", "torch.zeros(3) * float('inf')"))
     assert (rows[0]["op"], rows[0]["fill"], rows[0]["constants"]) == ("mul", False, ["inf"])
-    rows, _ = births(tmp_path, HEAD + source.replace("DATA", "torch.full((3,), float('nan'))"))
+    rows, _ = births(tmp_path, source.replace("DATA", "torch.full((3,), float('nan'))"))
     assert (rows[0]["op"], rows[0]["fill"], rows[0]["constants"]) == ("full", True, ["nan"])
 
 

@@ -20,14 +20,8 @@ def step():
     scaler.update()
 """
 
-PLAIN = {
-    "dtype": "float32",
-    "optimizer": "SGD",
-    "more": "",
-    "scaled": False,
-    "gradient": "3.0",
-    "clip": "pass",
-}
+PLAIN = {"dtype": "float32", "optimizer": "SGD", "more": "", "scaled": False, "gradient": "3.0"}
+PLAIN |= {"clip": "pass"}
 
 
 def rows_of(folder, pass_name="loud", steps=4, **changed):

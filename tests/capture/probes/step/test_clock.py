@@ -108,9 +108,7 @@ def test_step_that_leaves_another_device_current_is_timed_on_its_first(clock, de
 
 
 @pytest.mark.parametrize(("state", "known"), [("ok", 1), ("busy", 0), ("broken", 0)])
-def test_an_error_keeps_what_the_device_has_finished_and_waits_for_nothing(
-    clock, device, state, known
-):
+def test_an_error_keeps_what_the_device_finished_and_waits_for_nothing(clock, device, state, known):
     step(clock, device)
     device.state = state
     clock.abandon()

@@ -210,11 +210,8 @@ def test_tables_by_the_original_method_find_the_patched_one(tmp_path):
     table = {torch.Tensor.to: "to", torch.Tensor.cpu: "cpu"}
     original = torch.Tensor.to
     with Drive(tmp_path, ReadsProbe) as drive, drive.running("loud"):
-        assert (
-            table[torch.Tensor.to] == "to"
-            and torch.Tensor.cpu in table
-            and torch.Tensor.to == original
-        )
+        assert table[torch.Tensor.to] == "to" and torch.Tensor.cpu in table
+        assert torch.Tensor.to == original
         assert (
             torch.Tensor.to.__name__ == "to"
             and torch.Tensor.to(torch.ones(1), torch.float64).dtype == torch.float64
