@@ -1,9 +1,6 @@
-"""The pages that people read: every file that they name exists, every link leads somewhere, no line
-of prose is long.
-"""
+"""The pages that people read: files and links exist, no line of prose is long."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -47,11 +44,11 @@ NAMES = {
 }
 
 
-def name_of(page: Path) -> str:
+def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
-def prose(page: Path) -> str:
+def prose(page):
     """The page without its blocks of code; each of their lines is left empty."""
     return re.sub(
         r"^( *)```.*?^\1```$",
@@ -61,22 +58,20 @@ def prose(page: Path) -> str:
     )
 
 
-def spans(page: Path) -> list[str]:
+def spans(page):
     """What stands in backticks."""
     return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose(page))
 
 
-def exists(path: str, page: Path) -> bool:
-    """Whether a path names something here: from the root, inside ``auditor/`` or a package of it,
-    or beside the page.
-    """
+def exists(path, page):
+    """A path names something: from the root, in ``auditor/`` or a package, beside the page."""
     if any((start / path).exists() for start in (ROOT, ROOT / "auditor", page.parent)):
         return True
     return "/" in path and any(ROOT.joinpath("auditor").rglob(path))
 
 
 @for_each(PAGES, name_of)
-def test_fences_of_code_stand_on_lines_of_their_own(page: Path) -> None:
+def test_fences_of_code_stand_on_lines_of_their_own(page):
     """Prose that was wrapped anew once swallowed a block."""
     marked = [line for line in page.read_text("utf-8").splitlines() if "```" in line]
     assert not [line for line in marked if not re.fullmatch(r" *```[\w-]*( \w+=.*)?", line)]
@@ -84,7 +79,7 @@ def test_fences_of_code_stand_on_lines_of_their_own(page: Path) -> None:
 
 
 @for_each(MAPS, name_of)
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_files_that_a_page_names_exist(page):
     text = re.sub(r"https?://[^\s)]+", "", prose(page))
     named = set(re.findall(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w./-]*\w", text))
     if name_of(page) not in OTHERS_PROGRAMS:
@@ -97,13 +92,13 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 @for_each([page for page in MAPS if name_of(page) not in OTHERS_PROGRAMS], name_of)
-def test_a_file_named_without_its_folder_exists_somewhere(page: Path) -> None:
+def test_a_file_named_without_its_folder_exists_somewhere(page):
     bare = {span for span in spans(page) if re.fullmatch(r"\w+\.(py|js)", span)}
     bare |= set(re.findall(r"\b[A-Z][A-Z_]+\.md\b", prose(page)))
     assert not sorted(bare - PLACEHOLDERS - NAMES - {path.name for path in ROOT.glob("*.md")})
 
 
-def test_pages_that_the_code_names_exist() -> None:
+def test_pages_that_the_code_names_exist():
     for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
         named = re.findall(r"\b(?:docs/[\w./-]+\.md|[A-Z_]{4,}\.md)\b", path.read_text("utf-8"))
         known = NAMES | PLACEHOLDERS
@@ -115,7 +110,7 @@ LEFT = {"auditor.nulldevice", "auditor.nulldevice.environment"}
 
 
 @for_each(MAPS, name_of)
-def test_modules_that_a_page_names_exist(page: Path) -> None:
+def test_modules_that_a_page_names_exist(page):
     for dotted in set(re.findall(r"\bauditor(?:\.\w+)+", page.read_text("utf-8"))) - LEFT:
         here, rest = ROOT / "auditor", dotted.split(".")[1:]
         if rest[0] in ("rules", "reports"):
@@ -133,10 +128,8 @@ def test_modules_that_a_page_names_exist(page: Path) -> None:
             )
 
 
-def anchors(page: Path) -> set[str]:
-    """The fragments that a link into a page may have: its headings, as GitHub names them, and
-    explicit ones.
-    """
+def anchors(page):
+    """The fragments that a link into a page may have: headings as GitHub names them."""
     text = page.read_text("utf-8")
     heads = [
         re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-")
@@ -146,7 +139,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @for_each(PAGES, name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http://", "https://")):
             continue
@@ -158,7 +151,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @for_each([page for page in PAGES if name_of(page) not in GENERATED], name_of)
-def test_no_line_of_prose_is_long(page: Path) -> None:
+def test_no_line_of_prose_is_long(page):
     """Tables, blocks of code, and where links lead aside."""
     lines = [
         re.sub(r"\]\([^)]*\)|https?://[^\s)]+", "", line)
@@ -168,7 +161,7 @@ def test_no_line_of_prose_is_long(page: Path) -> None:
     assert not [line for line in lines if len(line) > LONGEST]
 
 
-def test_every_decision_stands_in_the_index() -> None:
+def test_every_decision_stands_in_the_index():
     folder = ROOT / "docs" / "decisions"
     listed = re.findall(
         r"^\| \[(\d{4})\]\((\1-[\w-]+\.md)\) \| .+ \|$",
@@ -202,7 +195,7 @@ WORDED = [
 ]
 
 
-def parts(page: Path) -> Iterator[str]:
+def parts(page):
     """Paragraphs, items of lists, headings and rows of tables, without code."""
     text = re.sub(r"<!-- vale off -->.*?<!-- vale on -->", "", prose(page), flags=re.DOTALL)
     text = re.sub(r"`[^`]*`", "x", re.sub(r"\]\([^)]*\)", "]", text))
@@ -211,7 +204,7 @@ def parts(page: Path) -> Iterator[str]:
         yield " ".join(part.split())
 
 
-def against(rule: dict, part: str) -> list[str]:
+def against(rule, part):
     """What a rule of Vale's says against a part of a page."""
     if rule["extends"] == "occurrence":
         pieces = re.split(r"(?<=[.;:?!]) ", part) if rule["scope"] == "sentence" else [part]
@@ -222,14 +215,14 @@ def against(rule: dict, part: str) -> list[str]:
     return re.findall(patterns, part, re.IGNORECASE if rule.get("ignorecase") else 0)
 
 
-def test_rules_of_the_style_sheet_find_what_they_name() -> None:
+def test_rules_of_the_style_sheet_find_what_they_name():
     part = f"Silent is one that nobody made anew. {'Long ' * 91}"
     styles = (STYLES["Audit"], STYLES["Pages"], STYLES["Manual"])
     assert all(against(rule, part) for style in styles for rule in style)
 
 
 @for_each(WORDED, name_of)
-def test_words_are_those_of_the_style_sheet(page: Path) -> None:
+def test_words_are_those_of_the_style_sheet(page):
     """CONTRIBUTING.md, "Words"; the rules are Vale's files."""
     manual = page.parent.name == "manual"
     rules = STYLES["Audit"] + STYLES["Manual" if manual else "Pages"]

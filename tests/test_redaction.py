@@ -1,8 +1,6 @@
 """Secrets in what is kept of a run: masked or left out, said, and never in the way of a patch."""
 
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
@@ -54,7 +52,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("line", SECRETS)
-def test_a_secret_in_a_source_is_masked_in_place(line: str) -> None:
+def test_a_secret_in_a_source_is_masked_in_place(line):
     raw = f"import os\n{line}\nx = 1\n".encode()
     masked, found = redaction.redacted(raw)
     assert [each.line for each in found] == [2]
@@ -70,10 +68,8 @@ def test_a_secret_in_a_source_is_masked_in_place(line: str) -> None:
     assert redaction.restored(masked, raw) == raw
 
 
-def test_secrets_that_are_masked_alike_come_back_to_their_own_lines() -> None:
-    """A dict would give both lines the second secret, and the file would count as changed for
-    ever.
-    """
+def test_secrets_that_are_masked_alike_come_back_to_their_own_lines():
+    """A dict would give both the second secret: the file would count as changed for ever."""
     raw = b'key(\n    api_key="hunter2",\n)\nkey(\n    api_key="letmein",\n)\n\nx = 1\n'
     masked, found = redaction.redacted(raw)
     assert (len(found), redaction.restored(masked, raw)) == (2, raw)
@@ -87,18 +83,18 @@ def test_secrets_that_are_masked_alike_come_back_to_their_own_lines() -> None:
 
 
 @pytest.mark.parametrize("line", HARMLESS)
-def test_what_is_no_secret_stays(line: str) -> None:
+def test_what_is_no_secret_stays(line):
     assert redaction.redacted(line.encode()) == (line.encode(), ())
 
 
-def test_a_private_key_is_masked_whole() -> None:
+def test_a_private_key_is_masked_whole():
     raw = b"-----BEGIN RSA PRIVATE KEY-----\r\nMIIabc\r\nxyz\r\n-----END RSA PRIVATE KEY-----\r\nx = 1\r\n"
     masked, _ = redaction.redacted(raw)
     assert masked.split(b"\r\n")[1:3] == [b"******", b"***"]
     assert masked.endswith(b"-----END RSA PRIVATE KEY-----\r\nx = 1\r\n")
 
 
-def test_lines_of_any_length_are_read_in_little_time() -> None:
+def test_lines_of_any_length_are_read_in_little_time():
     for raw in (
         b"a" * 300_000,
         b"key" * 100_000,
@@ -112,7 +108,7 @@ def test_lines_of_any_length_are_read_in_little_time() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from([".py", ".yaml", ".txt"]))
-def test_a_mask_keeps_lines_and_lengths(raw: bytes, suffix: str) -> None:
+def test_a_mask_keeps_lines_and_lengths(raw, suffix):
     masked, _ = redaction.redacted(raw, suffix)
     assert [len(line) for line in masked.split(b"\n")] == [len(line) for line in raw.split(b"\n")]
 
@@ -130,15 +126,13 @@ def test_a_mask_keeps_lines_and_lengths(raw: bytes, suffix: str) -> None:
         ("c.toml", 'pem = """-----BEGIN EC PRIVATE KEY-----\nabc\n-----END EC PRIVATE KEY-----"""'),
     ],
 )
-def test_a_configuration_file_with_a_secret_is_left_out(
-    tmp_path: Path, name: str, text: str
-) -> None:
+def test_a_configuration_file_with_a_secret_is_left_out(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     opened = [] if name == "run.sh" else [str(tmp_path / name)]
     assert worth_keeping(opened, str(tmp_path)) == ([], [str(tmp_path / name)])
 
 
-def test_ordinary_settings_are_kept(tmp_path: Path) -> None:
+def test_ordinary_settings_are_kept(tmp_path):
     (tmp_path / "c.yaml").write_text(
         "sort_key: length\nnum_tokens: 5\npad_token: '<pad>'\nkey: loss\nrun: ab12\n"
     )
@@ -146,7 +140,7 @@ def test_ordinary_settings_are_kept(tmp_path: Path) -> None:
     assert len(worth_keeping([str(tmp_path / "c.yaml")], str(tmp_path))[0]) == 2
 
 
-def test_arguments() -> None:
+def test_arguments():
     words = """
         --token abc --lr 0.1 --api-key=xyz --max_tokens=5 https://u:p1@h/x --token --pad_token
         <pad>
@@ -168,7 +162,7 @@ def test_arguments() -> None:
     assert values == ("abc", "xyz", "https://u:p1@h/x")
 
 
-def test_a_short_value_of_an_argument_does_not_blank_words() -> None:
+def test_a_short_value_of_an_argument_does_not_blank_words():
     assert redaction.redacted_text("bpe tokens, hunter2", ("bpe", "hunter2")) == "bpe tokens, ***"
 
 
@@ -181,7 +175,7 @@ SOURCE = (
 )
 
 
-def recorded(folder: Path, **more: Any) -> Recording:
+def recorded(folder, **more):
     file = folder / "train.py"
     file.write_text(SOURCE)
     recording = folder / "audit" / "recording"
@@ -206,9 +200,7 @@ def recorded(folder: Path, **more: Any) -> Recording:
     return Recording(recording)
 
 
-def finding(
-    code: str, line: int, action: str, call: str, *, keyword: str = "", value: str = ""
-) -> Finding:
+def finding(code, line, action, call, *, keyword="", value=""):
     site = Site("train.py", line, "", SOURCE.splitlines()[line - 1].strip())
     remedy = Remedy(code, (Edit(site, action, call, keyword, value, safe=True),))
     return Finding(site, code, code=code, key=code, severity=Severity.WARNING, remedy=remedy)
@@ -220,9 +212,7 @@ ANOMALY = finding(
 RETAIN = finding("GRAPH002", 10, "drop_keyword", "backward", keyword="retain_graph")
 
 
-def test_a_diff_beside_a_secret_is_not_shown_and_others_apply(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diff_beside_a_secret_is_not_shown_and_others_apply(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recording = recorded(tmp_path)
     report = build_report.report(
@@ -240,9 +230,7 @@ def test_a_diff_beside_a_secret_is_not_shown_and_others_apply(
     assert HEX not in as_json.Json().render(report).decode()
 
 
-def test_fix_makes_both_changes_and_takes_them_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fix_makes_both_changes_and_takes_them_back(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recording = recorded(tmp_path)
     report = build_report.report(
@@ -260,7 +248,7 @@ def test_fix_makes_both_changes_and_takes_them_back(
     assert (tmp_path / "train.py").read_text() == SOURCE
 
 
-def test_a_run_is_repeated_only_with_its_arguments_and_unchanged_files(tmp_path: Path) -> None:
+def test_a_run_is_repeated_only_with_its_arguments_and_unchanged_files(tmp_path):
     recording = recorded(tmp_path, argv=["--token", "***"], masked_arguments=["--token"])
     with pytest.raises(AuditProblem, match="the value of --token was masked"):
         require_unchanged(recording)
@@ -271,7 +259,7 @@ def test_a_run_is_repeated_only_with_its_arguments_and_unchanged_files(tmp_path:
         require_unchanged(recording)
 
 
-def test_verification_runs_what_the_user_wrote(tmp_path: Path) -> None:
+def test_verification_runs_what_the_user_wrote(tmp_path):
     recording = recorded(tmp_path)
     assert recording.source_bytes("train.py") != SOURCE.encode()
     assert recording.original_bytes("train.py") == SOURCE.encode()
@@ -294,12 +282,12 @@ def test_verification_runs_what_the_user_wrote(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_a_header_or_a_login_is_given_is_masked(line: bytes, shown: bytes) -> None:
+def test_what_a_header_or_a_login_is_given_is_masked(line, shown):
     masked, found = redaction.redacted(line, ".sh")
     assert shown not in masked and len(masked) == len(line) and found
 
 
-def test_a_key_of_letters_alone_is_masked() -> None:
+def test_a_key_of_letters_alone_is_masked():
     """By its length, which is that of Cloudant's passwords; a letter less is none."""
     key = b"abcdefghijklmnopqrstuvwx"
     assert key not in redaction.redacted(b'clou_pw = "%s"' % key)[0]
@@ -307,6 +295,6 @@ def test_a_key_of_letters_alone_is_masked() -> None:
     assert redaction.redacted(text) == (text, ())
 
 
-def test_prose_about_bearers_is_left_alone() -> None:
+def test_prose_about_bearers_is_left_alone():
     text = b"# the bearer implementation and the basic configuration_of_everything"
     assert redaction.redacted(text, ".py") == (text, ())

@@ -14,9 +14,7 @@ parse = AllocatorSettings.parse
 
 @pytest.fixture
 def torchs_parser():
-    """Torch's own parser, which keeps what it was told: set back to its defaults around each
-    use.
-    """
+    """Torch's own parser keeps what it was told: set back around each use."""
     from torch import _C
 
     told = getattr(_C, "_accelerator_setAllocatorSettings", None)
@@ -125,9 +123,7 @@ def test_sizes_are_rounded_to_divisions_of_a_power_of_two(asked, rounded):
 
 
 def test_divisions_are_looked_up_by_the_power_of_two_below_a_size():
-    """The values that torch's own test (c10/test/core/AllocatorConfig_test.cpp) expects of this
-    string.
-    """
+    """As torch's own test expects (c10/test/core/AllocatorConfig_test.cpp)."""
     settings = parse("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]")
     expected = {
         1: 8,
@@ -161,9 +157,7 @@ def test_divisions_are_looked_up_by_the_power_of_two_below_a_size():
     ],
 )
 def test_segments_have_the_sizes_of_get_allocation_size(rounded, segment):
-    """kSmallSize 1 MiB, kSmallBuffer 2 MiB, 20 MiB below kMinLargeAlloc = 10 MiB, then multiples of
-    kRoundLarge = 2 MiB.
-    """
+    """1 MiB in 2 MiB, 20 MiB below kMinLargeAlloc = 10 MiB, then multiples of 2 MiB."""
     assert parse("").segment_size(rounded) == segment
 
 

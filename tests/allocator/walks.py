@@ -50,10 +50,8 @@ def states(snapshot):
     return found
 
 
-def check(allocator: CachingAllocator) -> None:
-    """Blocks tile their segments, nothing overlaps, the books agree with the blocks, and no memory
-    was invented.
-    """
+def check(allocator):
+    """Blocks tile their segments, nothing overlaps, the books agree, no memory is invented."""
     snapshot, stats = allocator.snapshot(), allocator.stats()
     end = 0
     for segment in snapshot["segments"]:
@@ -101,13 +99,13 @@ def check(allocator: CachingAllocator) -> None:
 class Walk:
     """Runs a program, one step after another; requests that find no memory are left out."""
 
-    def __init__(self, config: str, card: int, **options: object) -> None:
+    def __init__(self, config, card, **options):
         self.allocator = CachingAllocator(card, settings=AllocatorSettings.parse(config), **options)
         self.live: list[int] = []
         self.pending: list[int] = []
         self.now = 0
 
-    def step(self, action: str, number: int, stream: int) -> None:
+    def step(self, action, number, stream):
         allocator, self.now = self.allocator, self.now + 1
         address = self.live[number % len(self.live)] if self.live else 0
         if action == "malloc":

@@ -30,7 +30,7 @@ def checks(facts, why=""):
     return {each.name: each for each in doctor._checks(facts, why)}
 
 
-def broken(folder: Path, body: str) -> dict[str, str]:
+def broken(folder, body):
     (folder / "torch").mkdir()
     (folder / "torch" / "__init__.py").write_text(body)
     return {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}

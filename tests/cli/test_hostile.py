@@ -1,6 +1,4 @@
-"""Recordings and reports of a stranger's: whatever they hold, one sentence or a report, never a
-traceback or a file outside.
-"""
+"""A stranger's recordings and reports: one sentence or a report, no traceback, no file outside."""
 
 import gzip
 import json

@@ -1,6 +1,4 @@
-"""Mistakes at the command line: one sentence that a newcomer understands, the way out, exit code 2,
-never a traceback.
-"""
+"""Mistakes at the command line: one plain sentence, the way out, exit code 2, no traceback."""
 
 import os
 import shlex

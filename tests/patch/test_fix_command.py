@@ -1,17 +1,14 @@
-"""``audit fix --apply``: changes the files once, leaves a patch that takes it back, refuses files
-that changed since.
-"""
+"""``audit fix --apply``: files change once, a patch takes it back, changed files are refused."""
 
 import json
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from auditor.cli import rejudged
 from auditor.cli.main import main
@@ -32,7 +29,7 @@ def step(loss):
 """
 
 
-def _finding(code: str, line: int, *edits: Edit, verified: Verified | None = None) -> Finding:
+def _finding(code, line, *edits, verified=None):
     site = Site("train.py", line, "step", SOURCE.decode().splitlines()[line - 1].strip())
     made = tuple(
         Edit(site, each.action, each.call, each.keyword, each.value, safe=True) for each in edits
@@ -62,10 +59,8 @@ ALL = (
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project in a git repository, and the folder of its audit, whose rules find again what its
-    report says.
-    """
+def project(tmp_path, monkeypatch):
+    """A project in a git repository, and the folder of its audit."""
     monkeypatch.setattr(rejudged, "judged_again", lambda report, recording: report)
     (tmp_path / "train.py").write_bytes(SOURCE)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
@@ -81,17 +76,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _write_report(*findings: Finding) -> None:
+def _write_report(*findings):
     run = Run("t", 1, 0, 1, "cpu", "completed", None, None, PeakBytes(), "", "", "")
     Path("audit").mkdir(exist_ok=True)
     Path("audit/report.json").write_bytes(as_json.Json().render(Report(run, (), findings)))
 
 
-def _fix(*arguments: Any) -> Result:
+def _fix(*arguments):
     return CliRunner().invoke(main, ["fix", "audit", *arguments])
 
 
-def test_applying_twice_changes_nothing_and_says_so(project: Path) -> None:
+def test_applying_twice_changes_nothing_and_says_so(project):
     assert _fix("--apply").exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
     again = _fix("--apply")
@@ -102,7 +97,7 @@ def test_applying_twice_changes_nothing_and_says_so(project: Path) -> None:
     assert _fix().stdout == ""
 
 
-def test_the_undo_patch_restores_every_byte(project: Path) -> None:
+def test_the_undo_patch_restores_every_byte(project):
     _fix("--apply")
     subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
     assert (project / "train.py").read_bytes() == SOURCE
@@ -110,7 +105,7 @@ def test_the_undo_patch_restores_every_byte(project: Path) -> None:
     assert (project / "train.py").read_bytes() == ALL
 
 
-def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project: Path) -> None:
+def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project):
     for codes in ("NUM009", "GRAPH002", "GRAPH"):
         assert _fix("--apply", "--select", codes).exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
@@ -119,7 +114,7 @@ def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project:
 
 
 @pytest.mark.parametrize("before", [SOURCE, ALL])
-def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before: bytes) -> None:
+def test_a_file_that_changed_is_refused_and_stays_as_it_is(project, before):
     changed = before + b"print('new')\n"
     (project / "train.py").write_bytes(changed)
     refused = _fix("--apply")
@@ -131,9 +126,7 @@ def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before
 
 
 @pytest.mark.parametrize("word", [(), ("--check",), ("--apply",)])
-def test_another_folder_is_not_a_file_that_changed(
-    project: Path, word: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_folder_is_not_a_file_that_changed(project, word, monkeypatch):
     (project / "elsewhere").mkdir()
     monkeypatch.chdir(project / "elsewhere")
     refused = CliRunner().invoke(main, ["fix", str(project / "audit"), *word])
@@ -143,9 +136,7 @@ def test_another_folder_is_not_a_file_that_changed(
     assert refused.stdout == ""
 
 
-def test_the_way_there_is_as_a_shell_takes_it(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_way_there_is_as_a_shell_takes_it(project, monkeypatch):
     file = project / "audit" / "recording" / "manifest.json"
     manifest = json.loads(file.read_text())
     file.write_text(json.dumps({**manifest, "cwd": "/my runs; true"}))
@@ -155,23 +146,21 @@ def test_the_way_there_is_as_a_shell_takes_it(
     assert "cd '/my runs; true'" in refused.stderr
 
 
-def test_a_check_of_a_file_that_changed_is_not_green(project: Path) -> None:
+def test_a_check_of_a_file_that_changed_is_not_green(project):
     (project / "train.py").write_bytes(SOURCE + b"print('new')\n")
     refused = _fix("--check")
     assert refused.exit_code == 2
     assert "train.py changed since the audit; nothing was checked" in refused.stderr
 
 
-def test_a_copy_of_the_project_elsewhere_is_patched_there(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_the_project_elsewhere_is_patched_there(project, monkeypatch):
     (project / "checkout").mkdir()
     (project / "checkout" / "train.py").write_bytes(SOURCE)
     monkeypatch.chdir(project / "checkout")
     assert CliRunner().invoke(main, ["fix", str(project / "audit"), "--check"]).exit_code == 1
 
 
-def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
+def test_a_patch_that_breaks_the_result_is_left_out(project):
     broken = Verified(
         "broken", 1.0, None, None, None, None, same_result=False, note="loss 1 is 2 instead of 1"
     )
@@ -181,7 +170,7 @@ def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
     assert (project / "train.py").read_bytes() == SOURCE.replace(b"(True)", b"(False)", 1)
 
 
-def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(project: Path) -> None:
+def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(project):
     shown = replace(ANOMALY, remedy=replace(ANOMALY.remedy, diff="--- a/train.py\n+two\n"))
     _write_report(shown, RETAIN)
     (project / "audit" / "recording" / "manifest.json").unlink()
@@ -195,7 +184,7 @@ def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(proje
 
 
 @pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
-def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -> None:
+def test_edits_that_were_made_are_told_from_the_bytes(chosen):
     edits = [
         edit
         for finding in (ANOMALY, RETAIN, DETACH)
@@ -208,7 +197,7 @@ def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -
     assert made_already(SOURCE, current + b"# mine\n", edits) is None
 
 
-def test_undoing_takes_back_what_was_applied_in_several_goes(project: Path) -> None:
+def test_undoing_takes_back_what_was_applied_in_several_goes(project):
     (project / "model.py").write_bytes(SOURCE)
     recording = project / "audit" / "recording"
     files = [str(project / name) for name in ("train.py", "model.py")]
@@ -235,7 +224,7 @@ def test_undoing_takes_back_what_was_applied_in_several_goes(project: Path) -> N
     assert (project / "train.py").read_bytes() == SOURCE == (project / "model.py").read_bytes()
 
 
-def test_a_link_in_a_strangers_folder_is_not_written_through(project: Path) -> None:
+def test_a_link_in_a_strangers_folder_is_not_written_through(project):
     mine = project / "mine.sh"
     mine.write_text("mine")
     (project / "audit" / "fixes.undo.patch").symlink_to(mine)
@@ -245,7 +234,7 @@ def test_a_link_in_a_strangers_folder_is_not_written_through(project: Path) -> N
     assert (project / "train.py").read_bytes() == SOURCE
 
 
-def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project: Path) -> None:
+def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project):
     (project / "audit" / "fixes.undo.patch").mkdir()
     done = _fix("--apply")
     assert (
@@ -257,7 +246,7 @@ def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project: Path) -> 
 
 
 @pytest.mark.parametrize("file", ["/dev/zero", "../../../dev/zero", "train.py/../../secret.py"])
-def test_a_file_outside_is_not_even_read(project: Path, file: str) -> None:
+def test_a_file_outside_is_not_even_read(project, file):
     (project.parent / "secret.py").write_bytes(SOURCE)
     site = Site(file, 6, "step", "loss.backward(retain_graph=True)")
     edit = Edit(site, "drop_keyword", "backward", "retain_graph", "", safe=True)

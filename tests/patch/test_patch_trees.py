@@ -1,6 +1,4 @@
-"""Source beside the directory of the run: whose it is, and a diff that git takes in the directory
-that holds both.
-"""
+"""Source beside the run's directory: whose it is, and a diff that git takes above both."""
 
 import subprocess
 import sysconfig
@@ -22,7 +20,7 @@ TRAIN = b"loss.backward(retain_graph=True)\n"
 MODEL = b"x = x.to(device)\n"
 
 
-def edits(model: Path) -> list[Edit]:
+def edits(model):
     return [
         Edit(
             Site("train.py", 1, text=TRAIN.decode().strip()),
@@ -43,7 +41,7 @@ def edits(model: Path) -> list[Edit]:
 
 
 @pytest.fixture
-def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def trees(tmp_path, monkeypatch):
     """The directory of a run, and a file of the source tree beside it, in no repository."""
     run, model = tmp_path / "work" / "exp", tmp_path / "work" / "src" / "models" / "net.py"
     run.mkdir(parents=True)
@@ -55,7 +53,7 @@ def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     return run, model
 
 
-def git(*words: str, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def git(*words, cwd, stdin=b""):
     return subprocess.run(["git", *words], cwd=cwd, input=stdin, capture_output=True, check=False)
 
 
@@ -128,7 +126,7 @@ def test_nothing_is_written_beside_without_a_reason(trees, monkeypatch):
     assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
 
 
-def report_of(run: Path, model: Path) -> None:
+def report_of(run, model):
     findings = tuple(
         Finding(
             edit.site,

@@ -1,13 +1,10 @@
-"""What re-runs measured reads the same on every page: the headline, each finding's line, the noise
-floor, what was left out.
-"""
+"""What re-runs measured, the same on every page: headline, findings, noise floor, what is left."""
 
 from dataclasses import replace
 
 import pytest
 from auditor.reports import verified
 
-from auditor.model import Report
 from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
@@ -46,11 +43,11 @@ SUMMARY = Verification(
 
 
 @pytest.fixture
-def report() -> Report:
+def report():
     return report_of_re_runs()
 
 
-def report_of_re_runs() -> Report:
+def report_of_re_runs():
     whole = golden.rich_report()
     measured = [BETTER, UNTIMED, BROKEN]
     findings = [
@@ -61,13 +58,11 @@ def report_of_re_runs() -> Report:
 
 
 @pytest.mark.parametrize("together", [None, BROKEN, UNTIMED])
-def test_without_a_measured_whole_there_is_no_such_headline(
-    report: Report, together: Verified | None
-) -> None:
+def test_without_a_measured_whole_there_is_no_such_headline(report, together):
     assert verified.banner(replace(report, verification=replace(SUMMARY, together=together))) == ()
 
 
-def test_no_bars_where_no_time_was_measured() -> None:
+def test_no_bars_where_no_time_was_measured():
     bars = verified.proof(UNTIMED)
     assert (bars.before, bars.after) == (0.0, 0.0)
 
@@ -79,7 +74,7 @@ def test_no_bars_where_no_time_was_measured() -> None:
         (1.1, 1.3, "1.20x slower [1.10-1.30]"),
     ],
 )
-def test_no_difference_and_slower_are_said_as_such(low: float, high: float, said: str) -> None:
+def test_no_difference_and_slower_are_said_as_such(low, high, said):
     assert verified.proof(
         replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)
     ).detail.startswith(said)

@@ -1,12 +1,7 @@
-"""``audit view`` in Chromium: the tab opens, a report runs in its sandbox, the trace zooms to a
-finding, nothing leaves the machine.
-"""
+"""``audit view`` in Chromium: the tab, a report's sandbox, zoom to a finding; nothing leaves."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -28,16 +23,14 @@ ATTACK = "</script><img src=https://attacker.example/ onerror=window.attacked=1>
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
+def driver():
     with chromium(browser="ALL", performance="ALL") as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one
-    whose texts attack.
-    """
+def folder(tmp_path_factory):
+    """Runs: plain, with frames in its trace, with two lines that do the same, an attack."""
     audits = tmp_path_factory.mktemp("view") / "audits"
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
@@ -56,12 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
-def opened(
-    request: pytest.FixtureRequest, driver: Any, folder: Path
-) -> Iterator[Callable[..., Any]]:  # noqa: ANN401
-    """Opens a run's view afresh: the browser stands in our page then, inside TensorBoard's frames
-    or alone.
-    """
+def opened(request, driver, folder):
+    """Opens a run's view afresh, inside TensorBoard's frames or alone."""
     frames = (
         {}
         if request.param
@@ -72,7 +61,7 @@ def opened(
     )
     with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
 
-        def go(fragment: str) -> Any:  # noqa: ANN401
+        def go(fragment):
             driver.switch_to.default_content()
             driver.get("about:blank")  # nothing stays of the test before
             driver.get_log("browser")  # nor of a server that is gone
@@ -88,7 +77,7 @@ def opened(
         yield go
 
 
-def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
+def _enter(browser, title):
     shown = (
         f"[...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && "
         "!frame.hidden) ?? null"
@@ -96,11 +85,11 @@ def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
     enter(browser, shown, "/report" if title == "Report" else "/viewer")
 
 
-def _trace(browser: Any) -> None:  # noqa: ANN401
+def _trace(browser):
     _read(browser, "Trace")
 
 
-def _read(browser: Any, title: str) -> None:  # noqa: ANN401
+def _read(browser, title):
     _enter(browser, title)
     said = wait(
         browser, "const told = document.body.dataset; return told.slices ? 'read' : told.problem"
@@ -108,7 +97,7 @@ def _read(browser: Any, title: str) -> None:  # noqa: ANN401
     assert said == "read"
 
 
-def _requests(browser: Any) -> set[str]:  # noqa: ANN401
+def _requests(browser):
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     return {
         m["params"]["request"]["url"]
@@ -117,7 +106,7 @@ def _requests(browser: Any) -> set[str]:  # noqa: ANN401
     }
 
 
-def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., Any]) -> None:
+def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened):
     browser = opened("run=plain&view=report")
     names = wait(
         browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)"
@@ -137,7 +126,7 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
     assert told.startswith("step ")
 
 
-def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
+def test_a_finding_of_the_report_shows_in_the_trace(opened):
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
     lines = wait(
@@ -172,7 +161,7 @@ def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) 
     wait(browser, f"return document.body.dataset.shown !== {json.dumps(first)}")
 
 
-def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) -> None:
+def test_a_finding_zooms_to_the_slice_of_its_line(opened):
     browser = opened("run=framed&view=trace")
     _trace(browser)
     button = wait(browser, "return document.querySelector('#findings li button')")
@@ -209,7 +198,7 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) ->
     assert again == pytest.approx(start + 1), "the next click goes to the next step's"
 
 
-def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[..., Any]) -> None:
+def test_lines_without_frames_share_the_slices_in_their_order(opened):
     browser = opened("run=two+lines&view=trace")
     _trace(browser)
     starts = {}
@@ -228,7 +217,7 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
     assert starts == {"line 20": 0.72, "line 10": 0.1}
 
 
-def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
+def test_findings_without_a_slice_say_so(opened):
     browser = opened("run=plain&view=trace")
     _trace(browser)
     items = wait(
@@ -239,7 +228,7 @@ def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
     assert "(not a matter of slices)" in next(item for item in items if item.startswith("GRAPH001"))
 
 
-def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
+def test_texts_that_attack_stay_texts(opened):
     browser = opened("run=zz+attack&view=trace")
     assert wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
     assert (
@@ -265,7 +254,7 @@ def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
     )
 
 
-def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
+def test_every_request_goes_to_this_machine(opened):
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
     wait(browser, "return document.querySelector('h1')")
@@ -286,7 +275,7 @@ def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("view", ["report", "trace"])
-def test_axe_finds_no_violation_in_the_page_around(opened: Callable[..., Any], view: str) -> None:
+def test_axe_finds_no_violation_in_the_page_around(opened, view):
     browser = opened(f"run=plain&view={view}")
     wait(browser, "return document.querySelector('#subject').textContent")
     wait(browser, "return document.querySelector('#frames iframe')")

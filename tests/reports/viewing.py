@@ -7,20 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from auditor.reports import renderer
 
-from auditor.model import Finding, Report, Site
+from auditor.model import Finding, Site
 from tests.reports import golden_report as golden
 from tests.timeline.kineto import frame, op, text, training
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def write_run(folder: Path, report: Report | None = None, trace: str | None = None) -> Path:
+def write_run(folder, report=None, trace=None):
     """A run's folder as ``audit run`` leaves it, as far as it is looked at."""
     folder.mkdir(parents=True)
     for name, file in (("json", "report.json"), ("html", "report.html")):
@@ -32,15 +31,13 @@ def write_run(folder: Path, report: Report | None = None, trace: str | None = No
     return folder
 
 
-def plain_trace() -> str:
+def plain_trace():
     """Three steps with one ``item`` each."""
     return text(training(3))
 
 
-def framed_trace() -> str:
-    """The same, one ``item`` more in each step, and the Python frame of golden's first finding
-    around that one.
-    """
+def framed_trace():
+    """One ``item`` more in each step, and the frame of golden's first finding around it."""
     events = training(3)
     for number in (1, 2, 3):
         start = 1000.0 * number
@@ -51,10 +48,8 @@ def framed_trace() -> str:
     return text(events)
 
 
-def two_lines() -> tuple[Report, str]:
-    """Two lines of one function that each read once a step, and a trace without frames: three
-    steps, two ``item`` each.
-    """
+def two_lines():
+    """Two lines of one function that read once a step, in a trace without frames."""
     report = golden.rich_report()
     early, late = (
         Finding(
@@ -72,10 +67,8 @@ def two_lines() -> tuple[Report, str]:
 
 
 @contextlib.contextmanager
-def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``audit view ...`` and the address that it printed, in a process group of its own, of which
-    nothing is left at the end.
-    """
+def viewing(*words, cwd):
+    """``audit view ...`` and the address that it printed; its group is gone at the end."""
     command = [
         sys.executable,
         "-c",
@@ -110,10 +103,8 @@ def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str
     assert not left, "processes outlived audit view"
 
 
-def survivors(group: int) -> bool:
-    """True if a process of the group is still there after some seconds: multiprocessing's own
-    watcher goes a moment later.
-    """
+def survivors(group):
+    """A process of the group is still there after some seconds: some go a moment later."""
     for _ in range(100):
         try:
             os.killpg(group, 0)

@@ -1,6 +1,4 @@
-"""``--device auto`` without a GPU rehearses the GPU path; ``--device rehearse`` does only that;
-what cannot be is said.
-"""
+"""``--device auto`` without a GPU rehearses the GPU path; ``rehearse`` does only that."""
 
 import json
 import textwrap

@@ -1,6 +1,4 @@
-"""Every command on files whose every text attacks the reader: nothing steers the terminal, and no
-CI system obeys a line.
-"""
+"""Every command on files whose texts attack: no terminal is steered, no CI system obeys."""
 
 import json
 import pickle
@@ -9,11 +7,10 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.cli.main import main
@@ -34,7 +31,7 @@ COMMAND = re.compile(r"^\s*::[\w-]+[^\n]*::", re.MULTILINE)
 MARK = re.compile(r"##(vso|teamcity)?\[")
 
 
-def require_harmless(done: Result, *, commands: bool = False) -> None:
+def require_harmless(done, *, commands=False):
     for stream in (done.stdout, done.stderr):
         steering = {char for char in stream if not (char.isprintable() or char in "\n\t")}
         assert not steering, f"{sorted(map(ascii, steering))} in {ascii(stream)[:2000]}"
@@ -43,7 +40,7 @@ def require_harmless(done: Result, *, commands: bool = False) -> None:
     assert "Traceback" not in done.output and done.exit_code in (0, 1, 2, 3), done.output
 
 
-def _recording(folder: Path) -> Path:
+def _recording(folder):
     said = {
         "schema": SCHEMA,
         "target": ATTACK,
@@ -76,7 +73,7 @@ def _recording(folder: Path) -> Path:
     return folder
 
 
-def _trace(path: Path) -> Path:
+def _trace(path):
     from tests.timeline import kineto
 
     events = []
@@ -92,7 +89,7 @@ def _trace(path: Path) -> Path:
     return path
 
 
-def _snapshot(path: Path) -> Path:
+def _snapshot(path):
     frames = [{"name": ATTACK, "filename": ATTACK, "line": 3}]
     allocator = CachingAllocator(1 << 30)
     allocator.malloc(2 << 20, frames=frames)
@@ -103,7 +100,7 @@ def _snapshot(path: Path) -> Path:
     return path
 
 
-def _checkpoint(path: Path) -> Path:
+def _checkpoint(path):
     import torch
 
     torch.save({ATTACK: torch.tensor([float("nan")]), "optimizer": {ATTACK: ATTACK}}, path)
@@ -111,11 +108,11 @@ def _checkpoint(path: Path) -> Path:
 
 
 class _Foreign:
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return (_Foreign, ())
 
 
-def _foreign(path: Path) -> Path:
+def _foreign(path):
     """A checkpoint whose global has an attack for its name."""
     name = ATTACK.replace("\n", " ").encode("utf-8", "surrogatepass")
     short = (
@@ -130,7 +127,7 @@ def _foreign(path: Path) -> Path:
     return path
 
 
-def _report(folder: Path) -> Path:
+def _report(folder):
     from tests.reports.golden_attack import attack_report
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +135,7 @@ def _report(folder: Path) -> Path:
     return folder
 
 
-def _forged(folder: Path) -> Path:
+def _forged(folder):
     """A whole report whose every text is the attack."""
     _report(folder)
     file = folder / "report.json"
@@ -149,7 +146,7 @@ def _forged(folder: Path) -> Path:
     """.split()
     )
 
-    def attacked(value: Any, key: str = "") -> Any:
+    def attacked(value, key=""):
         if isinstance(value, dict):
             return {name: attacked(each, name) for name, each in value.items()}
         if isinstance(value, list):
@@ -178,12 +175,12 @@ FILES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def _program(path: Path) -> Path:
+def _program(path):
     path.write_text(f"import torch  # {ATTACK!r}\ntorch.compile(m)\n")
     return path
 
 
-def _junk(path: Path) -> Path:
+def _junk(path):
     path.write_text(ATTACK)
     return path
 
@@ -232,9 +229,7 @@ WALKS = [
 @pytest.mark.parametrize(
     ("command", "kind", "words"), WALKS, ids=[" ".join(each) for each in WALKS]
 )
-def test_nothing_steers_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, kind: str, words: str
-) -> None:
+def test_nothing_steers_the_terminal(tmp_path, monkeypatch, command, kind, words):
     path = (
         FILES[kind](tmp_path)
         if kind not in ("recording", "report", "forged")
@@ -246,20 +241,18 @@ def test_nothing_steers_the_terminal(
     require_harmless(done, commands="github" in words)
 
 
-def _made(make: Callable[[Path], Path], root: Path) -> Path:
+def _made(make, root):
     (root / NAME).mkdir()
     return make(root)
 
 
-def test_every_command_is_walked() -> None:
+def test_every_command_is_walked():
     assert {command for command, _, _ in WALKS} >= {
         name for name in main.commands if name not in ("plan", "doctor", "mcp")
     }
 
 
-def test_a_forged_verdict_line_is_told_from_a_true_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forged_verdict_line_is_told_from_a_true_one(tmp_path, monkeypatch):
     """A name with a line feed cannot add a line that says that another checkpoint is good."""
     monkeypatch.chdir(tmp_path)
     bad = tmp_path / "bad.pt\nother.pt  good  zip, 1 tensors"

@@ -1,6 +1,4 @@
-"""Mutations of small traces: nothing but the project's own error is raised, every table can be
-computed, and it is quick.
-"""
+"""Mutations of small traces: our own errors alone, every table can be computed, quickly."""
 
 import gzip
 import time
@@ -53,7 +51,7 @@ mutation = st.tuples(
 )
 
 
-def mutate(raw: bytes, changes) -> bytes:
+def mutate(raw, changes):
     for kind, where, size, piece in changes:
         at = int(where * len(raw))
         if kind == "flip":

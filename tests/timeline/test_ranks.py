@@ -1,6 +1,4 @@
-"""Folders of ranks: clocks set by collectives, the straggler named, damaged and missing ranks
-said.
-"""
+"""Folders of ranks: clocks set by collectives, the straggler, damaged and missing ranks."""
 
 import json
 
@@ -9,18 +7,16 @@ import pytest
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
 from auditor.timeline.timeline import RankFacts, rank_facts
-from tests.timeline.kineto import HEAD, kernel, note, text, write
+from tests.timeline.kineto import HEAD, kernel, mark, text, write
 
 
-def rank_events(rank: int, clock: float, late: float):
-    """Ten steps; the collective ends everywhere at the same time, and a rank that computes longer
-    comes to it later.
-    """
+def rank_events(rank, clock, late):
+    """Ten steps; a rank that computes longer comes later to the collective."""
     events = []
     for step in range(10):
         start = clock + 1000.0 * step
         events += [
-            note(f"ProfilerStep#{step}", start, 990),
+            mark(start, 990, step),
             kernel("gemm", start + 10, 300 + late, 100 * step + 1),
             kernel(
                 "ncclDevKernel_AllReduce_Sum_f32(x)",
