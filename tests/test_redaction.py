@@ -58,11 +58,7 @@ def test_a_secret_in_a_source_is_masked_in_place(line):
     assert [each.line for each in found] == [2]
     assert len(masked) == len(raw)
     assert b"***" in masked
-    assert [row for number, row in enumerate(masked.split(b"\n")) if number != 1] == [
-        b"import os",
-        b"x = 1",
-        b"",
-    ]
+    assert masked.split(b"\n")[:1] + masked.split(b"\n")[2:] == [b"import os", b"x = 1", b""]
     for secret in ("hunter2", HEX, "horse", "abcdefgh", "EXAMPLE", "aaaa", '"abcd"', "hooks"):
         assert secret.encode() not in masked
     assert redaction.restored(masked, raw) == raw
@@ -75,9 +71,8 @@ def test_secrets_that_are_masked_alike_come_back_to_their_own_lines():
     assert (len(found), redaction.restored(masked, raw)) == (2, raw)
     assert redaction.restored(masked, raw.replace(b"x = 1", b"\n\nx = 2")) == raw
     one_less = raw.replace(b'    api_key="letmein",\n', b"")
-    assert redaction.restored(masked, one_less) == raw.replace(
-        b"letmein", b"hunter2"
-    )  # not the live file: it counts as changed
+    # not the live file: it counts as changed
+    assert redaction.restored(masked, one_less) == raw.replace(b"letmein", b"hunter2")
     three = b'key(\n    api_key="1234abc",\n)\n' + raw
     assert redaction.restored(masked, three) == masked
 
@@ -95,14 +90,8 @@ def test_a_private_key_is_masked_whole():
 
 
 def test_lines_of_any_length_are_read_in_little_time():
-    for raw in (
-        b"a" * 300_000,
-        b"key" * 100_000,
-        b"\n" * 300_000,
-        b"-----BEGIN PRIVATE KEY-----\n" * 3_000,
-        b"token." * 50_000,
-    ):
-        redaction.redacted(raw, ".yaml")
+    for part in (b"a", b"key", b"\n", b"-----BEGIN PRIVATE KEY-----\n", b"token."):
+        redaction.redacted(part * (300_000 // len(part)), ".yaml")
     line = b"x" * redaction.LONGEST_LINE + b' url = "https://me:hunter2@host/x"'
     assert b"hunter2" not in redaction.redacted(line)[0]
 

@@ -31,24 +31,14 @@ def step(loss):
 
 def _finding(code, line, *edits, verified=None):
     site = Site("train.py", line, "step", SOURCE.decode().splitlines()[line - 1].strip())
-    made = tuple(
-        Edit(site, each.action, each.call, each.keyword, each.value, safe=True) for each in edits
-    )
-    return Finding(
-        site,
-        code,
-        code=code,
-        key=code,
-        severity=Severity.WARNING,
-        remedy=Remedy(code, made),
-        verified=verified,
-    )
+    remedy = Remedy(code, tuple(replace(each, site=site, safe=True) for each in edits))
+    said = {"code": code, "key": code, "severity": Severity.WARNING}
+    return Finding(site, code, **said, remedy=remedy, verified=verified)
 
 
 HERE = Site("", 0)
-ANOMALY = _finding(
-    "NUM009", 2, Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
-)
+OFF = Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
+ANOMALY = _finding("NUM009", 2, OFF)
 RETAIN = _finding("GRAPH002", 6, Edit(HERE, "drop_keyword", "backward", "retain_graph"))
 DETACH = _finding("GRAPH001", 7, Edit(HERE, "detach"))
 ALL = (
@@ -66,14 +56,21 @@ def project(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.chdir(tmp_path)
     _write_report(ANOMALY, RETAIN, DETACH)
-    recording = tmp_path / "audit" / "recording"
-    recording.mkdir()
-    stored = store_sources(recording, str(tmp_path), iter([str(tmp_path / "train.py")]))
-    write_manifest(
-        recording,
-        {"schema": SCHEMA, "cwd": str(tmp_path), "sources": stored, "outcome": "completed"},
-    )
+    (tmp_path / "audit" / "recording").mkdir()
+    _record(tmp_path, "train.py")
     return tmp_path
+
+
+def _record(root, *names):
+    recording = root / "audit" / "recording"
+    stored = store_sources(recording, str(root), iter([str(root / name) for name in names]))
+    manifest = {"schema": SCHEMA, "cwd": str(root), "sources": stored, "outcome": "completed"}
+    write_manifest(recording, manifest)
+
+
+def _undo(project):
+    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
+    return (project / "train.py").read_bytes()
 
 
 def _write_report(*findings):
@@ -99,8 +96,7 @@ def test_applying_twice_changes_nothing_and_says_so(project):
 
 def test_the_undo_patch_restores_every_byte(project):
     _fix("--apply")
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE
+    assert _undo(project) == SOURCE
     assert _fix("--apply").exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
 
@@ -109,8 +105,7 @@ def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project)
     for codes in ("NUM009", "GRAPH002", "GRAPH"):
         assert _fix("--apply", "--select", codes).exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE
+    assert _undo(project) == SOURCE
 
 
 @pytest.mark.parametrize("before", [SOURCE, ALL])
@@ -185,12 +180,7 @@ def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(proje
 
 @pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
 def test_edits_that_were_made_are_told_from_the_bytes(chosen):
-    edits = [
-        edit
-        for finding in (ANOMALY, RETAIN, DETACH)
-        if finding.remedy
-        for edit in finding.remedy.edits
-    ]
+    edits = [edit for each in (ANOMALY, RETAIN, DETACH) for edit in each.remedy.edits]
     made = tuple(edits[number] for number in chosen)
     current = apply_edits(SOURCE, made) if made else SOURCE
     assert made_already(SOURCE, current, edits) == made
@@ -199,29 +189,15 @@ def test_edits_that_were_made_are_told_from_the_bytes(chosen):
 
 def test_undoing_takes_back_what_was_applied_in_several_goes(project):
     (project / "model.py").write_bytes(SOURCE)
-    recording = project / "audit" / "recording"
-    files = [str(project / name) for name in ("train.py", "model.py")]
-    stored = store_sources(recording, str(project), iter(files))
-    write_manifest(
-        recording,
-        {"schema": SCHEMA, "cwd": str(project), "sources": stored, "outcome": "completed"},
-    )
-    elsewhere = Site("model.py", 6, "step", "loss.backward(retain_graph=True)")
-    edit = Edit(elsewhere, "drop_keyword", "backward", "retain_graph", "", safe=True)
-    other = Finding(
-        elsewhere,
-        "",
-        code="GRAPH002",
-        key="other",
-        severity=Severity.WARNING,
-        remedy=Remedy("", (edit,)),
-    )
-    _write_report(ANOMALY, other)
+    _record(project, "train.py", "model.py")
+    elsewhere = replace(RETAIN.site, file="model.py")
+    edit = replace(RETAIN.remedy.edits[0], site=elsewhere)
+    remedy = replace(RETAIN.remedy, edits=(edit,))
+    _write_report(ANOMALY, replace(RETAIN, site=elsewhere, key="other", remedy=remedy))
     assert _fix("--apply", "--select", "NUM009").exit_code == 0
     assert _fix("--apply", "--select", "GRAPH002").exit_code == 0
     assert (project / "train.py").read_bytes() != SOURCE != (project / "model.py").read_bytes()
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE == (project / "model.py").read_bytes()
+    assert _undo(project) == SOURCE == (project / "model.py").read_bytes()
 
 
 def test_a_link_in_a_strangers_folder_is_not_written_through(project):
@@ -230,18 +206,14 @@ def test_a_link_in_a_strangers_folder_is_not_written_through(project):
     (project / "audit" / "fixes.undo.patch").symlink_to(mine)
     assert _fix("--apply").exit_code == 0
     assert mine.read_text() == "mine"
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE
+    assert _undo(project) == SOURCE
 
 
 def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project):
     (project / "audit" / "fixes.undo.patch").mkdir()
     done = _fix("--apply")
-    assert (
-        done.exit_code == 2
-        and "cannot be written" in done.output
-        and "Traceback" not in done.output
-    )
+    assert done.exit_code == 2
+    assert "cannot be written" in done.output and "Traceback" not in done.output
     assert (project / "train.py").read_bytes() == SOURCE
 
 

@@ -21,22 +21,11 @@ MODEL = b"x = x.to(device)\n"
 
 
 def edits(model):
+    train = Site("train.py", 1, text=TRAIN.decode().strip())
+    other = Site(str(model), 1, text=MODEL.decode().strip())
     return [
-        Edit(
-            Site("train.py", 1, text=TRAIN.decode().strip()),
-            "drop_keyword",
-            "backward",
-            "retain_graph",
-            safe=True,
-        ),
-        Edit(
-            Site(str(model), 1, text=MODEL.decode().strip()),
-            "set_keyword",
-            "to",
-            "non_blocking",
-            "True",
-            safe=True,
-        ),
+        Edit(train, "drop_keyword", "backward", "retain_graph", safe=True),
+        Edit(other, "set_keyword", "to", "non_blocking", "True", safe=True),
     ]
 
 
@@ -94,19 +83,13 @@ def test_a_tree_is_theirs_by_pythonpath_or_by_git(trees, monkeypatch, tmp_path):
     assert is_theirs(str(model), str(run))
 
 
-def test_what_is_installed_or_linked_from_elsewhere_is_nobodys_to_edit(
-    trees, monkeypatch, tmp_path
-):
+def test_what_is_installed_or_linked_from_elsewhere_is_nobodys(trees, monkeypatch, tmp_path):
     run, model = trees
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "work"))
     installed = tmp_path / "work" / "lib" / "site-packages" / "net.py"
     library = Path(sysconfig.get_path("stdlib")) / "json" / "decoder.py"
-    for path in (
-        str(installed),
-        str(library),
-        f"{run}/../src/models/net.py",
-        "../src/models/net.py",
-    ):
+    above = "../src/models/net.py"
+    for path in (str(installed), str(library), f"{run}/{above}", above):
         assert not is_beside(path, str(run)) and not is_theirs(path, str(run)), path
     outside = tmp_path / "elsewhere.py"
     outside.write_bytes(MODEL)
@@ -127,29 +110,17 @@ def test_nothing_is_written_beside_without_a_reason(trees, monkeypatch):
 
 
 def report_of(run, model):
-    findings = tuple(
-        Finding(
-            edit.site,
-            "x",
-            code={"drop_keyword": "GRAPH002"}.get(edit.action, "DATA004"),
-            key=str(edit.site),
-            severity=Severity.WARNING,
-            remedy=Remedy("x", (edit,)),
-        )
-        for edit in edits(model)
-    )
-    about = Run(
-        "train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", ""
-    )
-    (run / "audit" / "recording").mkdir(parents=True)
-    (run / "audit" / "report.json").write_bytes(as_json.Json().render(Report(about, (), findings)))
-    stored = store_sources(
-        run / "audit" / "recording", str(run), iter([str(run / "train.py"), str(model)])
-    )
-    write_manifest(
-        run / "audit" / "recording",
-        {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"},
-    )
+    findings = []
+    for code, edit in zip(("GRAPH002", "DATA004"), edits(model), strict=True):
+        said = {"code": code, "key": str(edit.site), "severity": Severity.WARNING}
+        findings.append(Finding(edit.site, "x", **said, remedy=Remedy("x", (edit,))))
+    about = "train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", ""
+    report, recording = Report(Run(*about), (), tuple(findings)), run / "audit" / "recording"
+    recording.mkdir(parents=True)
+    (run / "audit" / "report.json").write_bytes(as_json.Json().render(report))
+    stored = store_sources(recording, str(run), iter([str(run / "train.py"), str(model)]))
+    manifest = {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"}
+    write_manifest(recording, manifest)
 
 
 @pytest.fixture

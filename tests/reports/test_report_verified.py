@@ -8,58 +8,29 @@ from auditor.reports import verified
 from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
-BETTER = Verified(
-    "better",
-    38_240.0,
-    20_900.0,
-    0.546,
-    0.532,
-    0.559,
-    1000 << 20,
-    590 << 20,
-    True,
-    5,
-    4.0,
-    1.0,
-    "bit-identical",
-)
+FASTER = 38_240.0, 20_900.0, 0.546, 0.532, 0.559, 1000 << 20, 590 << 20
+BETTER = Verified("better", *FASTER, True, 5, 4.0, 1.0, "bit-identical")
 UNTIMED = Verified(
     "same", None, None, None, None, None, None, None, True, 1, 4.0, 4.0, "checked in the rehearsal"
 )
-BROKEN = Verified(
-    "broken",
-    10.0,
-    9.0,
-    None,
-    None,
-    None,
-    same_result=False,
-    pairs=1,
-    note="loss 2 is 0.6 instead of 0.5",
-)
+WRONG = {"same_result": False, "pairs": 1, "note": "loss 2 is 0.6 instead of 0.5"}
+BROKEN = Verified("broken", 10.0, 9.0, None, None, None, **WRONG)
 SUMMARY = Verification(
     BETTER, ("SYNC001", "GRAPH001"), (0.98, 1.03), True, 23, 14, 117.0, ("GRAPH002: left out",)
 )
 
 
-@pytest.fixture
-def report():
-    return report_of_re_runs()
-
-
 def report_of_re_runs():
     whole = golden.rich_report()
-    measured = [BETTER, UNTIMED, BROKEN]
-    findings = [
-        replace(finding, verified=each)
-        for finding, each in zip(whole.findings, measured, strict=False)
-    ]
+    measured = zip(whole.findings, [BETTER, UNTIMED, BROKEN], strict=False)
+    findings = [replace(finding, verified=each) for finding, each in measured]
     return replace(whole, findings=(*findings, *whole.findings[3:]), verification=SUMMARY)
 
 
 @pytest.mark.parametrize("together", [None, BROKEN, UNTIMED])
-def test_without_a_measured_whole_there_is_no_such_headline(report, together):
-    assert verified.banner(replace(report, verification=replace(SUMMARY, together=together))) == ()
+def test_without_a_measured_whole_there_is_no_such_headline(together):
+    summary = replace(SUMMARY, together=together)
+    assert verified.banner(replace(report_of_re_runs(), verification=summary)) == ()
 
 
 def test_no_bars_where_no_time_was_measured():
@@ -75,6 +46,5 @@ def test_no_bars_where_no_time_was_measured():
     ],
 )
 def test_no_difference_and_slower_are_said_as_such(low, high, said):
-    assert verified.proof(
-        replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)
-    ).detail.startswith(said)
+    made = replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)
+    assert verified.proof(made).detail.startswith(said)

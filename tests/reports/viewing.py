@@ -41,52 +41,31 @@ def framed_trace():
     events = training(3)
     for number in (1, 2, 3):
         start = 1000.0 * number
-        events += [
-            op("aten::item", start + 720, 50),
-            frame(f"{golden.TRAINER}(142): step", start + 710, 80),
-        ]
+        around = frame(f"{golden.TRAINER}(142): step", start + 710, 80)
+        events += [op("aten::item", start + 720, 50), around]
     return text(events)
 
 
 def two_lines():
     """Two lines of one function that read once a step, in a trace without frames."""
     report = golden.rich_report()
-    early, late = (
-        Finding(
-            Site(golden.TRAINER, line, "Trainer.step"),
-            "reads",
-            code="SYNC001",
-            key=f"line {line}",
-            per_step=1.0,
-        )
-        for line in (10, 20)
+    said = {"code": "SYNC001", "per_step": 1.0}
+    late, early = (
+        Finding(Site(golden.TRAINER, line, "Trainer.step"), "reads", key=f"line {line}", **said)
+        for line in (20, 10)
     )
-    events = training(3)
-    events += [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
-    return replace(report, findings=(late, early)), text(events)
+    reads = [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
+    return replace(report, findings=(late, early)), text([*training(3), *reads])
 
 
 @contextlib.contextmanager
 def viewing(*words, cwd):
     """``audit view ...`` and the address that it printed; its group is gone at the end."""
-    command = [
-        sys.executable,
-        "-c",
-        "from auditor.cli.main import main; main()",
-        "view",
-        *words,
-        "--no-browser",
-    ]
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=surroundings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    code = "from auditor.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "view", *words, "--no-browser"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=cwd, env=env, **pipes, start_new_session=True)
     try:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

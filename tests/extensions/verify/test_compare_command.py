@@ -16,33 +16,14 @@ MANIFEST = {"schema": SCHEMA, "device": "cpu", "recorded_at": "2026-01-01", "out
 
 def _finding(line, per_step=2.0):
     site = Site("train.py", 7, "step", line)
-    return Finding(
-        site,
-        f"`{line}` reads",
-        50,
-        per_step,
-        code="SYNC001",
-        name="scalar-read",
-        key=finding_key("SYNC001", site),
-    )
+    said = {"code": "SYNC001", "name": "scalar-read", "key": finding_key("SYNC001", site)}
+    return Finding(site, f"`{line}` reads", 50, per_step, **said)
 
 
 def _report(step_us, *findings, host=1 << 30):
     times = StepTimes(step_us, step_us, step_us, step_us, 50)
-    run = Run(
-        "train:step",
-        50,
-        5,
-        1,
-        "cpu",
-        "completed",
-        None,
-        times,
-        PeakBytes(None, host),
-        "2.13.0",
-        "3.11",
-        "2026-01-01",
-    )
+    about = "train:step", 50, 5, 1, "cpu", "completed", None, times, PeakBytes(None, host)
+    run = Run(*about, "2.13.0", "3.11", "2026-01-01")
     return Report(run, (Verdict("SYNC001", "scalar-read", "found"),), findings)
 
 
@@ -105,13 +86,10 @@ def test_several_runs_prove_what_one_cannot(tmp_path):
 
 
 def test_waiting_for_the_processor_is_no_regression(tmp_path):
-    before, held_up = (
-        _audit(tmp_path / "before", 1000),
-        _audit(tmp_path / "after", 1000, queued_us=900),
-    )
-    assert json.loads(_compare(before, held_up, "--json").stdout)["ratio"][
-        "ratio"
-    ] == pytest.approx(1.0)
+    before = _audit(tmp_path / "before", 1000)
+    held_up = _audit(tmp_path / "after", 1000, queued_us=900)
+    facts = json.loads(_compare(before, held_up, "--json").stdout)
+    assert facts["ratio"]["ratio"] == pytest.approx(1.0)
 
 
 def test_a_report_alone_has_no_interval_and_says_so(tmp_path):
@@ -142,11 +120,7 @@ def test_what_is_no_audit_is_refused_in_one_sentence(tmp_path):
 
 def test_what_else_differs_is_said(tmp_path):
     before, after = _audit(tmp_path / "before", 1000), _audit(tmp_path / "after", 1000)
-    other = _report(1000)
-    (after / "report.json").write_bytes(
-        as_json.Json().render(replace(other, run=replace(other.run, torch="2.6.0")))
-    )
-    done = _compare(before, after)
+    done = _compare(before, _changed(after, torch="2.6.0"))
     assert "the two differ in their torch, 2.13.0 and 2.6.0" in done.stdout
     assert done.stderr == ""
     assert "torch, 2.13.0" in json.loads(_compare(before, after, "--json").stdout)["differs"][0]
