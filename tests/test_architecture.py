@@ -36,21 +36,12 @@ DOORS = {"main", "more_commands", "run", "api"}
 """What starts an extension: it imports that inside a function, and is not imported by it."""
 
 ALONE = {
-    "auditor/capture/shadow": {
-        "auditor.allocator.ledger",  # the keys of torch.cuda.memory_stats
-        "auditor.capture.shadow",
-        "auditor.capture.instruments",
-        "auditor.errors",
-        "auditor.model.gpus",
-    },
-    "auditor/capture/instruments": set(
-        """
-        auditor.capture.instruments auditor.errors auditor.model auditor.null_device
-        auditor.recordings auditor.syntax
-    """.split()
-    ),
+    "auditor/capture/shadow": """auditor.allocator.ledger auditor.capture.shadow
+        auditor.capture.instruments auditor.errors auditor.model.gpus""".split(),
+    "auditor/capture/instruments": """auditor.capture.instruments auditor.errors auditor.model
+        auditor.null_device auditor.recordings auditor.syntax""".split(),
 }
-"""Packages inside a package that know less than it."""
+"""Packages inside a package that know less than it. The ledger: keys of torch.cuda.memory_stats."""
 
 
 def modules(node, path):
@@ -60,13 +51,8 @@ def modules(node, path):
     base = node.module or ""
     if node.level:
         package = path.relative_to(ROOT).with_suffix("").parts[: -node.level]
-        base = ".".join(
-            [
-                *(() if package[0] == "auditor" else ("auditor",)),
-                *package,
-                *filter(None, [node.module]),
-            ]
-        )
+        above = () if package[0] == "auditor" else ("auditor",)
+        base = ".".join([*above, *package, *filter(None, [node.module])])
     return {base} | {f"{base}.{alias.name}" for alias in node.names if base.startswith("auditor")}
 
 
@@ -104,9 +90,8 @@ def ours(found, own):
     return named & set(MAY) - {own}
 
 
-FILES = [
-    path for room in ("auditor", "rules", "reports") for path in sorted((ROOT / room).rglob("*.py"))
-]
+ROOMS = [ROOT / room for room in ("auditor", "rules", "reports")]
+FILES = [path for room in ROOMS for path in sorted(room.rglob("*.py"))]
 FREE = {"auditor/judging/build_report.py"}
 """Puts the report together and so sees nearly everything; no torch."""
 

@@ -13,12 +13,8 @@ from tests.reports.viewing import framed_trace, plain_trace, two_lines, viewing,
 
 pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 
-_NETWORK = (
-    "http:",
-    "https:",
-    "ws:",
-    "wss:",
-)  # the browser's own start page asks for chrome:, which never leaves it
+# the browser's own start page asks for chrome:, which never leaves it
+_NETWORK = ("http:", "https:", "ws:", "wss:")
 ATTACK = "</script><img src=https://attacker.example/ onerror=window.attacked=1>"
 
 
@@ -35,30 +31,20 @@ def folder(tmp_path_factory):
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
     write_run(audits / "plain", trace=plain_trace())
-    attacked = Finding(
-        Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK
-    )
+    site = Site(ATTACK, 1, ATTACK, ATTACK)
+    attacked = Finding(site, ATTACK, code="SYNC001", name=ATTACK, key=ATTACK)
     trace = plain_trace().replace("aten::mm", json.dumps(ATTACK)[1:-1])
     write_run(audits / "two lines", *two_lines())
-    write_run(
-        audits / "zz attack",
-        replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,)),
-        trace,
-    )
+    report = replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,))
+    write_run(audits / "zz attack", report, trace)
     return audits
 
 
 @pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
 def opened(request, driver, folder):
     """Opens a run's view afresh, inside TensorBoard's frames or alone."""
-    frames = (
-        {}
-        if request.param
-        else {
-            "iframe[src*='name=audit']": "/plugin_entry.html",
-            "iframe[title=Audit]": "/page.html",
-        }
-    )
+    frames = {"iframe[src*='name=audit']": "/plugin_entry.html"}
+    frames = {} if request.param else {**frames, "iframe[title=Audit]": "/page.html"}
     with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
 
         def go(fragment):
@@ -68,9 +54,8 @@ def opened(request, driver, folder):
             driver.get(url)
             for frame, page in frames.items():
                 enter(driver, f'document.querySelector("{frame}")', page)
-            wait(
-                driver, "return document.querySelector('#runs button')"
-            )  # a page that still loads would lose its fragment
+            # a page that still loads would lose its fragment
+            wait(driver, "return document.querySelector('#runs button')")
             driver.execute_script("location.hash = arguments[0]", fragment)
             return driver
 
@@ -86,24 +71,15 @@ def _enter(browser, title):
 
 
 def _trace(browser):
-    _read(browser, "Trace")
-
-
-def _read(browser, title):
-    _enter(browser, title)
-    said = wait(
-        browser, "const told = document.body.dataset; return told.slices ? 'read' : told.problem"
-    )
-    assert said == "read"
+    _enter(browser, "Trace")
+    told = "const told = document.body.dataset; return told.slices ? 'read' : told.problem"
+    assert wait(browser, told) == "read"
 
 
 def _requests(browser):
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return {
-        m["params"]["request"]["url"]
-        for m in messages
-        if m["method"] == "Network.requestWillBeSent"
-    }
+    sent = [one for one in messages if one["method"] == "Network.requestWillBeSent"]
+    return {one["params"]["request"]["url"] for one in sent}
 
 
 def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened):
@@ -166,13 +142,10 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened):
     _trace(browser)
     button = wait(browser, "return document.querySelector('#findings li button')")
     assert button.text == "Show in trace (3)"
-    assert (
-        browser.execute_script("return document.querySelector('#findings i').textContent")
-        == "at this place"
-    )
-    before = browser.execute_script(
-        "return viewer.trackView.viewport.currentDisplayTransform.scaleX"
-    )
+    place = "return document.querySelector('#findings i').textContent"
+    assert browser.execute_script(place) == "at this place"
+    scale = "return viewer.trackView.viewport.currentDisplayTransform.scaleX"
+    before = browser.execute_script(scale)
     button.click()
     title, start, length = browser.execute_script(
         "const [slice] = viewer.brushingStateController.selection; return [slice.title, "
@@ -187,10 +160,7 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened):
     )
     assert left < start < start + length < right
     assert right - left == pytest.approx(5 * length)
-    assert (
-        browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
-        > before
-    )
+    assert browser.execute_script(scale) > before
     button.click()
     (again,) = browser.execute_script(
         "return [...viewer.brushingStateController.selection].map((slice) => slice.start)"
@@ -231,12 +201,8 @@ def test_findings_without_a_slice_say_so(opened):
 def test_texts_that_attack_stay_texts(opened):
     browser = opened("run=zz+attack&view=trace")
     assert wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
-    assert (
-        browser.execute_script(
-            "return document.querySelectorAll('main img').length + (window.attacked ?? 0)"
-        )
-        == 0
-    )
+    count = "return document.querySelectorAll('{}').length + (window.attacked ?? 0)"
+    assert browser.execute_script(count.format("main img")) == 0
     _trace(browser)
     wait(browser, "return document.querySelector('#findings li button')").click()
     attacked = (
@@ -246,12 +212,7 @@ def test_texts_that_attack_stay_texts(opened):
         "return one.title"
     )
     assert browser.execute_script(attacked) == ATTACK
-    assert (
-        browser.execute_script(
-            "return document.querySelectorAll('img').length + (window.attacked ?? 0)"
-        )
-        == 0
-    )
+    assert browser.execute_script(count.format("img")) == 0
 
 
 def test_every_request_goes_to_this_machine(opened):
@@ -264,14 +225,9 @@ def test_every_request_goes_to_this_machine(opened):
     requests = _requests(browser)
     assert [url for url in requests if "/trace?" in url], "the trace was asked for"
     assert {urlsplit(url).hostname for url in requests if url.startswith(_NETWORK)} == {"127.0.0.1"}
-    severe = [
-        entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"
-    ]
-    assert [
-        message
-        for message in severe
-        if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message
-    ] == []
+    severe = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    known = "favicon", "/data/plugin/pytorch_profiler"
+    assert [message for message in severe if not any(word in message for word in known)] == []
 
 
 @pytest.mark.parametrize("view", ["report", "trace"])

@@ -50,14 +50,8 @@ def _recording(folder):
         "outcome": "raised",
         "device": "cpu",
         "passes": [{"name": "quiet", "steps": 3}, {"name": ATTACK, "steps": 1}],
-        "error": {
-            "type": ATTACK,
-            "message": ATTACK,
-            "traceback": ATTACK,
-            "file": ATTACK,
-            "line": 3,
-            "function": ATTACK,
-        },
+        "error": dict.fromkeys(("type", "message", "traceback", "file", "function"), ATTACK)
+        | {"line": 3},
         "warnings": [ATTACK],
         "environment": {"torch": ATTACK, ATTACK: ATTACK, "python": ATTACK},
         "masked_arguments": [ATTACK],
@@ -65,11 +59,10 @@ def _recording(folder):
         "recorded_at": ATTACK,
     }
     write_manifest(folder, said)
-    rows = [
-        {"pass": "quiet", "step": number, "us": 1000.0 + number, "start_us": number * 2000.0}
-        for number in range(3)
-    ]
-    (folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for at in range(3):
+        row = {"pass": "quiet", "step": at, "us": 1000.0 + at, "start_us": at * 2000.0}
+        with (folder / "steps.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
     return folder
 
 
@@ -115,11 +108,8 @@ class _Foreign:
 def _foreign(path):
     """A checkpoint whose global has an attack for its name."""
     name = ATTACK.replace("\n", " ").encode("utf-8", "surrogatepass")
-    short = (
-        b"\x8c"
-        + bytes([min(len(name), 200)])
-        + name.decode()[:150].encode()[:200].ljust(min(len(name), 200))[:200]
-    )
+    length = min(len(name), 200)
+    short = b"\x8c" + bytes([length]) + name.decode()[:150].encode()[:200].ljust(length)[:200]
     body = b"\x80\x04" + b"\x8c\x05posix" + short + b"\x93)R."
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/data.pkl", body)
@@ -140,10 +130,8 @@ def _forged(folder):
     _report(folder)
     file = folder / "report.json"
     said = json.loads(file.read_text())
-    keep = set(
-        """
-        schema outcome severity status basis seen_on action kind tone training axis unit
-    """.split()
+    keep = (
+        "schema outcome severity status basis seen_on action kind tone training axis unit".split()
     )
 
     def attacked(value, key=""):
@@ -187,42 +175,22 @@ def _junk(path):
 
 FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown", "agent")
 
+
+COMMANDS = [
+    ("analyze", "recording trace snapshot", [f"{{}} --out out --format {form}" for form in FORMATS]),
+    ("analyze", "report junk none", ["{} --out out"]),
+    ("fix", "report forged junk none", ["{}", "{} --apply --unsafe"]),
+    ("verify", "report forged recording junk none", ["{} --budget 0"]),
+    ("compare", "report forged recording junk none", ["{} {}", "{} {} --json"]),
+    ("checkpoint", "checkpoint foreign junk none", ["{}", "{} --json", "{} --out out", "{} --config {}"]),
+    ("view", "none junk", ["{} --no-browser"]),
+    *((command, "none", ["{}"]) for command in ("run", "rules", "explain", "reproduce")),
+    ("drill", "none", ["{} --inject nan@3"]),
+    ("agents", "none", ["--skill"]),
+    ("check", "source none", ["{}", "{} --format sarif"]),
+]  # fmt: skip
 WALKS = [
-    *(
-        ("analyze", kind, f"{{}} --out out --format {form}")
-        for kind in ("recording", "trace", "snapshot")
-        for form in FORMATS
-    ),
-    *(("analyze", kind, "{} --out out") for kind in ("report", "junk", "none")),
-    *(
-        ("fix", kind, f"{{}} {more}")
-        for kind in ("report", "forged", "junk", "none")
-        for more in ("", "--apply --unsafe")
-    ),
-    *(
-        ("verify", kind, "{} --budget 0")
-        for kind in ("report", "forged", "recording", "junk", "none")
-    ),
-    *(
-        ("compare", kind, f"{{}} {{}} {more}")
-        for kind in ("report", "forged", "recording", "junk", "none")
-        for more in ("", "--json")
-    ),
-    *(
-        ("checkpoint", kind, f"{{}} {more}")
-        for kind in ("checkpoint", "foreign", "junk", "none")
-        for more in ("", "--json", "--out out", "--config {}")
-    ),
-    *(("view", kind, "{} --no-browser") for kind in ("none", "junk")),
-    *((command, "none", "{}") for command in ("run", "rules", "explain")),
-    ("drill", "none", "{} --inject nan@3"),
-    ("reproduce", "none", "{}"),
-    ("agents", "none", "--skill"),
-    *(
-        ("check", kind, f"{{}} {more}")
-        for kind in ("source", "none")
-        for more in ("", "--format sarif")
-    ),
+    (name, kind, each) for name, kinds, said in COMMANDS for kind in kinds.split() for each in said
 ]
 
 
@@ -230,26 +198,17 @@ WALKS = [
     ("command", "kind", "words"), WALKS, ids=[" ".join(each) for each in WALKS]
 )
 def test_nothing_steers_the_terminal(tmp_path, monkeypatch, command, kind, words):
-    path = (
-        FILES[kind](tmp_path)
-        if kind not in ("recording", "report", "forged")
-        else _made(FILES[kind], tmp_path)
-    )
+    if kind in ("recording", "report", "forged"):
+        (tmp_path / NAME).mkdir()
+    path = FILES[kind](tmp_path)
     monkeypatch.chdir(tmp_path)
     given = [word.replace("{}", str(path.relative_to(tmp_path))) for word in words.split()]
     done = CliRunner().invoke(main, [command, *given])
     require_harmless(done, commands="github" in words)
 
 
-def _made(make, root):
-    (root / NAME).mkdir()
-    return make(root)
-
-
 def test_every_command_is_walked():
-    assert {command for command, _, _ in WALKS} >= {
-        name for name in main.commands if name not in ("plan", "doctor", "mcp")
-    }
+    assert {command for command, _, _ in WALKS} >= set(main.commands) - {"plan", "doctor", "mcp"}
 
 
 def test_a_forged_verdict_line_is_told_from_a_true_one(tmp_path, monkeypatch):

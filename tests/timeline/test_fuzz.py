@@ -103,13 +103,9 @@ def test_mutated_gzip(tmp_path_factory, seed, changes):
     survive(path)
 
 
+lists = st.lists(st.integers(), max_size=2)
 numbers = st.one_of(
-    st.floats(),
-    st.integers(),
-    st.text(max_size=3),
-    st.none(),
-    st.booleans(),
-    st.lists(st.integers(), max_size=2),
+    st.floats(), st.integers(), st.text(max_size=3), st.none(), st.booleans(), lists
 )
 
 
