@@ -104,13 +104,9 @@ def run(tmp_path_factory):
     words = ("-p", "no:audit", "-p", "auditor.pytest_plugin", "-p", "no:cacheprovider")
     return subprocess.run(
         [sys.executable, "-m", "pytest", *words, "-v", "-W", "error::pytest.PytestWarning"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
+        cwd=folder, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, check=False
+    )  # fmt: skip
 
 
 PASSED = ("nothing_heavy_was_imported_to_collect", "keeps_none", "a_report")
@@ -161,14 +157,9 @@ def finding(severity):
     edit = Edit(SITE, "detach", safe=True)
     remedy = Remedy("keep it on the device", (edit,), diff="--- a/t\n+++ b/t\n-x\n+y\n")
     return Finding(
-        SITE,
-        "reads \x1b[31mit",
-        code="SYNC001",
-        severity=severity,
-        remedy=remedy,
-        lost_us_per_step=1200.0,
-        basis="measured",
-    )
+        SITE, "reads \x1b[31mit", code="SYNC001", severity=severity, remedy=remedy,
+        lost_us_per_step=1200.0, basis="measured"
+    )  # fmt: skip
 
 
 def test_line_price_and_patch_are_in_the_message():

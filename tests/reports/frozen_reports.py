@@ -37,16 +37,9 @@ def _bare(report):
     found = tuple(replace(each, places=()) for each in report.findings)
     few = {verdict.status: verdict for verdict in report.verdicts}
     return replace(
-        report,
-        findings=found,
-        verdicts=tuple(few.values()),
-        manual={},
-        method=(),
-        excerpts={},
-        layers=(),
-        parts=None,
-        operators=(),
-    )
+        report, findings=found, verdicts=tuple(few.values()), manual={}, method=(), excerpts={},
+        layers=(), parts=None, operators=()
+    )  # fmt: skip
 
 
 def _of_runs():

@@ -20,17 +20,9 @@ def memory(name="Memory on cuda:0 over time, by the line that allocated it"):
     )
     marks = ((0.0, "loud step 0"), (6000.0, "loud step 1"), (11000.0, "out of memory"))
     return Layers(
-        name,
-        "Predicted: from a rehearsal.",
-        "us",
-        x,
-        OWNERS,
-        held,
-        tuple([4 * GIB] * 12),
-        marks,
-        96_000,
-        ("MEM", "GRAPH"),
-    )
+        name, "Predicted: from a rehearsal.", "us", x, OWNERS, held, tuple([4 * GIB] * 12), marks,
+        96_000, ("MEM", "GRAPH")
+    )  # fmt: skip
 
 
 def parts():
@@ -42,10 +34,6 @@ def parts():
         Bar(1, 500.0, 30_000.0, 2, "gemm"),
     )
     return Parts(
-        "What the steps are made of",
-        "From the trace.",
-        ("mean: host", "mean: device"),
-        tones,
-        bars,
-        ("SYNC",),
-    )
+        "What the steps are made of", "From the trace.", ("mean: host", "mean: device"), tones,
+        bars, ("SYNC",)
+    )  # fmt: skip

@@ -24,13 +24,9 @@ def _rendered(name, report):
 def _endless():
     site = Site(MEGABYTE, 1, MEGABYTE, MEGABYTE)
     finding = Finding(
-        site,
-        MEGABYTE,
-        code="SYNC001",
-        name=MEGABYTE,
-        facts=((MEGABYTE, MEGABYTE),),
-        remedy=Remedy(MEGABYTE, diff=MEGABYTE),
-    )
+        site, MEGABYTE, code="SYNC001", name=MEGABYTE, facts=((MEGABYTE, MEGABYTE),),
+        remedy=Remedy(MEGABYTE, diff=MEGABYTE)
+    )  # fmt: skip
     report = golden.rich_report()
     return replace(
         report,

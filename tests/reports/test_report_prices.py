@@ -9,24 +9,16 @@ from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
 FORMATS = {
-    "terminal": terminal.Terminal(width=100),
-    "html": html.Html(),
-    "markdown": markdown.Markdown(),
-    "github": github.Github(),
-    "junit": junit.Junit(),
-    "sarif": sarif.Sarif(),
-}
+    "terminal": terminal.Terminal(width=100), "html": html.Html(), "markdown": markdown.Markdown(),
+    "github": github.Github(), "junit": junit.Junit(), "sarif": sarif.Sarif()
+}  # fmt: skip
 
 
 def _priced(us, low, high, **more):
     return replace(
-        golden.rich_report().findings[0],
-        verified=None,
-        lost_us_per_step=us,
-        lost_us_per_step_low=low,
-        lost_us_per_step_high=high,
-        **more,
-    )
+        golden.rich_report().findings[0], verified=None, lost_us_per_step=us,
+        lost_us_per_step_low=low, lost_us_per_step_high=high, **more
+    )  # fmt: skip
 
 
 def _report(*findings, **more):

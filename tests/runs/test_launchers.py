@@ -7,13 +7,9 @@ import pytest
 from auditor.runs.launchers import AGENT_STORE, another_store, launched
 
 TORCHRUN = {
-    "RANK": "1",
-    "WORLD_SIZE": "4",
-    "MASTER_ADDR": "node7",
-    "MASTER_PORT": "29500",
-    "TORCHELASTIC_RUN_ID": "none",
-    "TORCHELASTIC_RESTART_COUNT": "0",
-}
+    "RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node7", "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -60,13 +56,9 @@ def job(**others):
 def test_ranks_of_one_job_share_a_word_that_no_other_job_has():
     assert job() == job(RANK="2", LOCAL_RANK="2")
     words = {
-        job(),
-        job(MASTER_PORT="29501"),
-        job(MASTER_ADDR="node8"),
-        job(TORCHELASTIC_RUN_ID="mine"),
-        job(TORCHELASTIC_RESTART_COUNT="1"),
-        job(SLURM_JOB_ID="6"),
-    }
+        job(), job(MASTER_PORT="29501"), job(MASTER_ADDR="node8"), job(TORCHELASTIC_RUN_ID="mine"),
+        job(TORCHELASTIC_RESTART_COUNT="1"), job(SLURM_JOB_ID="6")
+    }  # fmt: skip
     assert len(words) == 6
 
 

@@ -24,16 +24,11 @@ def recorded(plan, file, **more):
         writer.add(ReadRow(pass_name="loud", step=step, at=at, kind="item", n=1))
     writer.close()
     manifest = {
-        "schema": SCHEMA,
-        "cwd": str(file.parent),
-        "device": plan.device if plan.rehearses else "cpu",
-        "outcome": "completed",
-        "finished": True,
-        "planned": [{"name": "loud", "steps": 12}],
-        "passes": [{"name": "loud", "steps": 12}],
-        "sources": {},
-        "warnings": [],
-    }
+        "schema": SCHEMA, "cwd": str(file.parent),
+        "device": plan.device if plan.rehearses else "cpu", "outcome": "completed",
+        "finished": True, "planned": [{"name": "loud", "steps": 12}],
+        "passes": [{"name": "loud", "steps": 12}], "sources": {}, "warnings": []
+    }  # fmt: skip
     write_manifest(folder, {**manifest, **more})
     return Recording(folder)
 

@@ -130,15 +130,9 @@ SHORT = """
 """
 
 SCRIPTS = {
-    "plain": PLAIN,
-    "accumulate": ACCUMULATE,
-    "gan": GAN,
-    "critic": CRITIC,
-    "in_backward": IN_BACKWARD,
-    "swallows": SWALLOWS,
-    "workers": WORKERS,
-    "short": SHORT,
-}
+    "plain": PLAIN, "accumulate": ACCUMULATE, "gan": GAN, "critic": CRITIC,
+    "in_backward": IN_BACKWARD, "swallows": SWALLOWS, "workers": WORKERS, "short": SHORT
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -25,16 +25,10 @@ loss.backward(retain_graph=True)
 """
 
 OTHER = {
-    "venv/pyvenv.cfg": "",
-    "venv/train.py": SOURCE,
-    ".venv/lib/train.py": SOURCE,
-    ".git/hooks/train.py": SOURCE,
-    ".hidden/train.py": SOURCE,
-    "site-packages/train.py": SOURCE,
-    "node_modules/train.py": SOURCE,
-    "ignored/train.py": SOURCE,
-    "Makefile": SOURCE,
-}
+    "venv/pyvenv.cfg": "", "venv/train.py": SOURCE, ".venv/lib/train.py": SOURCE,
+    ".git/hooks/train.py": SOURCE, ".hidden/train.py": SOURCE, "site-packages/train.py": SOURCE,
+    "node_modules/train.py": SOURCE, "ignored/train.py": SOURCE, "Makefile": SOURCE
+}  # fmt: skip
 
 
 def _edit(marker, action, file="train.py", **parts):

@@ -24,23 +24,9 @@ EVENTS = [
 ]
 SEEDS = [text(EVENTS).encode(), redumped(EVENTS).encode(), in_lines(EVENTS).encode()]
 PIECES = [
-    b'"',
-    b"\\",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b"\n  },\n  {",
-    b"},{",
-    b"NaN",
-    b"1e999",
-    b"-",
-    b"\xff\xfe",
-    b"null",
-    b'"traceEvents": [',
-    b"9" * 400,
-]
+    b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\n  },\n  {", b"},{", b"NaN", b"1e999", b"-",
+    b"\xff\xfe", b"null", b'"traceEvents": [', b"9" * 400
+]  # fmt: skip
 SECONDS = 5.0
 
 mutation = st.tuples(
