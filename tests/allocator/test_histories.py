@@ -11,13 +11,8 @@ from tests.allocator.walks import CONFIGS, MIB, Walk, cards, check, programs
 
 EXPANDABLE = AllocatorSettings.parse("expandable_segments:True")
 DEFAULT = AllocatorSettings.parse("")
-TWO_STREAMS = [
-    ("malloc", 3 * MIB, 0),
-    ("record_stream", 0, 1),
-    ("free", 0, 0),
-    ("malloc", 3 * MIB, 0),
-    ("stream_done", 0, 1),
-]
+BLOCK = ("malloc", 3 * MIB, 0)
+TWO_STREAMS = [BLOCK, ("record_stream", 0, 1), ("free", 0, 0), BLOCK, ("stream_done", 0, 1)]
 
 
 def recorded(config, card, program, **options):
@@ -29,23 +24,18 @@ def recorded(config, card, program, **options):
 
 
 def layout(allocator):
-    return sorted(
-        (
-            segment["segment_type"],
-            segment["stream"],
-            [(block["size"], block["state"]) for block in segment["blocks"]],
-        )
-        for segment in allocator.snapshot()["segments"]
-    )
+    found = []
+    for segment in allocator.snapshot()["segments"]:
+        blocks = [(block["size"], block["state"]) for block in segment["blocks"]]
+        found.append((segment["segment_type"], segment["stream"], blocks))
+    return sorted(found)
 
 
 def agree(history, replayed, allocator):
     truth = history.recorded
     assert replayed.segment_allocs == truth.segment_allocs
-    assert (replayed.start_reserved, replayed.peak_reserved) == (
-        truth.start_reserved,
-        truth.peak_reserved,
-    )
+    assert replayed.start_reserved == truth.start_reserved
+    assert replayed.peak_reserved == truth.peak_reserved
     assert replayed.final_reserved == truth.final_reserved
     assert replayed.final_allocated == allocator.stats()["allocated_bytes.all.current"]
 
@@ -108,15 +98,11 @@ def test_a_segment_that_was_split_before_is_not_given_back_in_part():
     allocator.malloc(90 * MIB)
     allocator.free(held)
     history = History.from_snapshot(allocator.snapshot())
-    replayed = replay(
-        history, AllocatorSettings.parse("max_split_size_mb:20"), fresh=False, total_bytes=190 * MIB
-    )
+    settings = AllocatorSettings.parse("max_split_size_mb:20")
+    replayed = replay(history, settings, fresh=False, total_bytes=190 * MIB)
     check(replayed.allocator)
-    assert (replayed.start_reserved, replayed.final_reserved, replayed.retries) == (
-        180 * MIB,
-        190 * MIB,
-        1,
-    )
+    assert (replayed.start_reserved, replayed.final_reserved) == (180 * MIB, 190 * MIB)
+    assert replayed.retries == 1
 
 
 def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():

@@ -72,9 +72,8 @@ def test_the_loaders_wait_is_cut_at_the_step_and_at_device_work(line_of):
 def test_a_loader_that_another_thread_waits_for_holds_nobody_up(line_of):
     marks = [mark(0, 1000)]
     assert us(line_of(*marks, loading(100, 600, tid=BACKWARD)).composition.loader) == [0]
-    assert us(line_of(loading(100, 600, tid=BACKWARD)).composition.loader) == [
-        600
-    ]  # who runs the steps is not known
+    # who runs the steps is not known
+    assert us(line_of(loading(100, 600, tid=BACKWARD)).composition.loader) == [600]
 
 
 def test_a_stretch_without_events_is_unknown_from_a_millisecond_on(line_of):
@@ -99,9 +98,8 @@ def test_a_stretch_without_events_is_unknown_from_a_millisecond_on(line_of):
 def test_what_the_trace_knows_is_not_unknown(line_of, known):
     events = [mark(0, 10_000), op("a", 0, 1000), op("b", 9000, 1000)]
     assert us(line_of(*events, known).composition.unknown) == [0]
-    assert us(line_of(*events, note("my_phase", 1000, 8000)).composition.unknown) == [
-        8000
-    ]  # a name is no explanation
+    # a name is no explanation
+    assert us(line_of(*events, note("my_phase", 1000, 8000)).composition.unknown) == [8000]
 
 
 def test_marks_that_are_operators_hide_nothing(line_of):
@@ -130,10 +128,8 @@ def test_a_memset_waits_for_its_kind_of_memory_or_if_it_was_seen_to(line_of):
         *(call("cudaMemset", 120, 10, 3), memset("Device", 530, 5, 3)),
         *(call("cudaMemset", 140, 500, 4), memset("Device", 540, 5, 4)),
         *(call("cudaMemsetAsync", 700, 500, 5), memset("Pinned", 710, 5, 5)),
-        *(
-            call("cudaMemset", 2000, 20, 6),
-            memset("Device", 2005, 5, 6),
-        ),  # the device had nothing to wait for
+        # the device had nothing to wait for
+        *(call("cudaMemset", 2000, 20, 6), memset("Device", 2005, 5, 6)),
     ]
     line = line_of(*events)
     assert line.trace.calls.correlation[line.waiting_memsets].tolist() == [2, 4]
@@ -206,11 +202,6 @@ def test_the_function_of_the_longest_silence_and_of_the_slowest_batch_are_named(
         return [*frames, loading(start + 10, 100), *product(start + 200, number)]
 
     steps = recorded(*loop(3, 10_000.0, body)).get(TraceSteps)
-    assert (
-        steps.silence is not None
-        and steps.silence.site is not None
-        and steps.loader_site is not None
-    )
     assert (steps.silence.site.function, steps.loader_site.function) == ("read", "main")
 
 
@@ -220,11 +211,8 @@ def test_the_function_around_a_silence_may_be_a_librarys(recorded):
         return [frame("train.py(3): main", start, 9990), inner, *product(start + 100, number)]
 
     steps = recorded(*loop(3, 10_000.0, body)).get(TraceSteps)
-    assert steps.silence is not None and steps.silence.site is not None
-    assert (steps.silence.site.function, steps.silence.function) == (
-        "main",
-        "site-packages/PIL/Image.py(9): load",
-    )
+    assert steps.silence.site.function == "main"
+    assert steps.silence.function == "site-packages/PIL/Image.py(9): load"
 
 
 def test_driver_calls_are_counted_by_step_with_their_time(recorded):
@@ -246,21 +234,16 @@ def test_driver_calls_are_counted_by_step_with_their_time(recorded):
     ("at", "took", "lost"),
     [
         (1100, 200, 0),  # the device works on
-        (
-            1400,
-            200,
-            200,
-        ),  # it ran dry at 1500, and is given work 200 us later than it could have been
+        # it ran dry at 1500, and is given work 200 us later than it could have been
+        (1400, 200, 200),
         (1550, 100, 100),  # it idled all the time
         (1300, 500, 410),  # no more than the device idled before the next launch had returned
     ],
     ids=["hidden", "half hidden", "idle", "longer than the work"],
 )
 def test_a_call_costs_the_idle_time_of_the_device_that_it_causes(recorded, at, took, lost):
-    work = [
-        *product(1000, 1, 485),
-        *product(1900, 2, 50),
-    ]  # busy from 1015 to 1500 and from 1915 on
+    # busy from 1015 to 1500 and from 1915 on
+    work = [*product(1000, 1, 485), *product(1900, 2, 50)]
     driver = recorded(mark(1000, 1000), call("cudaMalloc", at, took), *work).get(TraceDriver)
     assert driver.allocator[0].lost_us == (lost,)
 

@@ -42,6 +42,10 @@ def step(*events, us=5000.0):
     return [mark(1000, us), *events]
 
 
+def causes_of(line):
+    return {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
+
+
 def launched(at, start, us, number, name="k", stream=7):
     return [launch(at, 5, number), kernel(name, start, us, number, stream)]
 
@@ -50,26 +54,19 @@ def test_each_gap_goes_to_who_could_have_filled_it(line_of):
     line = line_of(
         *step(
             loading(1000, 900),
-            *launched(
-                1950, 2000, 500, 1
-            ),  # after 100 us of the host: the gap before it is 900 us of input and 100 of the host
+            # after 100 us of the host: the gap before it is 900 us of input and 100 of the host
+            *launched(1950, 2000, 500, 1),
             *launched(2600, 2700, 300, 2),  # 200 us without work, launched in them
             *launched(2650, 3050, 450, 3),  # 50 us with work in the queue
             *launched(4200, 4300, 200, 4),  # 800 us in which the host did something else
             us=4000,
         )
     )
-    found = {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
-    queued = (
-        45_000 + 95_000 + 50_000 + 95_000
-    )  # from the end of each launching call (5 us) on, and all of the third gap
-    assert found == {
-        INPUT: 900_000,
-        LAUNCHING: 105_000,
-        HOST: 55_000 + 705_000,
-        DEVICE: queued,
-        UNKNOWN: 500_000,
-    }
+    found = causes_of(line)
+    # from the end of each launching call (5 us) on, and all of the third gap
+    queued = 45_000 + 95_000 + 50_000 + 95_000
+    host = {INPUT: 900_000, LAUNCHING: 105_000, HOST: 55_000 + 705_000}
+    assert found == {**host, DEVICE: queued, UNKNOWN: 500_000}
     assert line.idle.total == 4_000_000 - 1_450_000
 
 
@@ -78,16 +75,14 @@ def test_a_gap_is_split_at_the_end_of_the_launching_call(line_of):
     graph = [call("cudaGraphLaunch", 2030, 10, 2), kernel("replayed", 132_000, 500, 2)]
     line = line_of(*step(*launched(1000, 1010, 990, 1), *graph, us=140_000))
     found = line.idle
-    assert {cause: ns for cause, ns in found.by_cause().items() if ns} == {
-        LAUNCHING: 5_000
-        + 40_000,  # of the first work's gap and of the graph's: up to the end of the call
+    assert causes_of(line) == {
+        # of the first work's gap and of the graph's: up to the end of the call
+        LAUNCHING: 5_000 + 40_000,
         DEVICE: 5_000 + 132_000_000 - 2_040_000,
         UNKNOWN: 141_000_000 - 132_500_000,
     }
-    assert [
-        line.trace.names[line.trace.calls.name[found.call[row]]]
-        for row in found.of_queue().tolist()
-    ][:1] == ["cudaGraphLaunch"]
+    first = line.trace.calls.name[found.call[found.of_queue()[0]]]
+    assert line.trace.names[first] == "cudaGraphLaunch"
     assert len(found.of_host()) == 0
 
 
@@ -95,11 +90,7 @@ def test_a_launch_that_was_held_until_the_gap_had_begun_is_the_hosts_until_it_en
     line = line_of(
         *step(*launched(1000, 1010, 990, 1), launch(1500, 1300, 2), kernel("k", 2900, 3100, 2))
     )
-    assert {cause: ns for cause, ns in line.idle.by_cause().items() if ns} == {
-        LAUNCHING: 5_000,
-        HOST: 800_000,
-        DEVICE: 105_000,
-    }
+    assert causes_of(line) == {LAUNCHING: 5_000, HOST: 800_000, DEVICE: 105_000}
 
 
 def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(line_of):
@@ -112,7 +103,7 @@ def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(lin
         *launched(2895, 2900, 3100, 5),
     )
     line = line_of(*events)
-    causes = {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
+    causes = causes_of(line)
     assert causes[DRIVER] == sum(line.idle.of_driver.tolist())
     assert causes[DRIVER] + causes[HOST] == 900_000
     assert line.call_prices(line.driver_calls).tolist() == line.idle.of_driver.tolist()
@@ -121,11 +112,8 @@ def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(lin
 
 def test_what_a_wait_cost_is_the_waits(line_of):
     line = line_of(*training(3))
-    assert (
-        line.idle.by_cause()[WAIT]
-        == int(line.waits.prices.won_back[line.waits.step >= 0].sum())
-        > 0
-    )
+    won = int(line.waits.prices.won_back[line.waits.step >= 0].sum())
+    assert line.idle.by_cause()[WAIT] == won > 0
 
 
 def test_what_the_profiler_does_for_itself_is_nobodys_gap(line_of):
@@ -150,15 +138,9 @@ def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(line_of):
     )
     found = line.idle
     (row,) = found.of_host().tolist()
-    assert (
-        line.host_in(
-            int(found.start[row]),
-            int(found.end[row]),
-            int(line.trace.calls.thread[found.call[row]]),
-        )
-        == "aten::sort"
-    )
-    assert line.host_in(int(found.start[row]), int(found.end[row]), 99) == ""
+    gap = int(found.start[row]), int(found.end[row])
+    assert line.host_in(*gap, int(line.trace.calls.thread[found.call[row]])) == "aten::sort"
+    assert line.host_in(*gap, 99) == ""
 
 
 @pytest.mark.parametrize(("at", "long"), [(2494.999, False), (2495.0, True)])
@@ -182,13 +164,8 @@ def test_a_long_gap_is_named_where_half_of_it_has_no_other_cause(line_of, us, na
 
 def test_a_long_gap_inside_a_span_is_no_slow_launch_too(line_of):
     """Else OPT001 and KERN002 had the same time of an optimizer."""
-    line = line_of(
-        *step(
-            *launched(1000, 1010, 990, 1),
-            *launched(2150, 2160, 340, 2),
-            *launched(3300, 3310, 2690, 3),
-        )
-    )
+    last = launched(3300, 3310, 2690, 3)
+    line = line_of(*step(*launched(1000, 1010, 990, 1), *launched(2150, 2160, 340, 2), *last))
     everything = line.idle.windows
     assert line.idle.by_cause()[LAUNCHING] == launched_in(line.idle, everything) == 5_000 + 155_000
     assert line.idle.by_cause()[HOST] == 805_000

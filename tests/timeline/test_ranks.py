@@ -9,6 +9,8 @@ from auditor.timeline import fleet, trace_files
 from auditor.timeline.timeline import RankFacts, rank_facts
 from tests.timeline.kineto import HEAD, kernel, mark, text, write
 
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32(x)"
+
 
 def rank_events(rank, clock, late):
     """Ten steps; a rank that computes longer comes later to the collective."""
@@ -18,13 +20,7 @@ def rank_events(rank, clock, late):
         events += [
             mark(start, 990, step),
             kernel("gemm", start + 10, 300 + late, 100 * step + 1),
-            kernel(
-                "ncclDevKernel_AllReduce_Sum_f32(x)",
-                start + 310 + late,
-                500 - late,
-                100 * step + 2,
-                stream=9,
-            ),
+            kernel(REDUCE, start + 310 + late, 500 - late, 100 * step + 2, stream=9),
         ]
     return events
 
@@ -32,16 +28,11 @@ def rank_events(rank, clock, late):
 @pytest.fixture
 def folder(tmp_path):
     for rank in range(4):
-        content = text(
-            rank_events(rank, 5_000_000.0 + 77_000 * rank, 200 if rank == 2 else 10 * rank)
-        )
-        write(
-            tmp_path,
-            content.replace('"rank": 3', f'"rank": {rank}').replace(
-                '"world_size": 8', '"world_size": 4'
-            ),
-            f"worker{rank}.json.gz",
-        )
+        late = 200 if rank == 2 else 10 * rank
+        content = text(rank_events(rank, 5_000_000.0 + 77_000 * rank, late))
+        content = content.replace('"world_size": 8', '"world_size": 4')
+        content = content.replace('"rank": 3', f'"rank": {rank}')
+        write(tmp_path, content, f"worker{rank}.json.gz")
     return tmp_path
 
 
