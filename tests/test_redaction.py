@@ -23,21 +23,32 @@ from auditor.syntax.config_files import worth_keeping
 HEX = "0123456789abcdef0123456789abcdef01234567"
 
 SECRETS = [
-    f'wandb.login(key="{HEX}")', f'os.environ["WANDB_API_KEY"] = "{HEX}"',
-    'os.environ.setdefault("NGC_CLI_KEY", "abcd")', 'login("hf_abcdefghijklmnopqrstuvwx")',
-    "config = {'pass': 'hunter2'}", 'db_password = "correct-horse"',
-    'uri = "https://me:hunter2@host/x"', f'where = "AccountName=x;AccountKey={"a" * 86}=="',
-    'aws = "AKIAIOSFODNN7EXAMPLE"', 'slack_webhook = "https://hooks/x"'
-]  # fmt: skip
+    f'wandb.login(key="{HEX}")',
+    f'os.environ["WANDB_API_KEY"] = "{HEX}"',
+    'os.environ.setdefault("NGC_CLI_KEY", "abcd")',
+    'login("hf_abcdefghijklmnopqrstuvwx")',
+    "config = {'pass': 'hunter2'}",
+    'db_password = "correct-horse"',
+    'uri = "https://me:hunter2@host/x"',
+    f'where = "AccountName=x;AccountKey={"a" * 86}=="',
+    'aws = "AKIAIOSFODNN7EXAMPLE"',
+    'slack_webhook = "https://hooks/x"',
+]
 
 HARMLESS = [
-    'pad_token = "<pad>"', 'eos_token: str = "</s>"',
-    'writer.add_fields("steps", {"pass": "quiet"})', "sorted(rows, key=by_length)",
-    'group = data.groupby(key="length")', 'tokens = tokenizer("a text")',
-    "password = getpass.getpass()", 'token = os.environ["HF_TOKEN"]', f'checksum = "{HEX}"',
-    'ENV_GITHUB_TOKEN = "GITHUB_TOKEN"', 'raise KeyError("missing")',
-    'help = "the API key: see the docs"'
-]  # fmt: skip
+    'pad_token = "<pad>"',
+    'eos_token: str = "</s>"',
+    'writer.add_fields("steps", {"pass": "quiet"})',
+    "sorted(rows, key=by_length)",
+    'group = data.groupby(key="length")',
+    'tokens = tokenizer("a text")',
+    "password = getpass.getpass()",
+    'token = os.environ["HF_TOKEN"]',
+    f'checksum = "{HEX}"',
+    'ENV_GITHUB_TOKEN = "GITHUB_TOKEN"',
+    'raise KeyError("missing")',
+    'help = "the API key: see the docs"',
+]
 
 
 @pytest.mark.parametrize("line", SECRETS)

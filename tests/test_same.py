@@ -12,10 +12,15 @@ def report(*findings, **verdicts):
 
 def finding(code="SYNC001", line=3, us=None, between=(None, None), basis="measured"):
     return {
-        "code": code, "severity": "warning", "site": {"file": "train.py", "line": line},
-        "lost_us_per_step": us, "lost_us_per_step_low": between[0],
-        "lost_us_per_step_high": between[1], "lost_bytes": None, "basis": basis
-    }  # fmt: skip
+        "code": code,
+        "severity": "warning",
+        "site": {"file": "train.py", "line": line},
+        "lost_us_per_step": us,
+        "lost_us_per_step_low": between[0],
+        "lost_us_per_step_high": between[1],
+        "lost_bytes": None,
+        "basis": basis,
+    }
 
 
 def said(before, after, exact=True):

@@ -67,11 +67,15 @@ def check(allocator):
         split = [block["size"] for block in blocks if block["state"] == "inactive"]
         expected = {
             "reserved_bytes": sum(each["total_size"] for each in own),
-            "segment": sum(not each["is_expandable"] for each in own), "allocation": held[0],
-            "allocated_bytes": held[1], "active": held[0] + waiting[0],
-            "active_bytes": held[1] + waiting[1], "requested_bytes": held[2] + waiting[2],
-            "inactive_split": len(split), "inactive_split_bytes": sum(split)
-        }  # fmt: skip
+            "segment": sum(not each["is_expandable"] for each in own),
+            "allocation": held[0],
+            "allocated_bytes": held[1],
+            "active": held[0] + waiting[0],
+            "active_bytes": held[1] + waiting[1],
+            "requested_bytes": held[2] + waiting[2],
+            "inactive_split": len(split),
+            "inactive_split_bytes": sum(split),
+        }
         for name, value in expected.items():
             assert stats[f"{name}.{key}.current"] == value, name
             assert stats[f"{name}.{key}.peak"] >= value, name

@@ -104,9 +104,13 @@ def run(tmp_path_factory):
     words = ("-p", "no:audit", "-p", "auditor.pytest_plugin", "-p", "no:cacheprovider")
     return subprocess.run(
         [sys.executable, "-m", "pytest", *words, "-v", "-W", "error::pytest.PytestWarning"],
-        cwd=folder, capture_output=True, text=True, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, check=False
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
 
 
 PASSED = ("nothing_heavy_was_imported_to_collect", "keeps_none", "a_report")
@@ -157,9 +161,14 @@ def finding(severity):
     edit = Edit(SITE, "detach", safe=True)
     remedy = Remedy("keep it on the device", (edit,), diff="--- a/t\n+++ b/t\n-x\n+y\n")
     return Finding(
-        SITE, "reads \x1b[31mit", code="SYNC001", severity=severity, remedy=remedy,
-        lost_us_per_step=1200.0, basis="measured"
-    )  # fmt: skip
+        SITE,
+        "reads \x1b[31mit",
+        code="SYNC001",
+        severity=severity,
+        remedy=remedy,
+        lost_us_per_step=1200.0,
+        basis="measured",
+    )
 
 
 def test_line_price_and_patch_are_in_the_message():

@@ -14,9 +14,15 @@ from tests.test_architecture import HEAVY
 ROOT = Path(__file__).resolve().parents[2]
 
 FACTS = {
-    "version": "2.13.0+cu130", "file": "torch", "cuda": "13.0", "hip": None, "threads": 2,
-    "distributed": True, "devices": [], "why": "Found no NVIDIA driver"
-}  # fmt: skip
+    "version": "2.13.0+cu130",
+    "file": "torch",
+    "cuda": "13.0",
+    "hip": None,
+    "threads": 2,
+    "distributed": True,
+    "devices": [],
+    "why": "Found no NVIDIA driver",
+}
 H200 = {"name": "NVIDIA H200", "memory": 150 << 30}
 
 

@@ -11,11 +11,20 @@ from auditor.cli.main import main
 from auditor.recordings.folder import Recording
 
 MANIFEST = {
-    "schema": "audit-recording/1", "target": "t:step", "cwd": "/nowhere", "steps": 3, "warmup": 0,
-    "device": "cuda", "passes": [{"name": "quiet", "steps": 3}], "outcome": "completed",
-    "error": None, "environment": {"torch": "2"}, "sources": {},
-    "recorded_at": "2026-01-01T00:00:00+00:00", "warnings": []
-}  # fmt: skip
+    "schema": "audit-recording/1",
+    "target": "t:step",
+    "cwd": "/nowhere",
+    "steps": 3,
+    "warmup": 0,
+    "device": "cuda",
+    "passes": [{"name": "quiet", "steps": 3}],
+    "outcome": "completed",
+    "error": None,
+    "environment": {"torch": "2"},
+    "sources": {},
+    "recorded_at": "2026-01-01T00:00:00+00:00",
+    "warnings": [],
+}
 STEP = {"pass": "quiet", "step": 0, "us": 10.0, "rss": 1}
 DEEP = b'{"schema": "audit-recording/1", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 

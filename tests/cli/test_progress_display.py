@@ -13,8 +13,13 @@ from auditor.cli import progress_display as shown
 from auditor.runs import progress
 
 OUTLINE = [
-    ("warmup", 5), ("quiet", 50), ("trace", 5), ("loud", 50), ("numbers", 3), ("gradients", 3)
-]  # fmt: skip
+    ("warmup", 5),
+    ("quiet", 50),
+    ("trace", 5),
+    ("loud", 50),
+    ("numbers", 3),
+    ("gradients", 3),
+]
 
 
 class Time:

@@ -494,9 +494,13 @@ def recorded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.py").write_text("def step(): pass")
     manifest = {
-        "schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed", "device": "cpu",
-        "target": "t:step", "passes": []
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "cwd": str(tmp_path),
+        "outcome": "completed",
+        "device": "cpu",
+        "target": "t:step",
+        "passes": [],
+    }
 
     def record(audit, *_, **__):
         plan = audit.run

@@ -59,13 +59,17 @@ LEFT = {
     "another kind of file": ("c.txt", "a = 1\n", ["a"], "5", "of a kind that is known"),
     "another variable": ("run.sh", "PATH=x\n", "PATH", "y", "not a setting of the allocator"),
     "a command as the setting": (
-        "run.sh", f"{CONF}=x\n", CONF, "$(rm)", "not a setting of the allocator"
+        "run.sh",
+        f"{CONF}=x\n",
+        CONF,
+        "$(rm)",
+        "not a setting of the allocator",
     ),
     "set twice": ("run.sh", f"{CONF}=x\n{CONF}=y\n", CONF, "a:1", "cannot be told"),
     "in a comment": ("run.sh", f"# {CONF}=x\n", CONF, "a:1", "does not stand where"),
     "printed": ("run.sh", f"echo {CONF}=x\n", CONF, "a:1", "does not stand where"),
-    "computed": ("run.sh", f"{CONF}=$X\n", CONF, "a:1", "cannot be told")
-}  # fmt: skip
+    "computed": ("run.sh", f"{CONF}=$X\n", CONF, "a:1", "cannot be told"),
+}
 
 
 def wish(edit, file, path, value, line=1, text=""):

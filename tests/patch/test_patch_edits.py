@@ -262,12 +262,16 @@ def test_keywords_of_one_call_are_set_together(edit):
 
 
 DROPS = [
-    ("f(a=1, k=2, m=3)", "f(a=1)"), ("f(k=2, m=3)", "f()"), ("f(k=2, m=3, b=1)", "f(b=1)"),
-    ("f(a=1, k=2, m=3, b=1)", "f(a=1, b=1)"), ("f(k=2, a=1, m=3)", "f(a=1)"),
+    ("f(a=1, k=2, m=3)", "f(a=1)"),
+    ("f(k=2, m=3)", "f()"),
+    ("f(k=2, m=3, b=1)", "f(b=1)"),
+    ("f(a=1, k=2, m=3, b=1)", "f(a=1, b=1)"),
+    ("f(k=2, a=1, m=3)", "f(a=1)"),
     ("f(\n  a=1,\n  k=2,\n  m=3,\n)", "f(\n  a=1,\n)"),
     ("f(\n  k=2,\n  a=1,\n  m=3\n)", "f(\n  a=1\n)"),
-    ("f(a=1, k=2, m=3,\n  b=1)", "f(a=1,\n  b=1)"), ("f(k=2, m=3,\n  b=1)", "f(\n  b=1)")
-]  # fmt: skip
+    ("f(a=1, k=2, m=3,\n  b=1)", "f(a=1,\n  b=1)"),
+    ("f(k=2, m=3,\n  b=1)", "f(\n  b=1)"),
+]
 
 
 @pytest.mark.parametrize(("before", "after"), DROPS)

@@ -37,9 +37,16 @@ def _bare(report):
     found = tuple(replace(each, places=()) for each in report.findings)
     few = {verdict.status: verdict for verdict in report.verdicts}
     return replace(
-        report, findings=found, verdicts=tuple(few.values()), manual={}, method=(), excerpts={},
-        layers=(), parts=None, operators=()
-    )  # fmt: skip
+        report,
+        findings=found,
+        verdicts=tuple(few.values()),
+        manual={},
+        method=(),
+        excerpts={},
+        layers=(),
+        parts=None,
+        operators=(),
+    )
 
 
 def _of_runs():

@@ -9,14 +9,22 @@ from tests.reports import golden_charts
 from tests.reports.golden_report import rich_report
 
 ATTACKS = (
-    "</script><script>window.attacked = 1</script>", '<img src=x onerror="window.attacked = 2">',
+    "</script><script>window.attacked = 1</script>",
+    '<img src=x onerror="window.attacked = 2">',
     "\"><svg onload='window.attacked = 3'>",
     '<a href="https://attacker.example/" onclick="window.attacked = 7">link</a>',
-    "'; window.attacked = 4; //", "`${window.attacked = 5}`", "<!--<script>",
-    "]]>{{ 7 * 7 }}{% raw %}", "javascript:window.attacked=6", "[bold red]markup[/bold red]",
-    "\x1b[31mred\x1b[0m\x1b]0;title\x07", "left\u202eright\u2066isolate\u200bzero\u2028line",
-    "nul\x00bell\x07back\x08\x9b31m", "surrogate \udc80", "```\n# heading\n<b>bold</b>"
-)  # fmt: skip
+    "'; window.attacked = 4; //",
+    "`${window.attacked = 5}`",
+    "<!--<script>",
+    "]]>{{ 7 * 7 }}{% raw %}",
+    "javascript:window.attacked=6",
+    "[bold red]markup[/bold red]",
+    "\x1b[31mred\x1b[0m\x1b]0;title\x07",
+    "left\u202eright\u2066isolate\u200bzero\u2028line",
+    "nul\x00bell\x07back\x08\x9b31m",
+    "surrogate \udc80",
+    "```\n# heading\n<b>bold</b>",
+)
 
 
 def attack_report():
@@ -83,10 +91,22 @@ def _parts(chart, attack):
 def _attacked(attack):
     site = Site(attack, 2, attack, attack)
     return Finding(
-        site, attack, steps=1, per_step=1.0, lost_us_per_step=1.0, basis="measured",
-        facts=((attack, attack),), severity=Severity.ERROR, code=attack, name=attack, key=attack,
+        site,
+        attack,
+        steps=1,
+        per_step=1.0,
+        lost_us_per_step=1.0,
+        basis="measured",
+        facts=((attack, attack),),
+        severity=Severity.ERROR,
+        code=attack,
+        name=attack,
+        key=attack,
         remedy=Remedy(
-            attack, (Edit(site, "detach", attack, attack, attack, True, attack),), {attack: attack},
-            f"--- {attack}\n+{attack}", attack
-        )
-    )  # fmt: skip
+            attack,
+            (Edit(site, "detach", attack, attack, attack, True, attack),),
+            {attack: attack},
+            f"--- {attack}\n+{attack}",
+            attack,
+        ),
+    )

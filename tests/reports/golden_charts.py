@@ -20,9 +20,17 @@ def memory(name="Memory on cuda:0 over time, by the line that allocated it"):
     )
     marks = ((0.0, "loud step 0"), (6000.0, "loud step 1"), (11000.0, "out of memory"))
     return Layers(
-        name, "Predicted: from a rehearsal.", "us", x, OWNERS, held, tuple([4 * GIB] * 12), marks,
-        96_000, ("MEM", "GRAPH")
-    )  # fmt: skip
+        name,
+        "Predicted: from a rehearsal.",
+        "us",
+        x,
+        OWNERS,
+        held,
+        tuple([4 * GIB] * 12),
+        marks,
+        96_000,
+        ("MEM", "GRAPH"),
+    )
 
 
 def parts():
@@ -34,6 +42,10 @@ def parts():
         Bar(1, 500.0, 30_000.0, 2, "gemm"),
     )
     return Parts(
-        "What the steps are made of", "From the trace.", ("mean: host", "mean: device"), tones,
-        bars, ("SYNC",)
-    )  # fmt: skip
+        "What the steps are made of",
+        "From the trace.",
+        ("mean: host", "mean: device"),
+        tones,
+        bars,
+        ("SYNC",),
+    )

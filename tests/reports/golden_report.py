@@ -259,16 +259,21 @@ def _series():
     memory = tuple(float((400 << 20) + step * (11 << 20)) for step in range(50))
     return (
         Series(
-            "quiet pass", "us", tuple(map(float, range(5, 55))), quiet,
-            ((36.0, "garbage collection, 21.4 ms"),)
+            "quiet pass",
+            "us",
+            tuple(map(float, range(5, 55))),
+            quiet,
+            ((36.0, "garbage collection, 21.4 ms"),),
         ),
         Series("loud pass", "us", tuple(map(float, range(55, 63))), loud),
         Series("allocated", "bytes", tuple(map(float, range(5, 55))), memory),
         Series(
-            "reserved", "bytes", tuple(map(float, range(5, 55))),
-            tuple(value * 1.3 for value in memory)
-        )
-    )  # fmt: skip
+            "reserved",
+            "bytes",
+            tuple(map(float, range(5, 55))),
+            tuple(value * 1.3 for value in memory),
+        ),
+    )
 
 
 def _excerpts(findings):
@@ -292,33 +297,47 @@ def rich_report():
     findings = _findings()
     return Report(
         run=Run(
-            target="examples.energy_flow.trainer:step", steps=50, warmup=5, world_size=1,
-            device="cpu", outcome="completed", error=None,
+            target="examples.energy_flow.trainer:step",
+            steps=50,
+            warmup=5,
+            world_size=1,
+            device="cpu",
+            outcome="completed",
+            error=None,
             step_us=StepTimes(38_240.0, 41_020.0, 36_900.0, 60_100.0, 50),
-            peak_bytes=PeakBytes(None, 1_610_612_736), torch="2.13.0+cpu", python="3.11.7",
-            recorded_at="2026-11-21T15:04:05Z"
+            peak_bytes=PeakBytes(None, 1_610_612_736),
+            torch="2.13.0+cpu",
+            python="3.11.7",
+            recorded_at="2026-11-21T15:04:05Z",
         ),
-        verdicts=_verdicts(), findings=findings,
+        verdicts=_verdicts(),
+        findings=findings,
         warnings=(
-            "The load average was 2.1 on 2 cores: times are noisy.", "Only 8 steps were traced."
+            "The load average was 2.1 on 2 cores: times are noisy.",
+            "Only 8 steps were traced.",
         ),
         tool={"name": "torch-step-audit", "version": "0.1.0"},
         environment={
-            "platform": "Linux-6.1 x86_64", "cpu": "AMD EPYC, 2 cores", "threads": "1",
-            "torch": "2.13.0+cpu"
+            "platform": "Linux-6.1 x86_64",
+            "cpu": "AMD EPYC, 2 cores",
+            "threads": "1",
+            "torch": "2.13.0+cpu",
         },
         method=(
             "Times come from a quiet pass of 50 steps.",
-            "Places come from a loud pass of 8 steps with hooks on."
+            "Places come from a loud pass of 8 steps with hooks on.",
         ),
         series=_series(),
         operators=(
-            ("aten::addmm", 96, 14_200.0), ("aten::copy_", 210, 4_100.5), ("aten::add_", 48, 88.0)
+            ("aten::addmm", 96, 14_200.0),
+            ("aten::copy_", 210, 4_100.5),
+            ("aten::add_", 48, 88.0),
         ),
         excerpts=_excerpts(findings),
         manual={"SYNC001": MANUAL, "GRAPH001": MANUAL.replace("SYNC001", "GRAPH001")},
-        layers=(golden_charts.memory(),), parts=golden_charts.parts()
-    )  # fmt: skip
+        layers=(golden_charts.memory(),),
+        parts=golden_charts.parts(),
+    )
 
 
 def silent_report():
@@ -328,9 +347,16 @@ def silent_report():
         verdict for verdict in report.verdicts if verdict.status in ("clean", "skipped")
     )
     return replace(
-        report, findings=(), verdicts=verdicts, excerpts={}, manual={}, series=(), warnings=(),
-        layers=(), parts=None
-    )  # fmt: skip
+        report,
+        findings=(),
+        verdicts=verdicts,
+        excerpts={},
+        manual={},
+        series=(),
+        warnings=(),
+        layers=(),
+        parts=None,
+    )
 
 
 def failed_report():

@@ -27,8 +27,15 @@ QUOTED = {"code", "pre", "script", "style", "details"}
 
 NUMBER = re.compile(r"(?<![\w.,<])(\d[\d,]*(?:\.\d+)?) ?(µs|us|ms|s|B|KiB|MiB|GiB|%)(?![\w/])")
 SCALE = {
-    "µs": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30
-}  # fmt: skip
+    "µs": 1.0,
+    "us": 1.0,
+    "ms": 1e3,
+    "s": 1e6,
+    "B": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
 
 
 class Walker(HTMLParser):
@@ -105,10 +112,15 @@ def starving(folder):
     rows(
         "loaders",
         {
-            "loader": 0, "at": 3, "made_at": 1, "workers": 0, "length": 100, "pass": "quiet",
-            "step": 0
-        }
-    )  # fmt: skip
+            "loader": 0,
+            "at": 3,
+            "made_at": 1,
+            "workers": 0,
+            "length": 100,
+            "pass": "quiet",
+            "step": 0,
+        },
+    )
     rows(
         "batches",
         *(
@@ -213,9 +225,14 @@ def test_the_step_that_ended_the_run_is_marked_and_named_alike(tmp_path, quiet, 
     rows = [row for row in recording.rows("steps") if row["pass"] == "warmup"][:4] + steps
     (recording.folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     error = {
-        "type": "ValueError", "message": "bad", "traceback": "", "step": quiet,
-        "pass_name": "quiet", "file": "", "line": 0
-    }  # fmt: skip
+        "type": "ValueError",
+        "message": "bad",
+        "traceback": "",
+        "step": quiet,
+        "pass_name": "quiet",
+        "file": "",
+        "line": 0,
+    }
     write_manifest(recording.folder, {**recording.manifest, "outcome": "raised", "error": error})
     report = report_of(Recording(recording.folder))
     assert report.run.error.step == expected

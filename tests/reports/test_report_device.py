@@ -50,16 +50,22 @@ def told(busy=0.84, **shares):
     """A table of a step of 10 ms."""
     parts = {COMPUTING: 0.6, EXPOSED: 0.2, COPYING: 0.04, IDLE: 0.16} | shares
     return DeviceTime(
-        device="NVIDIA A100", steps=6, step_us=10_000.0, busy=busy,
+        device="NVIDIA A100",
+        steps=6,
+        step_us=10_000.0,
+        busy=busy,
         parts=tuple(Part(name, 10_000 * share, share) for name, share in parts.items()),
         communication_us=2700.0,
         copies=(
             CopyUse("HtoD (Pageable -> Device)", 2.0, 400.0, 4e6),
-            CopyUse("DtoD (Device -> Device)", 1.0, 5.0, None)
+            CopyUse("DtoD (Device -> Device)", 1.0, 5.0, None),
         ),
-        queue=QueueUse(15, 277, 0.31), kernels=(KernelUse(KERNEL, 7.0, 2180.0, 0.218),),
-        loader_us=700.0, held_us=1200.0, peak_bytes=2 << 30
-    )  # fmt: skip
+        queue=QueueUse(15, 277, 0.31),
+        kernels=(KernelUse(KERNEL, 7.0, 2180.0, 0.218),),
+        loader_us=700.0,
+        held_us=1200.0,
+        peak_bytes=2 << 30,
+    )
 
 
 def report(found):

@@ -24,9 +24,13 @@ def _rendered(name, report):
 def _endless():
     site = Site(MEGABYTE, 1, MEGABYTE, MEGABYTE)
     finding = Finding(
-        site, MEGABYTE, code="SYNC001", name=MEGABYTE, facts=((MEGABYTE, MEGABYTE),),
-        remedy=Remedy(MEGABYTE, diff=MEGABYTE)
-    )  # fmt: skip
+        site,
+        MEGABYTE,
+        code="SYNC001",
+        name=MEGABYTE,
+        facts=((MEGABYTE, MEGABYTE),),
+        remedy=Remedy(MEGABYTE, diff=MEGABYTE),
+    )
     report = golden.rich_report()
     return replace(
         report,

@@ -60,42 +60,82 @@ def _maybe(inner):
 times = numbers.map(abs)
 edits = st.builds(Edit, site=sites, call=words, keyword=words, value=words, reason=words)
 remedies = st.builds(
-    Remedy, text=st.text(min_size=1, max_size=20), edits=_tuples(edits), config=_maybe(names),
-    diff=_maybe(words), refused=_maybe(words)
-)  # fmt: skip
+    Remedy,
+    text=st.text(min_size=1, max_size=20),
+    edits=_tuples(edits),
+    config=_maybe(names),
+    diff=_maybe(words),
+    refused=_maybe(words),
+)
 findings = st.builds(
-    Finding, site=_maybe(sites), message=words, steps=counts, per_step=numbers,
-    lost_us_per_step=_maybe(numbers), lost_bytes=_maybe(counts), grows=st.booleans(),
-    seen_on=st.sampled_from(get_args(SeenOn)), severity=st.sampled_from(Severity),
-    facts=_tuples(st.tuples(words, words)), hints=st.just({}), code=words, name=words, key=words,
+    Finding,
+    site=_maybe(sites),
+    message=words,
+    steps=counts,
+    per_step=numbers,
+    lost_us_per_step=_maybe(numbers),
+    lost_bytes=_maybe(counts),
+    grows=st.booleans(),
+    seen_on=st.sampled_from(get_args(SeenOn)),
+    severity=st.sampled_from(Severity),
+    facts=_tuples(st.tuples(words, words)),
+    hints=st.just({}),
+    code=words,
+    name=words,
+    key=words,
     places=_tuples(
         st.builds(
-            FoundAt, site=sites, text=words, per_step=numbers, lost_us_per_step=_maybe(numbers),
-            lost_bytes=_maybe(counts), code=words, key=words
+            FoundAt,
+            site=sites,
+            text=words,
+            per_step=numbers,
+            lost_us_per_step=_maybe(numbers),
+            lost_bytes=_maybe(counts),
+            code=words,
+            key=words,
         )
     ),
     remedy=_maybe(remedies),
     verified=_maybe(
         st.builds(
-            Verified, step_us_before=numbers, step_us_after=numbers, ratio=numbers,
-            ratio_low=numbers, ratio_high=numbers, peak_bytes_before=_maybe(counts),
-            peak_bytes_after=_maybe(counts)
+            Verified,
+            step_us_before=numbers,
+            step_us_after=numbers,
+            ratio=numbers,
+            ratio_low=numbers,
+            ratio_high=numbers,
+            peak_bytes_before=_maybe(counts),
+            peak_bytes_after=_maybe(counts),
         )
-    )
-)  # fmt: skip
+    ),
+)
 tones = st.builds(Tone, words, st.integers(-1, 99))
 runs = st.builds(
-    Run, target=words, steps=counts, warmup=counts, world_size=counts, device=words,
+    Run,
+    target=words,
+    steps=counts,
+    warmup=counts,
+    world_size=counts,
+    device=words,
     error=_maybe(st.builds(TargetError, words, words, words, _maybe(counts), words, _maybe(sites))),
     step_us=_maybe(
         st.builds(
-            StepTimes, numbers, numbers, numbers, numbers, counts, _maybe(numbers), _maybe(numbers),
-            numbers
+            StepTimes,
+            numbers,
+            numbers,
+            numbers,
+            numbers,
+            counts,
+            _maybe(numbers),
+            _maybe(numbers),
+            numbers,
         )
     ),
-    peak_bytes=st.builds(PeakBytes, _maybe(counts), _maybe(counts)), torch=words, python=words,
-    recorded_at=words
-)  # fmt: skip
+    peak_bytes=st.builds(PeakBytes, _maybe(counts), _maybe(counts)),
+    torch=words,
+    python=words,
+    recorded_at=words,
+)
 reports = st.builds(
     Report,
     run=runs,

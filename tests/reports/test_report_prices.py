@@ -9,16 +9,24 @@ from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
 FORMATS = {
-    "terminal": terminal.Terminal(width=100), "html": html.Html(), "markdown": markdown.Markdown(),
-    "github": github.Github(), "junit": junit.Junit(), "sarif": sarif.Sarif()
-}  # fmt: skip
+    "terminal": terminal.Terminal(width=100),
+    "html": html.Html(),
+    "markdown": markdown.Markdown(),
+    "github": github.Github(),
+    "junit": junit.Junit(),
+    "sarif": sarif.Sarif(),
+}
 
 
 def _priced(us, low, high, **more):
     return replace(
-        golden.rich_report().findings[0], verified=None, lost_us_per_step=us,
-        lost_us_per_step_low=low, lost_us_per_step_high=high, **more
-    )  # fmt: skip
+        golden.rich_report().findings[0],
+        verified=None,
+        lost_us_per_step=us,
+        lost_us_per_step_low=low,
+        lost_us_per_step_high=high,
+        **more,
+    )
 
 
 def _report(*findings, **more):

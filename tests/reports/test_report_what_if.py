@@ -13,14 +13,26 @@ from tests.reports import golden_report as golden
 SITE = Site("train.py", 12, "step", "loss.item()")
 FOUND = (
     Finding(
-        SITE, "reads a number", lost_us_per_step=500.0, basis="estimated", seen_on="trace",
-        code="SYNC001", key="one", severity=Severity.WARNING
+        SITE,
+        "reads a number",
+        lost_us_per_step=500.0,
+        basis="estimated",
+        seen_on="trace",
+        code="SYNC001",
+        key="one",
+        severity=Severity.WARNING,
     ),
     Finding(
-        None, "waits for its loader", lost_us_per_step=0.0, basis="estimated", seen_on="trace",
-        code="DATA007", key="two", severity=Severity.WARNING
-    )
-)  # fmt: skip
+        None,
+        "waits for its loader",
+        lost_us_per_step=0.0,
+        basis="estimated",
+        seen_on="trace",
+        code="DATA007",
+        key="two",
+        severity=Severity.WARNING,
+    ),
+)
 FIXES = (
     PricedFix("SYNC001", "one", "reads a number", "train.py:12", 500.0, 500.0),
     PricedFix("DATA007", "two", "waits for its loader", "", 0.0, 1500.0),

@@ -7,9 +7,13 @@ import pytest
 from auditor.runs.launchers import AGENT_STORE, another_store, launched
 
 TORCHRUN = {
-    "RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node7", "MASTER_PORT": "29500",
-    "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"
-}  # fmt: skip
+    "RANK": "1",
+    "WORLD_SIZE": "4",
+    "MASTER_ADDR": "node7",
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "none",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+}
 
 
 @pytest.mark.parametrize(
@@ -56,9 +60,13 @@ def job(**others):
 def test_ranks_of_one_job_share_a_word_that_no_other_job_has():
     assert job() == job(RANK="2", LOCAL_RANK="2")
     words = {
-        job(), job(MASTER_PORT="29501"), job(MASTER_ADDR="node8"), job(TORCHELASTIC_RUN_ID="mine"),
-        job(TORCHELASTIC_RESTART_COUNT="1"), job(SLURM_JOB_ID="6")
-    }  # fmt: skip
+        job(),
+        job(MASTER_PORT="29501"),
+        job(MASTER_ADDR="node8"),
+        job(TORCHELASTIC_RUN_ID="mine"),
+        job(TORCHELASTIC_RESTART_COUNT="1"),
+        job(SLURM_JOB_ID="6"),
+    }
     assert len(words) == 6
 
 

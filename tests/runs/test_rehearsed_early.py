@@ -28,12 +28,17 @@ def recorded(folder, passes, outcome="raised", **more):
     writer.add_fields("loaders", {"loader": 0, "workers": 2})
     writer.close()
     manifest = {
-        "schema": SCHEMA, "cwd": "/p", "device": "cpu", "outcome": outcome, "finished": True,
+        "schema": SCHEMA,
+        "cwd": "/p",
+        "device": "cpu",
+        "outcome": outcome,
+        "finished": True,
         "error": {"type": "ValueError"} if outcome != "completed" else None,
         "planned": [{"name": name, "steps": steps} for name, steps in PLANNED.items()],
-        "passes": [{"name": name, "steps": steps} for name, steps in passes.items()], "sources": {},
-        "warnings": []
-    }  # fmt: skip
+        "passes": [{"name": name, "steps": steps} for name, steps in passes.items()],
+        "sources": {},
+        "warnings": [],
+    }
     write_manifest(folder, {**manifest, **more})
     return Recording(folder)
 

@@ -24,11 +24,16 @@ def recorded(plan, file, **more):
         writer.add(ReadRow(pass_name="loud", step=step, at=at, kind="item", n=1))
     writer.close()
     manifest = {
-        "schema": SCHEMA, "cwd": str(file.parent),
-        "device": plan.device if plan.rehearses else "cpu", "outcome": "completed",
-        "finished": True, "planned": [{"name": "loud", "steps": 12}],
-        "passes": [{"name": "loud", "steps": 12}], "sources": {}, "warnings": []
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "cwd": str(file.parent),
+        "device": plan.device if plan.rehearses else "cpu",
+        "outcome": "completed",
+        "finished": True,
+        "planned": [{"name": "loud", "steps": 12}],
+        "passes": [{"name": "loud", "steps": 12}],
+        "sources": {},
+        "warnings": [],
+    }
     write_manifest(folder, {**manifest, **more})
     return Recording(folder)
 

@@ -16,9 +16,13 @@ def folder(tmp_path):
 
 def test_all_formats_at_once_go_to_their_files(folder, audit):
     names = {
-        "terminal": "t.txt", "json": "r.json", "sarif": "new/audit.sarif", "junit": "j.xml",
-        "github": "g.txt", "markdown": "m.md"
-    }  # fmt: skip
+        "terminal": "t.txt",
+        "json": "r.json",
+        "sarif": "new/audit.sarif",
+        "junit": "j.xml",
+        "github": "g.txt",
+        "markdown": "m.md",
+    }
     words = [word for name, file in names.items() for word in ("--format", f"{name}={file}")]
     done = audit("analyze", "step.json", *words, cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -94,10 +94,16 @@ TRAINER = """
 """
 
 ENDINGS = {
-    "step": (0, "completed"), "generator": (0, "completed"), "nothing": (2, "completed"),
-    "evaluates": (2, "completed"), "raises": (3, "raised"), "out_of_memory": (3, "oom"),
-    "exits": (3, "raised"), "killed": (3, "killed"), "hangs": (3, "timeout")
-}  # fmt: skip
+    "step": (0, "completed"),
+    "generator": (0, "completed"),
+    "nothing": (2, "completed"),
+    "evaluates": (2, "completed"),
+    "raises": (3, "raised"),
+    "out_of_memory": (3, "oom"),
+    "exits": (3, "raised"),
+    "killed": (3, "killed"),
+    "hangs": (3, "timeout"),
+}
 
 FULL = {"evaluates", "exits", "generator", "hangs", "out_of_memory"}
 
@@ -187,14 +193,20 @@ def test_nothing_was_left_unsaid_when_killed(endings):
 
 
 IMPOSSIBLE = {
-    "mytrainer:stp": "did you mean 'step'?", "mytrainr:step": "did you mean 'mytrainer'?",
-    "mytrainer:Trainer": "is a class", "mytrainer:trainer.wants": "wants arguments (batch, lr)",
-    "mytrainer:number": "is an int", "mytrainer:coroutine": "coroutine",
-    "mytrainer": "is not a target", "mytrainer:": "is not a target",
-    "mytrainr.py": "did you mean 'mytrainer.py'?", "mytrainer:short": "ended after 4 steps",
-    "broken_import:step": "ZeroDivisionError", "no_steps.py": "without a single optimizer.step()",
-    "bad_syntax.py": "is not valid Python"
-}  # fmt: skip
+    "mytrainer:stp": "did you mean 'step'?",
+    "mytrainr:step": "did you mean 'mytrainer'?",
+    "mytrainer:Trainer": "is a class",
+    "mytrainer:trainer.wants": "wants arguments (batch, lr)",
+    "mytrainer:number": "is an int",
+    "mytrainer:coroutine": "coroutine",
+    "mytrainer": "is not a target",
+    "mytrainer:": "is not a target",
+    "mytrainr.py": "did you mean 'mytrainer.py'?",
+    "mytrainer:short": "ended after 4 steps",
+    "broken_import:step": "ZeroDivisionError",
+    "no_steps.py": "without a single optimizer.step()",
+    "bad_syntax.py": "is not valid Python",
+}
 
 
 BY_HAND = """

@@ -130,9 +130,15 @@ SHORT = """
 """
 
 SCRIPTS = {
-    "plain": PLAIN, "accumulate": ACCUMULATE, "gan": GAN, "critic": CRITIC,
-    "in_backward": IN_BACKWARD, "swallows": SWALLOWS, "workers": WORKERS, "short": SHORT
-}  # fmt: skip
+    "plain": PLAIN,
+    "accumulate": ACCUMULATE,
+    "gan": GAN,
+    "critic": CRITIC,
+    "in_backward": IN_BACKWARD,
+    "swallows": SWALLOWS,
+    "workers": WORKERS,
+    "short": SHORT,
+}
 
 
 @pytest.fixture(scope="module")

@@ -41,15 +41,23 @@ def require_harmless(done, *, commands=False):
 
 
 def _recording(folder):
-    place = {"file": ATTACK, "function": ATTACK}
     said = {
-        "schema": SCHEMA, "target": ATTACK, "argv": [ATTACK], "cwd": str(folder.parent),
-        "sources": {}, "outcome": "raised", "device": "cpu",
+        "schema": SCHEMA,
+        "target": ATTACK,
+        "argv": [ATTACK],
+        "cwd": str(folder.parent),
+        "sources": {},
+        "outcome": "raised",
+        "device": "cpu",
         "passes": [{"name": "quiet", "steps": 3}, {"name": ATTACK, "steps": 1}],
-        "error": {"line": 3, "type": ATTACK, "message": ATTACK, "traceback": ATTACK, **place},
-        "warnings": [ATTACK], "environment": {"torch": ATTACK, ATTACK: ATTACK, "python": ATTACK},
-        "masked_arguments": [ATTACK], "withheld": [ATTACK], "recorded_at": ATTACK
-    }  # fmt: skip
+        "error": dict.fromkeys(("type", "message", "traceback", "file", "function"), ATTACK)
+        | {"line": 3},
+        "warnings": [ATTACK],
+        "environment": {"torch": ATTACK, ATTACK: ATTACK, "python": ATTACK},
+        "masked_arguments": [ATTACK],
+        "withheld": [ATTACK],
+        "recorded_at": ATTACK,
+    }
     write_manifest(folder, said)
     for at in range(3):
         row = {"pass": "quiet", "step": at, "us": 1000.0 + at, "start_us": at * 2000.0}

@@ -25,10 +25,16 @@ loss.backward(retain_graph=True)
 """
 
 OTHER = {
-    "venv/pyvenv.cfg": "", "venv/train.py": SOURCE, ".venv/lib/train.py": SOURCE,
-    ".git/hooks/train.py": SOURCE, ".hidden/train.py": SOURCE, "site-packages/train.py": SOURCE,
-    "node_modules/train.py": SOURCE, "ignored/train.py": SOURCE, "Makefile": SOURCE
-}  # fmt: skip
+    "venv/pyvenv.cfg": "",
+    "venv/train.py": SOURCE,
+    ".venv/lib/train.py": SOURCE,
+    ".git/hooks/train.py": SOURCE,
+    ".hidden/train.py": SOURCE,
+    "site-packages/train.py": SOURCE,
+    "node_modules/train.py": SOURCE,
+    "ignored/train.py": SOURCE,
+    "Makefile": SOURCE,
+}
 
 
 def _edit(marker, action, file="train.py", **parts):

@@ -20,28 +20,42 @@ from tests.recorded_traces import collected
 Truth = dict[str, Any]
 
 FOUND_BY = {
-    "gpu_item_sync": ("SYNC001", "SYNC002"), "nonzero_sync": ("SYNC005",),
-    "blocking_h2d_copy": ("SYNC006",), "blocking_d2h_copy": ("SYNC003",),
+    "gpu_item_sync": ("SYNC001", "SYNC002"),
+    "nonzero_sync": ("SYNC005",),
+    "blocking_h2d_copy": ("SYNC006",),
+    "blocking_d2h_copy": ("SYNC003",),
     "pageable_copies": ("SYNC007", "SYNC006", "SYNC003", "SYNC001", "SYNC002", "SYNC005"),
-    "explicit_sync_in_step": ("SYNC004",), "allocator_calls": ("SYNC012",),
-    "dataloader_wait_ge_10pct": ("DATA007",), "gpu_idle_ge_30pct": ("KERN001",),
-    "short_kernels": ("KERN003",), "fp32_simt_matmul_ge_10pct": ("AMP001", "AMP002"),
-    "single_tensor_optimizer": ("OPT001",), "exposed_comm_ge_10pct": ("DIST003",)
-}  # fmt: skip
+    "explicit_sync_in_step": ("SYNC004",),
+    "allocator_calls": ("SYNC012",),
+    "dataloader_wait_ge_10pct": ("DATA007",),
+    "gpu_idle_ge_30pct": ("KERN001",),
+    "short_kernels": ("KERN003",),
+    "fp32_simt_matmul_ge_10pct": ("AMP001", "AMP002"),
+    "single_tensor_optimizer": ("OPT001",),
+    "exposed_comm_ge_10pct": ("DIST003",),
+}
 """Defects of the truth and the rules that report them: a pageable copy is reported as the wait that
 it causes.
 """
 
 PROOF = {
-    "SYNC001": ("gpu_item_sync",), "SYNC002": ("gpu_item_sync",), "SYNC003": ("blocking_d2h_copy",),
-    "SYNC004": ("explicit_sync_in_step",), "SYNC005": ("nonzero_sync",),
-    "SYNC006": ("blocking_h2d_copy",), "SYNC007": ("pageable_copies",),
-    "SYNC012": ("allocator_calls",), "DATA007": ("dataloader_wait_ge_10pct",),
-    "KERN001": ("gpu_idle_ge_30pct",), "KERN003": ("short_kernels",),
-    "AMP001": ("fp32_simt_matmul_ge_10pct",), "AMP002": ("fp32_simt_matmul_ge_10pct",),
-    "OPT001": ("single_tensor_optimizer",), "DIST003": ("exposed_comm_ge_10pct",),
-    "CFG001": ("cudnn_autotune_in_window",)
-}  # fmt: skip
+    "SYNC001": ("gpu_item_sync",),
+    "SYNC002": ("gpu_item_sync",),
+    "SYNC003": ("blocking_d2h_copy",),
+    "SYNC004": ("explicit_sync_in_step",),
+    "SYNC005": ("nonzero_sync",),
+    "SYNC006": ("blocking_h2d_copy",),
+    "SYNC007": ("pageable_copies",),
+    "SYNC012": ("allocator_calls",),
+    "DATA007": ("dataloader_wait_ge_10pct",),
+    "KERN001": ("gpu_idle_ge_30pct",),
+    "KERN003": ("short_kernels",),
+    "AMP001": ("fp32_simt_matmul_ge_10pct",),
+    "AMP002": ("fp32_simt_matmul_ge_10pct",),
+    "OPT001": ("single_tensor_optimizer",),
+    "DIST003": ("exposed_comm_ge_10pct",),
+    "CFG001": ("cudnn_autotune_in_window",),
+}
 """Rules whose finding, if louder than a note, is false unless the truth lists one of these."""
 
 DECOYS = ("cpu_item_decoy", "cudnn_autotune_in_window", "no_profiler_step", "gpu_events_missing")

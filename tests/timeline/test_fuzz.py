@@ -24,9 +24,23 @@ EVENTS = [
 ]
 SEEDS = [text(EVENTS).encode(), redumped(EVENTS).encode(), in_lines(EVENTS).encode()]
 PIECES = [
-    b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\n  },\n  {", b"},{", b"NaN", b"1e999", b"-",
-    b"\xff\xfe", b"null", b'"traceEvents": [', b"9" * 400
-]  # fmt: skip
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b"\n  },\n  {",
+    b"},{",
+    b"NaN",
+    b"1e999",
+    b"-",
+    b"\xff\xfe",
+    b"null",
+    b'"traceEvents": [',
+    b"9" * 400,
+]
 SECONDS = 5.0
 
 mutation = st.tuples(

@@ -25,16 +25,20 @@ def step(number, at, length=1000.0, wait=100.0):
     """1 ms: loader, forward with a kernel, a wait, backward on another thread, optimizer."""
     k = 10 * number
     return [
-        mark(at, length, number), loading(at, 100.0), op("aten::linear", at + 100.0, 200.0),
-        op("aten::addmm", at + 120.0, 100.0), launch(at + 150.0, 10.0, k + 1),
-        kernel("gemm", at + 160.0, 300.0, k + 1), op("aten::item", at + 300.0, wait),
+        mark(at, length, number),
+        loading(at, 100.0),
+        op("aten::linear", at + 100.0, 200.0),
+        op("aten::addmm", at + 120.0, 100.0),
+        launch(at + 150.0, 10.0, k + 1),
+        kernel("gemm", at + 160.0, 300.0, k + 1),
+        op("aten::item", at + 300.0, wait),
         op("aten::_local_scalar_dense", at + 300.0, wait),
         call("cudaMemcpyAsync", at + 300.0, 10.0, k + 2),
         memcpy("DtoH (Device -> Pageable)", at + 470.0, 2.0, k + 2),
         sync(at + 310.0, wait - 10.0, k + 3),
         op("autograd::engine::evaluate_function: AddmmBackward0", at + 500.0, 200.0, tid=BACKWARD),
-        note("Optimizer.step#AdamW.step", at + 800.0, 150.0)
-    ]  # fmt: skip
+        note("Optimizer.step#AdamW.step", at + 800.0, 150.0),
+    ]
 
 
 @pytest.fixture

@@ -49,10 +49,14 @@ def waits(*rows):
 def test_a_wait_gone_lets_the_next_kernel_follow_at_once(replays):
     """Another stream that was told to wait for it follows, too."""
     made = replays(
-        mark(1000, 160), *launched(1010, 1020, 100, 1), sync(1020, 105, 9),
-        *launched(1135, 1145, 200, 2), call("cudaEventRecord", 1142, 1, 10),
-        call("cudaStreamWaitEvent", 1145, 2, 11), *launched(1150, 1347, 100, 3, stream=20)
-    )  # fmt: skip
+        mark(1000, 160),
+        *launched(1010, 1020, 100, 1),
+        sync(1020, 105, 9),
+        *launched(1135, 1145, 200, 2),
+        call("cudaEventRecord", 1142, 1, 10),
+        call("cudaStreamWaitEvent", 1145, 2, 11),
+        *launched(1150, 1347, 100, 3, stream=20),
+    )
     assert made.unchanged.whole_ns == made.recorded_ns == 447 * US
     # The host is 105 us earlier. The second kernel begins when the first ends, 25 us earlier; the
     # third, on the other stream, 2 us after the second as in the recording.
@@ -147,9 +151,13 @@ def test_waits_in_a_row_buy_more_together_than_one_by_one(replays):
 
 def test_the_loader_never_waited_for(replays):
     made = replays(
-        mark(1000, 600), loading(1010, 400), *launched(1420, 1430, 150, 1), mark(1600, 600, 2),
-        loading(1610, 400), *launched(2020, 2030, 150, 2)
-    )  # fmt: skip
+        mark(1000, 600),
+        loading(1010, 400),
+        *launched(1420, 1430, 150, 1),
+        mark(1600, 600, 2),
+        loading(1610, 400),
+        *launched(2020, 2030, 150, 2),
+    )
     assert made.gain([Change("loader")]) == 800 * US
 
 
@@ -167,10 +175,14 @@ def test_launches_merged_leave_what_else_the_host_does(replays):
 
 def test_a_collective_beside_other_work(replays):
     events = [
-        mark(1000, 100), *launched(1010, 1020, 100, 1), call("cudaStreamWaitEvent", 1020, 2, 11),
-        launch(1025, 5, 2), kernel("ncclKernel_AllReduce_RING_LL_Sum_float", 1121, 200, 2, 20),
-        call("cudaStreamWaitEvent", 1040, 2, 12), *launched(1050, 1322, 50, 3)
-    ]  # fmt: skip
+        mark(1000, 100),
+        *launched(1010, 1020, 100, 1),
+        call("cudaStreamWaitEvent", 1020, 2, 11),
+        launch(1025, 5, 2),
+        kernel("ncclKernel_AllReduce_RING_LL_Sum_float", 1121, 200, 2, 20),
+        call("cudaStreamWaitEvent", 1040, 2, 12),
+        *launched(1050, 1322, 50, 3),
+    ]
     made = replays(*events)
     assert made.unchanged.whole_ns == made.recorded_ns == 372 * US
     assert made.gain([Change("collectives")]) == 200 * US
@@ -205,10 +217,14 @@ def test_two_threads_that_work_at_once_do_not_wait_for_one_another(replays):
 
 def test_a_graph_keeps_its_order_and_the_stream_waits_for_it(replays):
     made = replays(
-        mark(1000, 150), *launched(1010, 1020, 20, 1), sync(1020, 40, 9),
-        call("cudaGraphLaunch", 1070, 5, 2), kernel("a", 1080, 50, 2, 164),
-        kernel("b", 1140, 50, 2, 165), *launched(1085, 1192, 30, 3)
-    )  # fmt: skip
+        mark(1000, 150),
+        *launched(1010, 1020, 20, 1),
+        sync(1020, 40, 9),
+        call("cudaGraphLaunch", 1070, 5, 2),
+        kernel("a", 1080, 50, 2, 164),
+        kernel("b", 1140, 50, 2, 165),
+        *launched(1085, 1192, 30, 3),
+    )
     assert made.unchanged.whole_ns == made.recorded_ns == 222 * US
     # The graph begins 2 us after the kernel before it, as the kernel after it did after the graph.
     starts = replay(made.plan, made.edits(waits(0))).work_start

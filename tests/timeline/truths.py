@@ -20,12 +20,21 @@ from auditor.timeline.waits import (
 )
 
 CAUSES = {
-    ITEM: "item", NONZERO: "nonzero", COPY_TO_HOST: "copy_d2h", COPY_TO_DEVICE: "copy_h2d",
-    COPY_ON_DEVICE: "copy_d2d", COPY: "copy_unknown"
-}  # fmt: skip
+    ITEM: "item",
+    NONZERO: "nonzero",
+    COPY_TO_HOST: "copy_d2h",
+    COPY_TO_DEVICE: "copy_h2d",
+    COPY_ON_DEVICE: "copy_d2d",
+    COPY: "copy_unknown",
+}
 CLASSES = {
-    HALF: "tensor16", TF32: "tf32", FP32: "fp32", FP64: "fp64", FP8: "tensor16", OTHER: "other"
-}  # fmt: skip
+    HALF: "tensor16",
+    TF32: "tf32",
+    FP32: "fp32",
+    FP64: "fp64",
+    FP8: "tensor16",
+    OTHER: "other",
+}
 
 
 def ms(ns):
@@ -149,13 +158,18 @@ def gpu(line, use, marked):
     gaps = use.busy.gaps()
     long = (gaps.end - gaps.start)[gaps.end - gaps.start > 1_000_000]
     result: dict[str, Any] = {
-        "n_kernel": use.kernels, "n_memcpy": use.copies, "streams": len(use.stream_busy_ns),
-        "span_ms": ms(use.span_ns), "busy_ms": ms(use.busy.length),
+        "n_kernel": use.kernels,
+        "n_memcpy": use.copies,
+        "streams": len(use.stream_busy_ns),
+        "span_ms": ms(use.span_ns),
+        "busy_ms": ms(use.busy.length),
         "kernel_us_median": use.median_kernel_ns / 1e3,
         "kernel_lt10us_pct": 100 * use.short_kernels / use.kernels if use.kernels else None,
-        "gaps_gt_1ms": len(long), "gaps_gt_1ms_ms": ms(long.sum()),
-        "largest_gap_ms": ms((gaps.end - gaps.start).max(initial=0)), "gemm": {}
-    }  # fmt: skip
+        "gaps_gt_1ms": len(long),
+        "gaps_gt_1ms_ms": ms(long.sum()),
+        "largest_gap_ms": ms((gaps.end - gaps.start).max(initial=0)),
+        "gemm": {},
+    }
     if marked:
         steps, windows = line.steps, line.steps.windows
         each = use.busy.covered(steps.start, steps.end) / np.maximum(steps.end - steps.start, 1)

@@ -17,14 +17,22 @@ def measured(batch, step, update=0, *, slack=1.0, **more):
     """A re-run with these peaks, in bytes."""
     peak = max(step, update)
     known: dict[str, object] = {
-        "allocated": peak, "reserved": round(peak * slack), "steps": 4,
+        "allocated": peak,
+        "reserved": round(peak * slack),
+        "steps": 4,
         "phases": {BEFORE: 0, STEP: step, UPDATE: update},
         "purposes": (
-            ("parameters", 40 * MIB), ("gradients", 40 * MIB), ("optimizer state", 80 * MIB)
+            ("parameters", 40 * MIB),
+            ("gradients", 40 * MIB),
+            ("optimizer state", 80 * MIB),
         ),
-        "shapes": ((batch, 128),), "float32": True, "blocks": BLOCKS, "optimizers": (ADAM,),
-        "loaders": (Loader("train.py", 30, batch, 10_000, batch * 100.0),), "seconds": 1.0
-    }  # fmt: skip
+        "shapes": ((batch, 128),),
+        "float32": True,
+        "blocks": BLOCKS,
+        "optimizers": (ADAM,),
+        "loaders": (Loader("train.py", 30, batch, 10_000, batch * 100.0),),
+        "seconds": 1.0,
+    }
     return Measured(**{**known, **more})  # type: ignore[arg-type]
 
 
