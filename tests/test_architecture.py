@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,46 +36,28 @@ DOORS = {"main", "more_commands", "run", "api"}
 """What starts an extension: it imports that inside a function, and is not imported by it."""
 
 ALONE = {
-    "auditor/capture/shadow": {
-        "auditor.allocator.ledger",  # the keys of torch.cuda.memory_stats
-        "auditor.capture.shadow",
-        "auditor.capture.instruments",
-        "auditor.errors",
-        "auditor.model.gpus",
-    },
-    "auditor/capture/instruments": set(
-        """
-        auditor.capture.instruments auditor.errors auditor.model auditor.null_device
-        auditor.recordings auditor.syntax
-    """.split()
-    ),
+    "auditor/capture/shadow": """auditor.allocator.ledger auditor.capture.shadow
+        auditor.capture.instruments auditor.errors auditor.model.gpus""".split(),
+    "auditor/capture/instruments": """auditor.capture.instruments auditor.errors auditor.model
+        auditor.null_device auditor.recordings auditor.syntax""".split(),
 }
-"""Packages inside a package that know less than it."""
+"""Packages inside a package that know less than it. The ledger: keys of torch.cuda.memory_stats."""
 
 
-def modules(node: ast.Import | ast.ImportFrom, path: Path) -> set[str]:
-    """Full names of what an import statement imports; a name from a module of ours counts as a
-    module, too.
-    """
+def modules(node, path):
+    """Names that an import statement imports; a name from our module counts as one, too."""
     if isinstance(node, ast.Import):
         return {alias.name for alias in node.names}
     base = node.module or ""
     if node.level:
         package = path.relative_to(ROOT).with_suffix("").parts[: -node.level]
-        base = ".".join(
-            [
-                *(() if package[0] == "auditor" else ("auditor",)),
-                *package,
-                *filter(None, [node.module]),
-            ]
-        )
+        above = () if package[0] == "auditor" else ("auditor",)
+        base = ".".join([*above, *package, *filter(None, [node.module])])
     return {base} | {f"{base}.{alias.name}" for alias in node.names if base.startswith("auditor")}
 
 
-def imports(path: Path, functions: bool = False) -> set[str]:
-    """Modules imported at module level, those for type checkers left out; with ``functions`` also
-    those inside functions.
-    """
+def imports(path, functions=False):
+    """Modules imported at module level, not for type checkers; with ``functions`` all."""
     found: set[str] = set()
     todo: list[ast.AST] = [tree_of(path)]
     while todo:
@@ -89,7 +70,7 @@ def imports(path: Path, functions: bool = False) -> set[str]:
     return found - {"auditor", "__future__"}
 
 
-def package_of(path: Path) -> str:
+def package_of(path):
     """The box of the table above that a file lies in."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] == "rules" and "probes" in parts[2:]:
@@ -97,31 +78,30 @@ def package_of(path: Path) -> str:
     return box(parts) if parts[0] == "auditor" else parts[0]
 
 
-def box(parts: Sequence[str]) -> str:
+def box(parts):
     """Of what lies in auditor/: the own name of an extension or a door, else the room."""
     within = {"extensions": EXTENSIONS, "cli": DOORS}.get(parts[1], ())
     return parts[2] if parts[2:3] and parts[2] in within else parts[1]
 
 
-def ours(found: set[str], own: str) -> set[str]:
+def ours(found, own):
     """The boxes of the table above among imported modules, without a file's own."""
     named = {box(module.split(".")) for module in found if module.startswith("auditor.")}
     return named & set(MAY) - {own}
 
 
-FILES = [
-    path for room in ("auditor", "rules", "reports") for path in sorted((ROOT / room).rglob("*.py"))
-]
+ROOMS = [ROOT / room for room in ("auditor", "rules", "reports")]
+FILES = [path for room in ROOMS for path in sorted(room.rglob("*.py"))]
 FREE = {"auditor/judging/build_report.py"}
 """Puts the report together and so sees nearly everything; no torch."""
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     return str(path.relative_to(ROOT))
 
 
 @for_each(FILES, name_of)
-def test_imports_stay_inside_the_wall(path: Path) -> None:
+def test_imports_stay_inside_the_wall(path):
     allowed, found = MAY[package_of(path)], imports(path)
     assert not {module.partition(".")[0] for module in found} & HEAVY - allowed
     if name_of(path) not in FREE:
@@ -129,13 +109,13 @@ def test_imports_stay_inside_the_wall(path: Path) -> None:
 
 
 @for_each([path for path in FILES if name_of(path).startswith(tuple(ALONE))], name_of)
-def test_packages_inside_a_package_know_less_than_it(path: Path) -> None:
+def test_packages_inside_a_package_know_less_than_it(path):
     allowed = next(may for package, may in ALONE.items() if name_of(path).startswith(package))
     for module in imports(path):
         assert not module.startswith("auditor.") or module.startswith(tuple(allowed)), module
 
 
-def test_no_package_imports_one_that_imports_it() -> None:
+def test_no_package_imports_one_that_imports_it():
     """Also not by way of others, and not inside a function."""
     arrows: dict[str, set[str]] = {}
     for path in FILES:
@@ -157,17 +137,17 @@ CORE = [path for path in FILES if package_of(path) not in EXTENSIONS | DOORS]
 
 
 @for_each(CORE, name_of)
-def test_the_core_imports_no_extension(path: Path) -> None:
+def test_the_core_imports_no_extension(path):
     """Also not inside a function."""
     assert not ours(imports(path, functions=True), package_of(path)) & EXTENSIONS
 
 
-def test_the_page_names_every_package() -> None:
+def test_the_page_names_every_package():
     assert {package_of(path) for path in FILES} <= MAY.keys()
 
 
 @for_each([path for path in FILES if package_of(path) == "rules"], name_of)
-def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) -> None:
+def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path):
     for node in ast.walk(tree_of(path)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = (
@@ -201,7 +181,7 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
     ],
     ids=" ".join,
 )
-def test_light_doors_import_nothing_heavy(command: list[str]) -> None:
+def test_light_doors_import_nothing_heavy(command):
     probe = (
         "import sys; from auditor.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
@@ -218,7 +198,7 @@ def test_light_doors_import_nothing_heavy(command: list[str]) -> None:
     assert done.stdout.rstrip().endswith("LOADED []"), done.stdout[-300:]
 
 
-def test_judging_needs_no_torch() -> None:
+def test_judging_needs_no_torch():
     code = (
         "import auditor.judging.engine, auditor.judging.build_report, auditor.judging.catalogue as "
         "c, sys; c.rules(); assert 'torch' not in sys.modules"
@@ -226,13 +206,13 @@ def test_judging_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_the_program_imports_torch_itself() -> None:
+def test_the_program_imports_torch_itself():
     """It may set variables before, which torch reads when it is imported."""
     code = "import auditor.capture.child, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_the_package_runs_as_a_module() -> None:
+def test_the_package_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "auditor", "--help"],
         capture_output=True,

@@ -1,6 +1,4 @@
-"""Intervals over the steps of one run: how often they miss the truth is counted on made-up series
-whose truth is known.
-"""
+"""How often intervals over a run's steps miss the truth, on made-up series."""
 
 import math
 import random
@@ -10,12 +8,8 @@ import pytest
 from auditor.batch_means import FEWEST_BATCHES, difference, mean_of, median_of, of_separate
 
 
-def _series(
-    draw: random.Random, n: int = 50, alike: float = 0.8, level: float = 1000.0
-) -> list[float]:
-    """Neighbouring values are alike: an autoregressive series of that correlation, 3 % of noise a
-    step.
-    """
+def _series(draw, n=50, alike=0.8, level=1000.0):
+    """An autoregressive series of that correlation, 3 % of noise a step."""
     slow, values = draw.gauss(0, 0.03 / math.sqrt(1 - alike**2)), []
     for _ in range(n):
         slow = alike * slow + draw.gauss(0, 0.03)
@@ -25,9 +19,7 @@ def _series(
 
 @pytest.mark.parametrize("alike", [0.0, 0.5, 0.8])
 @pytest.mark.parametrize("n", [50, 100])
-def test_two_passes_of_one_program_are_told_apart_once_in_twenty_at_most(
-    alike: float, n: int
-) -> None:
+def test_two_passes_of_one_program_are_told_apart_once_in_twenty_at_most(alike, n):
     draw, wrong = random.Random(n), 0
     for _ in range(300):
         found = difference(_series(draw, n, alike), _series(draw, n, alike))
@@ -36,10 +28,8 @@ def test_two_passes_of_one_program_are_told_apart_once_in_twenty_at_most(
     assert wrong <= 24  # 15 are promised; 25 and more of 300 have a chance of 1 %
 
 
-def test_single_steps_taken_as_independent_would_miss_far_more() -> None:
-    """What the batches are for: the notches of box plots, for independent values, on the same
-    series.
-    """
+def test_single_steps_taken_as_independent_would_miss_far_more():
+    """The notches of box plots, for independent values, on the same series."""
     draw, wrong = random.Random(50), 0
     for _ in range(300):
         one, other = sorted(_series(draw)), sorted(_series(draw))
@@ -49,7 +39,7 @@ def test_single_steps_taken_as_independent_would_miss_far_more() -> None:
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.8])
-def test_the_interval_of_a_mean_and_of_a_median_hold_the_truth(alike: float) -> None:
+def test_the_interval_of_a_mean_and_of_a_median_hold_the_truth(alike):
     draw, missed = random.Random(9), [0, 0]
     mean = 1000.0 * math.exp(0.03**2 / (1 - alike**2) / 2)
     for _ in range(300):
@@ -62,7 +52,7 @@ def test_the_interval_of_a_mean_and_of_a_median_hold_the_truth(alike: float) -> 
     assert max(missed) <= 24
 
 
-def test_a_real_difference_is_proven_and_its_value_is_between() -> None:
+def test_a_real_difference_is_proven_and_its_value_is_between():
     draw = random.Random(4)
     found = difference(_series(draw, level=1500.0), _series(draw))
     assert found is not None
@@ -70,7 +60,7 @@ def test_a_real_difference_is_proven_and_its_value_is_between() -> None:
     assert found.low < 500.0 < found.high
 
 
-def test_a_busy_machine_proves_less() -> None:
+def test_a_busy_machine_proves_less():
     draw = random.Random(4)
     more, less = _series(draw, level=1100.0, alike=0.0), _series(draw, alike=0.0)
     quiet, busy = difference(more, less), difference(more, less, busy=(0.5, 0.5))
@@ -79,7 +69,7 @@ def test_a_busy_machine_proves_less() -> None:
     assert quiet.value == busy.value
 
 
-def test_a_burst_that_came_once_is_not_proven_and_one_in_every_batch_is() -> None:
+def test_a_burst_that_came_once_is_not_proven_and_one_in_every_batch_is():
     once = mean_of([40_000.0 if 20 <= step < 25 else 0.0 for step in range(50)])
     often = mean_of([40_000.0 if step % 5 == 0 else 0.0 for step in range(50)])
     assert once is not None and often is not None
@@ -88,14 +78,14 @@ def test_a_burst_that_came_once_is_not_proven_and_one_in_every_batch_is() -> Non
 
 
 @pytest.mark.parametrize("n", [0, FEWEST_BATCHES - 1])
-def test_too_few_steps_have_no_interval(n: int) -> None:
+def test_too_few_steps_have_no_interval(n):
     few, enough = [1.0] * n, [1.0] * FEWEST_BATCHES
     assert mean_of(few) is None and median_of(few) is None
     assert difference(few, enough) is None and difference(enough, few) is None
     assert mean_of(enough) is not None
 
 
-def test_separate_durations_stay_above_zero_and_two_say_nothing() -> None:
+def test_separate_durations_stay_above_zero_and_two_say_nothing():
     found = of_separate([100.0, 1000.0, 200.0])
     assert found is not None
     assert 0.0 < found.low < found.value < found.high

@@ -67,9 +67,7 @@ def stand_in(tmp_path):
 
 
 def parsed(words):
-    """The options that the command line makes of the words; raises where it knows one of them
-    not.
-    """
+    """The options that the command line makes of the words; raises at an unknown one."""
     command = main.commands[words[0]]
     return command.make_context(words[0], list(words[1:])).params
 

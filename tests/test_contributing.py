@@ -35,7 +35,7 @@ def step():
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory):
     """A copy of what is installed, with the files of the page."""
     copy = tmp_path_factory.mktemp("checkout")
     left_out = shutil.ignore_patterns("__pycache__")
@@ -52,7 +52,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def run(checkout: Path, *arguments: str) -> str:
+def run(checkout, *arguments):
     env = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
@@ -66,7 +66,7 @@ def run(checkout: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_it_finds_the_line_of_its_case_and_no_other(checkout: Path) -> None:
+def test_it_finds_the_line_of_its_case_and_no_other(checkout):
     fires = (checkout / "tests/rules/opt099/fires.py").read_text()
     (checkout / "program.py").write_text(fires + BESIDE)
     options = ("--device", "cpu", "--select", "OPT099", "--steps", "8", "--quiet")
@@ -91,7 +91,7 @@ def step():
 """
 
 
-def test_a_rule_about_a_line_counts_and_prices_it(checkout: Path) -> None:
+def test_a_rule_about_a_line_counts_and_prices_it(checkout):
     (checkout / "collects.py").write_text(COLLECTS)
     options = ("--device", "cpu", "--select", "OPT098", "--steps", "8", "--quiet")
     run(checkout, "auditor", "run", "collects.py:step", "--out", "collected", *options)
@@ -103,6 +103,6 @@ def test_a_rule_about_a_line_counts_and_prices_it(checkout: Path) -> None:
     )
 
 
-def test_page_and_rows_are_where_users_look(checkout: Path) -> None:
+def test_page_and_rows_are_where_users_look(checkout):
     assert "all of whose learning rates" in run(checkout, "auditor", "explain", "OPT099")
     assert "### zero_rates" in run(checkout, "auditor.recordings.schema")

@@ -7,7 +7,7 @@ import pytest
 from auditor.cycles import HEAVY, MOST_S, cycle_of, period_of, prolonged, whole_cycles
 
 
-def steps(cycle: int, n: int = 50, first: int = 0, heavy: float = 40.0) -> list[float]:
+def steps(cycle, n=50, first=0, heavy=40.0):
     """Times in us of steps of which each ``cycle``-th is ``heavy`` times as long."""
     noise = random.Random(cycle)
     return [
@@ -17,13 +17,13 @@ def steps(cycle: int, n: int = 50, first: int = 0, heavy: float = 40.0) -> list[
 
 @pytest.mark.parametrize("cycle", [2, 3, 10, 16, 25])
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_phase_is_found_by_its_distance(cycle: int, first: int) -> None:
+def test_a_phase_is_found_by_its_distance(cycle, first):
     heavy = HEAVY * 2 if cycle > 2 else HEAVY * 20  # of two, the usual step is a mean of both
     expected = cycle if cycle > 2 else None
     assert cycle_of(steps(cycle, first=first, heavy=heavy)) == expected
 
 
-def test_shorter_outliers_are_no_phase_and_hide_none() -> None:
+def test_shorter_outliers_are_no_phase_and_hide_none():
     us = steps(16)
     us[5], us[21], us[22], us[48] = 9000.0, 13000.0, 6000.0, 14000.0
     assert cycle_of(us) == 16
@@ -44,15 +44,15 @@ def test_shorter_outliers_are_no_phase_and_hide_none() -> None:
         [{5: 14e3, 28: 8e3, 40: 4.1e3}.get(step, 1e3) for step in range(50)],  # two by chance
     ],
 )
-def test_what_does_not_come_again_at_a_distance_is_no_phase(us: list[float]) -> None:
+def test_what_does_not_come_again_at_a_distance_is_no_phase(us):
     assert cycle_of(us) is None
 
 
-def test_two_sightings_are_twice_as_long_as_any_other() -> None:
+def test_two_sightings_are_twice_as_long_as_any_other():
     assert cycle_of([{5: 14e3, 28: 8e3, 40: 3.9e3}.get(step, 1e3) for step in range(50)]) == 23
 
 
-def test_a_pass_gets_two_cycles_where_they_fit() -> None:
+def test_a_pass_gets_two_cycles_where_they_fit():
     assert whole_cycles(steps(16), 20, 50) == 32
     assert whole_cycles(steps(25), 20, 50) == 50
     assert whole_cycles(steps(25), 20, 49) == 20
@@ -64,7 +64,7 @@ def test_a_pass_gets_two_cycles_where_they_fit() -> None:
     assert whole_cycles(steps(16), 20, 50, slower=1.01 * MOST_S / takes) == 20
 
 
-def test_the_sentence_has_the_cycle_and_the_steps() -> None:
+def test_the_sentence_has_the_cycle_and_the_steps():
     assert prolonged(32).startswith(
         "every 16th step takes 3 times"
     ) and "for 32 steps" in prolonged(32)
@@ -84,5 +84,5 @@ def test_the_sentence_has_the_cycle_and_the_steps() -> None:
         ("", None),
     ],
 )
-def test_kinds_of_steps_that_alternate_have_a_period(kinds: str, period: int | None) -> None:
+def test_kinds_of_steps_that_alternate_have_a_period(kinds, period):
     assert period_of(kinds, 5) == period

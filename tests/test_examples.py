@@ -1,6 +1,4 @@
-"""The examples, audited as a user would: broken ones name every planted fault at its line and
-nothing else, clean ones are silent.
-"""
+"""The examples as a user audits them: planted faults at their lines alone, clean ones silent."""
 
 import json
 import re
@@ -27,7 +25,7 @@ FULL = ("energy_flow",)
 """The pair that ``make test-full`` audits."""
 
 
-def marks(example: str) -> list[pytest.MarkDecorator]:
+def marks(example):
     return [*([pytest.mark.slow] * (example in SLOW)), *([pytest.mark.full] * (example in FULL))]
 
 
@@ -64,7 +62,7 @@ def reports(audits):
     return Lazily(lambda name: audits[name][0])
 
 
-def line_of(name: str, text: str) -> tuple[str, int]:
+def line_of(name, text):
     """File and number of the only line of an example that contains a text."""
     hits = [
         (path.name, number)
@@ -76,7 +74,7 @@ def line_of(name: str, text: str) -> tuple[str, int]:
     return hits[0]
 
 
-def places_of(finding: dict) -> set[tuple[str, str | None, int | None]]:
+def places_of(finding):
     """Code, file and line of all that a finding joins."""
     site = finding["site"] or {"file": None, "line": None}
     return {

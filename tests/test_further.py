@@ -1,6 +1,4 @@
-"""Why a rehearsal cannot be judged, said of hand-made recordings: what is our limit is never called
-the target's fault.
-"""
+"""Why a rehearsal cannot be judged: what is our limit is never called the target's fault."""
 
 import pytest
 

@@ -16,14 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def installed(monkeypatch):
     """A package that is there, and can build nothing."""
     package = ModuleType("torch_null_device")
 
     class NullDeviceProblem(Exception):
         message, hint, detail = "no compiler", "install one", "cc: not found"
 
-    def environment(gpu: str, devices: int, *, memory_bytes: int | None) -> dict[str, str]:
+    def environment(gpu, devices, *, memory_bytes):
         raise NullDeviceProblem
 
     package.NullDeviceProblem = NullDeviceProblem
@@ -36,11 +36,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_null_device", None)
 
 
-def test_without_it_one_sentence_says_how_to_install_it(missing: None) -> None:
+def test_without_it_one_sentence_says_how_to_install_it(missing):
     lacking = null_device.lacking()
     assert lacking is not None and lacking.hint.startswith("pip install ./nulldevice")
     with pytest.raises(AuditProblem, match="is not installed"):
@@ -49,15 +49,13 @@ def test_without_it_one_sentence_says_how_to_install_it(missing: None) -> None:
     assert null_device.watching() is None
 
 
-def test_a_device_that_nobody_can_ask_is_no_gpu(
-    missing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_nobody_can_ask_is_no_gpu(missing, monkeypatch):
     monkeypatch.setenv("NULLDEVICE_GPU", "name=x")
     with pytest.raises(TargetProblem, match="this process is on a null device"):
         null_device.watching()
 
 
-def test_its_problems_are_ours(installed: ModuleType) -> None:
+def test_its_problems_are_ours(installed):
     lacking = null_device.lacking()
     assert lacking is not None and (lacking.message, lacking.hint) == ("no compiler", "install one")
     with pytest.raises(AuditProblem) as caught:
@@ -66,13 +64,13 @@ def test_its_problems_are_ours(installed: ModuleType) -> None:
     assert null_device.without({"kept": "1", "LD_PRELOAD": "x"}) == {"kept": "1"}
 
 
-def test_it_is_watched_where_it_runs(installed: ModuleType) -> None:
+def test_it_is_watched_where_it_runs(installed):
     assert null_device.watching() is None
     installed.watching.running = lambda: True
     assert null_device.watching() is installed.watching
 
 
-def test_both_play_the_same_models() -> None:
+def test_both_play_the_same_models():
     code = (
         "from torch_null_device import GPUS; print([(g.key, g.name, g.memory_bytes, g.capability, "
         "g.processors, g.context_mib) for g in GPUS])"

@@ -4,7 +4,6 @@ finds a private attribute elsewhere; what it does not look at, imports and strin
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ OTHERS = {"_target", "_fields", "_inner", "_fused_rms_norm_backward"}
 """Of multiprocessing, of tuples with names, our own; and an operator that is asked for."""
 
 
-def uses(tree: ast.AST) -> Iterator[str]:
+def uses(tree):
     """Private names of torch that a source imports, or names in a string to get them."""
     for node in ast.walk(tree):
         names: list[str] = []
@@ -40,7 +39,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
 
 
 @for_each(FILES, lambda path: str(path.relative_to(ROOT)))
-def test_private_names_of_torch_are_asked_for_in_one_place(path: Path) -> None:
+def test_private_names_of_torch_are_asked_for_in_one_place(path):
     assert not set(uses(tree_of(path))) - OTHERS
 
 
@@ -54,15 +53,13 @@ def test_private_names_of_torch_are_asked_for_in_one_place(path: Path) -> None:
         ("importlib.import_module('torch._inductor')", "torch._inductor"),
     ],
 )
-def test_a_use_is_found(source: str, name: str) -> None:
+def test_a_use_is_found(source, name):
     assert name in set(uses(ast.parse(source)))
 
 
 @for_each(sorted((ROOT / PLACE).glob("*.py")), lambda path: path.name)
-def test_each_accessor_says_what_happens_without_the_name(path: Path) -> None:
-    """Each public name of the package that is looked up, and each function, has a docstring with
-    the words.
-    """
+def test_each_accessor_says_what_happens_without_the_name(path):
+    """Each function, and each name that is looked up, has a docstring with the words."""
     body = tree_of(path).body
     if path.name in ("__init__.py", "look_up.py"):
         return

@@ -1,6 +1,4 @@
-"""What a package index and a release take from this repository: its metadata, the citation, the
-workflow, the tag that documents name.
-"""
+"""What an index and a release take from here: metadata, citation, workflow, the documents' tag."""
 
 import importlib.util
 import re

@@ -1,8 +1,6 @@
 """Sixty formats of secrets with values drawn at random: none is seen in what a run leaves."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,7 +31,7 @@ HARMLESS = (
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_format_is_seen(place: str) -> None:
+def test_no_format_is_seen(place):
     form, suffix = PLACES[place]
     for seed in SEEDS:
         for text, values in drawn(seed):
@@ -42,11 +40,11 @@ def test_no_format_is_seen(place: str) -> None:
 
 
 @pytest.mark.parametrize("line", HARMLESS)
-def test_what_is_no_secret_stays(line: str) -> None:
+def test_what_is_no_secret_stays(line):
     assert redaction.redacted(line.encode(), ".py") == (line.encode(), ())
 
 
-def test_output_keeps_its_numbers() -> None:
+def test_output_keeps_its_numbers():
     assert redaction.redacted_text(HARMLESS[-1]) == HARMLESS[-1]
 
 
@@ -72,7 +70,7 @@ raise RuntimeError("; ".join(SECRETS))
 """
 
 
-def test_no_file_that_a_run_leaves_shows_one(tmp_path: Path, audit: Any) -> None:
+def test_no_file_that_a_run_leaves_shows_one(tmp_path, audit):
     found = drawn(7)
     listed = "\n".join(f"    {text!r}," for text, _ in found)
     (tmp_path / "train.py").write_text(TRAINER.format(listed=listed, one=0))

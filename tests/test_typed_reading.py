@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.reports.viewing import write_run
@@ -30,7 +29,7 @@ print(len(read.done))
 """
 
 
-def test_a_report_is_read_by_eight_threads_at_once(tmp_path: Path) -> None:
+def test_a_report_is_read_by_eight_threads_at_once(tmp_path):
     """Without the lock six of seven such processes ended by SIGSEGV."""
     write_run(tmp_path / "run")
     for _ in range(4):

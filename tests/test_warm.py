@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,27 +28,27 @@ sys.exit(int(sys.argv[1]))
 """
 
 
-def both(code: str, *args: str, cwd: Path) -> list[subprocess.CompletedProcess[str]]:
+def both(code, *args, cwd):
     return [
         run_python(code, args, cwd=cwd, timeout=60, env=ENV, cold=cold) for cold in (False, True)
     ]
 
 
-def test_a_process_sees_what_one_that_was_started_sees(tmp_path: Path) -> None:
+def test_a_process_sees_what_one_that_was_started_sees(tmp_path):
     forked, started = both(SEEN, "3", "é", cwd=tmp_path)
     assert (forked.returncode, forked.stderr) == (started.returncode, started.stderr)
     assert forked.returncode == 3
     assert json.loads(forked.stdout) == json.loads(started.stdout)
 
 
-def test_an_error_and_a_signal_end_it_the_same_way(tmp_path: Path) -> None:
+def test_an_error_and_a_signal_end_it_the_same_way(tmp_path):
     for code in ("1 / 0", "import os; os.kill(os.getpid(), 9)", "import os; os._exit(4)"):
         forked, started = both(code, cwd=tmp_path)
         assert forked.returncode == started.returncode
         assert forked.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
 
 
-def test_other_variables_of_python_are_a_start_of_python(tmp_path: Path) -> None:
+def test_other_variables_of_python_are_a_start_of_python(tmp_path):
     env = {**ENV, "PYTHONHASHSEED": "7"}
     code = "import sys; print('torch' in sys.modules)"
     done = run_python(code, (), cwd=tmp_path, timeout=60, env=env)

@@ -12,9 +12,7 @@ import bisect
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
@@ -74,20 +72,18 @@ class Recording:
     layouts: list[tuple[int, list[Segment]]] = field(default_factory=list)
 
     @property
-    def ties_by_address(self) -> bool:
-        """Whether that torch takes the lowest address of equal free blocks: 2.14.1 takes the oldest
-        segment.
-        """
+    def ties_by_address(self):
+        """Whether torch takes the lowest of equal free blocks: 2.14.1 takes the oldest segment."""
         return tuple(int(part) for part in self.torch.split(".")[:2]) < (2, 14)
 
     @classmethod
-    def read(cls, path: Path) -> Recording:
+    def read(cls, path):
         """From gzipped JSON."""
         found = json.loads(gzip.decompress(path.read_bytes()))
         found["events"] = [Event(*row) for row in found["events"]]
         return cls(**found)
 
-    def write(self, path: Path) -> None:
+    def write(self, path):
         """As gzipped JSON, the same bytes for the same recording."""
         text = json.dumps(vars(self), separators=(",", ":")).encode()
         path.write_bytes(gzip.compress(text, 9, mtime=0))
@@ -112,12 +108,12 @@ class _Differs(Exception):
 class _Places:
     """Addresses as (segment, offset): which segment it is counts, not where the driver put it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._starts: list[int] = []
         self._ranges: dict[int, tuple[int, int]] = {}
         self._count = 0
 
-    def grown(self, address: int, size: int) -> None:
+    def grown(self, address, size):
         """New address space of a segment, unless it is in a known one."""
         if self.known(address):
             return
@@ -125,16 +121,16 @@ class _Places:
         self._ranges[address] = (self._count, size)
         self._count += 1
 
-    def gone(self, address: int) -> None:
+    def gone(self, address):
         """The segment that holds an address went back to the device."""
         start = self._starts.pop(bisect.bisect_right(self._starts, address) - 1)
         del self._ranges[start]
 
-    def known(self, address: int) -> bool:
+    def known(self, address):
         """Whether a segment holds that address."""
         return self.at(address)[0] >= 0
 
-    def at(self, address: int) -> tuple[int, int]:
+    def at(self, address):
         """(number of the segment, offset in it); (-1, address) where there is none."""
         place = bisect.bisect_right(self._starts, address) - 1
         if place >= 0:
@@ -148,12 +144,12 @@ class _Places:
 class _Side:
     """One of the two allocators: its events with addresses as places."""
 
-    def __init__(self, reach: int) -> None:
+    def __init__(self, reach):
         self.places = _Places()
         self._reach = reach
         self._mapped: dict[int, int] = defaultdict(int)
 
-    def seen(self, event: Event) -> tuple[Any, ...]:
+    def seen(self, event):
         """The event as it is compared."""
         action, address, size, stream = event
         if action == "oom":
@@ -173,7 +169,7 @@ class _Side:
 
 
 class _Replay:
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording):
         settings = AllocatorSettings.parse(recording.settings)
         self.recording = recording
         self.allocator = CachingAllocator(
@@ -188,16 +184,14 @@ class _Replay:
         self._history = self.allocator.history
         self._taken = 0
 
-    def _take_their_addresses(self) -> None:
-        """Puts our segments where the driver put torch's, as free blocks of one size are taken by
-        address.
-        """
+    def _take_their_addresses(self):
+        """Puts our segments where torch's were, as free blocks are taken by address."""
         theirs = iter([each.address for each in self.recording.events if each.action in GAINS])
         ledger: Any = self.allocator._ledger
         otherwise = ledger.address_range
         ledger.address_range = lambda size: next(theirs, None) or otherwise(size)
 
-    def run(self) -> None:
+    def run(self):
         """Compares to the end."""
         samples = dict(self.recording.samples)
         layouts = dict(self.recording.layouts)
@@ -209,7 +203,7 @@ class _Replay:
                 self._layout(layouts[upto])
                 self.layouts += 1
 
-    def _steps(self) -> Iterator[int]:
+    def _steps(self):
         events, flushes = self.recording.events, set(self.recording.flushes)
         while self.done < len(events) or self.done in flushes:
             if self.done in flushes:
@@ -226,7 +220,7 @@ class _Replay:
                 f"empty_cache after {min(flushes)} events has no place in torch's history"
             )
 
-    def _program(self, events: Sequence[Event]) -> None:
+    def _program(self, events):
         """The next call of the program, with what torch wrote before it of its own accord."""
         at = self.done
         while at < len(events) and events[at].action not in PROGRAM:
@@ -236,7 +230,7 @@ class _Replay:
         self._call(events[at], events[at + 1] if at + 1 < len(events) else None)
         self._compare(len(self._new()))
 
-    def _call(self, event: Event, following: Event | None) -> None:
+    def _call(self, event, following):
         allocator, at = self.allocator, self.done
         if event.action in ("alloc", "oom"):
             size = event.size
@@ -252,15 +246,15 @@ class _Replay:
         else:
             allocator.complete_free(self.live.pop(event.address), at)
 
-    def _new(self) -> list[Event]:
+    def _new(self):
         entries = list(self._history)[self._taken :] if self._taken == 0 else self._tail()
         return [Event(each.action, each.address, each.size, each.stream) for each in entries]
 
-    def _tail(self) -> list[Any]:
+    def _tail(self):
         history: Any = self._history
         return [history[place] for place in range(self._taken, len(history))]
 
-    def _compare(self, count: int) -> None:
+    def _compare(self, count):
         theirs = self.recording.events[self.done : self.done + count]
         for wanted, found in zip([*theirs, *[None] * (count - len(theirs))], self._new()):
             if wanted is None:
@@ -271,13 +265,13 @@ class _Replay:
             self.done += 1
         self._taken += count
 
-    def _sample(self, wanted: Sequence[int]) -> None:
+    def _sample(self, wanted):
         stats = self.allocator.stats()
         for key, value in zip(STATS, wanted, strict=True):
             if stats[key] != value:
                 raise _Differs(f"event {self.done}: {key} is {value}, ours {stats[key]}")
 
-    def _layout(self, wanted: Sequence[Segment]) -> None:
+    def _layout(self, wanted):
         theirs = {
             self.real.places.at(address): (size, stream, kind, [tuple(each) for each in blocks])
             for address, size, stream, kind, blocks in wanted
@@ -292,12 +286,12 @@ class _Replay:
                 )
 
 
-def _segment(row: Mapping[str, Any]) -> tuple[int, int, int, str, list[tuple[int, str, int]]]:
+def _segment(row):
     blocks = [(each["size"], each["state"], each["requested_size"]) for each in row["blocks"]]
     return row["address"], row["total_size"], row["stream"], row["segment_type"], blocks
 
 
-def held(recording: Recording) -> Held:
+def held(recording):
     """Replays the recording on ours and compares to the first difference."""
     replay = _Replay(recording)
     difference = None

@@ -1,6 +1,4 @@
-"""What the allocator says, refuses and writes down. What it does with its blocks is held to torch's
-own histories (``test_held_to_torch.py``) and to properties.
-"""
+"""What the allocator says, refuses and writes down; its blocks: test_held_to_torch.py."""
 
 import copy
 import pickle
@@ -125,10 +123,8 @@ def test_the_history_can_be_a_ring():
     assert len(allocator.snapshot()["device_traces"][0]) == 4
 
 
-def calls_made(pairs: int, config: str) -> int:
-    """Python and C calls that a program of so many allocations makes, a quarter of them live at a
-    time and in between.
-    """
+def calls_made(pairs, config):
+    """Python and C calls of a program of so many allocations, a quarter live at a time."""
     allocator, made = card(1 << 44, config), 0
 
     def count(frame, event, argument):

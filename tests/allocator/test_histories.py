@@ -1,6 +1,4 @@
-"""Recorded histories, replayed: as they were they give what was recorded; otherwise what can be
-worked out by hand.
-"""
+"""Recorded histories, replayed: as they were, and otherwise what can be worked out by hand."""
 
 import contextlib
 
@@ -13,13 +11,8 @@ from tests.allocator.walks import CONFIGS, MIB, Walk, cards, check, programs
 
 EXPANDABLE = AllocatorSettings.parse("expandable_segments:True")
 DEFAULT = AllocatorSettings.parse("")
-TWO_STREAMS = [
-    ("malloc", 3 * MIB, 0),
-    ("record_stream", 0, 1),
-    ("free", 0, 0),
-    ("malloc", 3 * MIB, 0),
-    ("stream_done", 0, 1),
-]
+BLOCK = ("malloc", 3 * MIB, 0)
+TWO_STREAMS = [BLOCK, ("record_stream", 0, 1), ("free", 0, 0), BLOCK, ("stream_done", 0, 1)]
 
 
 def recorded(config, card, program, **options):
@@ -31,23 +24,18 @@ def recorded(config, card, program, **options):
 
 
 def layout(allocator):
-    return sorted(
-        (
-            segment["segment_type"],
-            segment["stream"],
-            [(block["size"], block["state"]) for block in segment["blocks"]],
-        )
-        for segment in allocator.snapshot()["segments"]
-    )
+    found = []
+    for segment in allocator.snapshot()["segments"]:
+        blocks = [(block["size"], block["state"]) for block in segment["blocks"]]
+        found.append((segment["segment_type"], segment["stream"], blocks))
+    return sorted(found)
 
 
 def agree(history, replayed, allocator):
     truth = history.recorded
     assert replayed.segment_allocs == truth.segment_allocs
-    assert (replayed.start_reserved, replayed.peak_reserved) == (
-        truth.start_reserved,
-        truth.peak_reserved,
-    )
+    assert replayed.start_reserved == truth.start_reserved
+    assert replayed.peak_reserved == truth.peak_reserved
     assert replayed.final_reserved == truth.final_reserved
     assert replayed.final_allocated == allocator.stats()["allocated_bytes.all.current"]
 
@@ -67,9 +55,7 @@ def test_a_history_replayed_as_it_was_gives_what_was_recorded(config, program):
 @pytest.mark.parametrize("config", ["", "roundup_power2_divisions:4"])
 @given(card=cards, program=programs)
 def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
-    """Without other streams: a retry waits for these, and a history does not tell that their frees
-    ended inside of it.
-    """
+    """A retry waits for other streams, and a history does not tell that frees ended in it."""
     allocator = recorded(config, card, [step for step in program if step[0] != "free_begins"])
     history, stats = History.from_snapshot(allocator.snapshot()), allocator.stats()
     replayed = replay(history, total_bytes=card)
@@ -112,15 +98,11 @@ def test_a_segment_that_was_split_before_is_not_given_back_in_part():
     allocator.malloc(90 * MIB)
     allocator.free(held)
     history = History.from_snapshot(allocator.snapshot())
-    replayed = replay(
-        history, AllocatorSettings.parse("max_split_size_mb:20"), fresh=False, total_bytes=190 * MIB
-    )
+    settings = AllocatorSettings.parse("max_split_size_mb:20")
+    replayed = replay(history, settings, fresh=False, total_bytes=190 * MIB)
     check(replayed.allocator)
-    assert (replayed.start_reserved, replayed.final_reserved, replayed.retries) == (
-        180 * MIB,
-        190 * MIB,
-        1,
-    )
+    assert (replayed.start_reserved, replayed.final_reserved) == (180 * MIB, 190 * MIB)
+    assert replayed.retries == 1
 
 
 def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():
@@ -140,9 +122,7 @@ def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():
 
 
 def test_a_gap_that_is_no_free_block_belongs_to_the_block_before_it():
-    """19.5 MiB of a segment of 20 MiB: half a MiB is not split off in the large pool, so it was
-    part of the block.
-    """
+    """Of 20 MiB, 19.5: half a MiB is not split off in the large pool."""
     allocator = CachingAllocator(1 << 40, history_limit=2)
     allocator.free(allocator.malloc(19 * MIB + MIB // 2))
     (segment,) = History.from_snapshot(allocator.snapshot()).start
@@ -170,9 +150,7 @@ def test_a_late_history_of_expandable_segments_names_its_live_blocks():
 
 
 def fragmented(card):
-    """A block of 2 MiB keeps a segment of 500 MiB, so that the next 600 MiB do not fit on a card of
-    1 GiB.
-    """
+    """2 MiB keep a segment of 500 MiB: the next 600 MiB do not fit on a card of 1 GiB."""
     allocator = CachingAllocator(card)
     frames = [{"filename": "train.py", "line": 1, "name": "step"}]
     allocator.free(allocator.malloc(500 * MIB, 0, frames, 0), 1, frames)
@@ -183,9 +161,7 @@ def fragmented(card):
 
 
 def test_an_error_by_fragmentation_is_gone_with_expandable_segments():
-    """By hand: 500 MiB are mapped, 2 taken; 600 more end at 602 MiB, which is 31 pages of 20 MiB,
-    620 MiB.
-    """
+    """500 MiB mapped, 2 taken; 600 more end at 602 MiB: 31 pages of 20 MiB, 620 MiB."""
     history = fragmented(1024 * MIB)
     as_it_was, other = (
         replay(history, each, total_bytes=1024 * MIB) for each in (DEFAULT, EXPANDABLE)

@@ -29,9 +29,7 @@ def test_blocks_tile_segments_and_the_books_agree(config, card, program):
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_long_walk_on_a_card_that_is_nearly_full(config):
-    """Deeper than a short program comes: retries, errors, oversize blocks given back, pages
-    unmapped and mapped again.
-    """
+    """Retries, errors, oversize blocks given back, pages unmapped and mapped again."""
     chance, walk, failed = random.Random(config), Walk(config, 160 * MIB), 0
     for number in range(1500):
         wanted = int(2 ** chance.uniform(6, 25.5))

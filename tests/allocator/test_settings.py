@@ -14,9 +14,7 @@ parse = AllocatorSettings.parse
 
 @pytest.fixture
 def torchs_parser():
-    """Torch's own parser, which keeps what it was told: set back to its defaults around each
-    use.
-    """
+    """Torch's own parser keeps what it was told: set back around each use."""
     from torch import _C
 
     told = getattr(_C, "_accelerator_setAllocatorSettings", None)
@@ -45,23 +43,14 @@ def test_divisions_are_those_that_torch_looks_up(text, torchs_parser):
     if not path.is_file():
         pytest.skip("no libc10.so on this system")
     library = ctypes.CDLL(str(path))
-    look_up = getattr(
-        library,
-        "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig24roundup_power2_divisionsEm",
-        None,
-    )
+    name = "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig24roundup_power2_divisionsEm"
+    look_up = getattr(library, name, None)
     if look_up is None:
         pytest.skip("this torch has the function under another name")
     look_up.restype, look_up.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     torchs_parser(text)
-    sizes = [
-        1,
-        511,
-        512,
-        513,
-        MIB - 1,
-        *(size for power in range(18) for size in (MIB << power, (MIB << power) + 1)),
-    ]
+    powers = (MIB << power for power in range(18))
+    sizes = [1, 511, 512, 513, MIB - 1, *(size for power in powers for size in (power, power + 1))]
     assert [parse(text).divisions(size) for size in sizes] == [look_up(size) for size in sizes]
 
 
@@ -85,86 +74,39 @@ def test_what_torch_refuses_or_nobody_knows_changes_nothing(text):
     assert parse(f"{text},expandable_segments:True").text
 
 
-@pytest.mark.parametrize(
-    ("asked", "rounded"),
-    [
-        (1, 512),
-        (511, 512),
-        (512, 512),
-        (513, 1024),
-        (1024, 1024),
-        (MIB - 1, MIB),
-        (MIB, MIB),
-        (MIB + 1, MIB + 512),
-    ],
-)
-def test_requests_are_rounded_to_512_bytes(asked, rounded):
+def test_requests_are_rounded_to_512_bytes():
     """kMinBlockSize = 512 (c10/core/AllocatorConfig.h)."""
-    assert parse("").round_size(asked) == rounded
+    expected = {1: 512, 511: 512, 512: 512, 513: 1024, 1024: 1024}
+    expected |= {MIB - 1: MIB, MIB: MIB, MIB + 1: MIB + 512}
+    assert {asked: parse("").round_size(asked) for asked in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("asked", "rounded"),
-    [
-        (1200 * KIB, 1280 * KIB),
-        (1024 * KIB, 1024 * KIB),
-        (1793 * KIB, 2048 * KIB),
-        (2048, 2048),
-        (1025, 1536),
-        (2049, 2560),
-    ],
-)
-def test_sizes_are_rounded_to_divisions_of_a_power_of_two(asked, rounded):
-    """The example of ``roundup_power2_next_division`` (CUDACachingAllocator.cpp): 1200 of 4
-    divisions becomes 1280.
+def test_sizes_are_rounded_to_divisions_of_a_power_of_two():
+    """The example of ``roundup_power2_next_division`` (CUDACachingAllocator.cpp): 1200 to 1280.
 
-    Only sizes above kMinBlockSize * divisions = 2048 are rounded so; 1025 goes to the next multiple
-    of 512.
+    So only above kMinBlockSize * divisions = 2048; 1025 goes to the next multiple of 512.
     """
-    assert parse("roundup_power2_divisions:4").round_size(asked) == rounded
+    expected = {1200 * KIB: 1280 * KIB, 1024 * KIB: 1024 * KIB, 1793 * KIB: 2048 * KIB}
+    expected |= {2048: 2048, 1025: 1536, 2049: 2560}
+    settings = parse("roundup_power2_divisions:4")
+    assert {asked: settings.round_size(asked) for asked in expected} == expected
 
 
 def test_divisions_are_looked_up_by_the_power_of_two_below_a_size():
-    """The values that torch's own test (c10/test/core/AllocatorConfig_test.cpp) expects of this
-    string.
-    """
+    """As torch's own test expects (c10/test/core/AllocatorConfig_test.cpp)."""
     settings = parse("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]")
-    expected = {
-        1: 8,
-        32: 8,
-        64: 8,
-        128: 2,
-        256: 4,
-        512: 2,
-        1024: 4,
-        2048: 1,
-        4096: 1,
-        8192: 1,
-        65536: 1,
-        10**6: 1,
-    }
+    expected = {1: 8, 32: 8, 64: 8, 128: 2, 256: 4, 512: 2, 1024: 4}
+    expected |= dict.fromkeys((2048, 4096, 8192, 65536, 10**6), 1)
     assert {size: settings.divisions(size * MIB) for size in expected} == expected
     assert settings.divisions(100 * MIB) == 8
     assert settings.divisions(512) == 8
 
 
-@pytest.mark.parametrize(
-    ("rounded", "segment"),
-    [
-        (512, 2 * MIB),
-        (MIB, 2 * MIB),
-        (MIB + 512, 20 * MIB),
-        (10 * MIB - 512, 20 * MIB),
-        (10 * MIB, 10 * MIB),
-        (10 * MIB + 512, 12 * MIB),
-        (GIB + 1, GIB + 2 * MIB),
-    ],
-)
-def test_segments_have_the_sizes_of_get_allocation_size(rounded, segment):
-    """kSmallSize 1 MiB, kSmallBuffer 2 MiB, 20 MiB below kMinLargeAlloc = 10 MiB, then multiples of
-    kRoundLarge = 2 MiB.
-    """
-    assert parse("").segment_size(rounded) == segment
+def test_segments_have_the_sizes_of_get_allocation_size():
+    """1 MiB in 2 MiB, 20 MiB below kMinLargeAlloc = 10 MiB, then multiples of 2 MiB."""
+    expected = {512: 2 * MIB, MIB: 2 * MIB, MIB + 512: 20 * MIB, 10 * MIB - 512: 20 * MIB}
+    expected |= {10 * MIB: 10 * MIB, 10 * MIB + 512: 12 * MIB, GIB + 1: GIB + 2 * MIB}
+    assert {rounded: parse("").segment_size(rounded) for rounded in expected} == expected
 
 
 def test_a_snapshot_tells_the_settings_in_force():

@@ -17,20 +17,13 @@ CONFIGS = (
     "large_segment_size_mb:32",
 )
 
-sizes = st.one_of(
-    st.integers(0, 4096),
-    st.integers(1, 2 * MIB),
-    st.integers(MIB - 600, MIB + 600),
-    st.integers(MIB, 12 * MIB),
-    st.integers(9 * MIB, 60 * MIB),
-)
+RANGES = (0, 4096), (1, 2 * MIB), (MIB - 600, MIB + 600), (MIB, 12 * MIB), (9 * MIB, 60 * MIB)
+sizes = st.one_of(*(st.integers(*bounds) for bounds in RANGES))
+FREES = ("free", "free", "free_begins", "free_ends")
 steps = st.one_of(
     st.tuples(st.just("malloc"), sizes, st.integers(0, 2)),
     st.tuples(st.just("malloc"), sizes, st.just(0)),
-    st.tuples(st.just("free"), st.integers(0, 200), st.just(0)),
-    st.tuples(st.just("free"), st.integers(0, 200), st.just(0)),
-    st.tuples(st.just("free_begins"), st.integers(0, 200), st.just(0)),
-    st.tuples(st.just("free_ends"), st.integers(0, 200), st.just(0)),
+    *(st.tuples(st.just(name), st.integers(0, 200), st.just(0)) for name in FREES),
     st.tuples(st.just("empty_cache"), st.just(0), st.just(0)),
 )
 programs = st.lists(steps, min_size=25, max_size=150)  # hypothesis stays near the least
@@ -50,10 +43,8 @@ def states(snapshot):
     return found
 
 
-def check(allocator: CachingAllocator) -> None:
-    """Blocks tile their segments, nothing overlaps, the books agree with the blocks, and no memory
-    was invented.
-    """
+def check(allocator):
+    """Blocks tile their segments, nothing overlaps, the books agree, no memory is invented."""
     snapshot, stats = allocator.snapshot(), allocator.stats()
     end = 0
     for segment in snapshot["segments"]:
@@ -65,21 +56,15 @@ def check(allocator: CachingAllocator) -> None:
             end += block["size"]
         assert end - segment["address"] == segment["total_size"]
         idle = [block["state"] == "inactive" for block in segment["blocks"]]
-        assert not any(left and right for left, right in zip(idle, idle[1:])), (
-            "two free neighbours were not joined"
-        )
+        joined = not any(left and right for left, right in zip(idle, idle[1:]))
+        assert joined, "two free neighbours were not joined"
     found = states(snapshot)
     for key, pool in (("all", "all"), ("small_pool", "small"), ("large_pool", "large")):
         held, waiting = found[pool, "active_allocated"], found[pool, "active_pending_free"]
         own = [each for each in snapshot["segments"] if pool in ("all", each["segment_type"])]
-        split = [
-            block["size"]
-            for each in own
-            for block in each["blocks"]
-            if not each["is_expandable"]
-            and block["state"] == "inactive"
-            and len(each["blocks"]) > 1
-        ]
+        cut = [each for each in own if not each["is_expandable"] and len(each["blocks"]) > 1]
+        blocks = [block for each in cut for block in each["blocks"]]
+        split = [block["size"] for block in blocks if block["state"] == "inactive"]
         expected = {
             "reserved_bytes": sum(each["total_size"] for each in own),
             "segment": sum(not each["is_expandable"] for each in own),
@@ -101,19 +86,18 @@ def check(allocator: CachingAllocator) -> None:
 class Walk:
     """Runs a program, one step after another; requests that find no memory are left out."""
 
-    def __init__(self, config: str, card: int, **options: object) -> None:
+    def __init__(self, config, card, **options):
         self.allocator = CachingAllocator(card, settings=AllocatorSettings.parse(config), **options)
         self.live: list[int] = []
         self.pending: list[int] = []
         self.now = 0
 
-    def step(self, action: str, number: int, stream: int) -> None:
+    def step(self, action, number, stream):
         allocator, self.now = self.allocator, self.now + 1
         address = self.live[number % len(self.live)] if self.live else 0
         if action == "malloc":
-            found = allocator.malloc(
-                number, stream, ({"filename": "a.py", "line": self.now, "name": "step"},), self.now
-            )
+            frame = {"filename": "a.py", "line": self.now, "name": "step"}
+            found = allocator.malloc(number, stream, (frame,), self.now)
             self.live += [found] if found else []
         elif action == "free" and address:
             self.live.remove(address)

@@ -1,6 +1,4 @@
-"""``auditor.audit`` and ``auditor.watch``: what they return, and that they leave everything as it
-was.
-"""
+"""``auditor.audit`` and ``auditor.watch``: what they return, and that all is left as it was."""
 
 import json
 import os

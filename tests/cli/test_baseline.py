@@ -8,7 +8,6 @@ import pytest
 from auditor.reports import as_json, renderer
 
 from auditor.judging.baseline import Known, marked, updated
-from auditor.model import Report
 from tests.reports import golden_report as golden
 from tests.timeline.kineto import text, training
 
@@ -58,7 +57,7 @@ def test_update_without_a_file_or_of_several_paths_is_a_sentence(folder, audit):
 # -- formats ---------------------------------------------------------------------------------------
 
 
-def compared() -> Report:
+def compared():
     """The rich report with its first finding new, the others known, and one that is gone."""
     report = golden.rich_report()
     run = replace(report.run, outcome="completed")

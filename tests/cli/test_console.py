@@ -1,6 +1,4 @@
-"""What is said to a terminal: nothing steers it, nothing forges a line or a CI command, and a
-broken stream is no error.
-"""
+"""What a terminal is told: nothing steers it or forges a line, a broken stream is no error."""
 
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from auditor.cli import console
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(code: str, redirect: str = "") -> subprocess.CompletedProcess[str]:
+def run(code, redirect=""):
     command = [
         "bash",
         "-c",
@@ -44,21 +42,19 @@ def run(code: str, redirect: str = "") -> subprocess.CompletedProcess[str]:
         ("\u202egp.good", "\\u202egp.good\n"),
     ],
 )
-def test_a_line_is_one_line_and_inert(
-    said: str, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_is_one_line_and_inert(said, shown, capsys):
     console.say(said)
     console.say(said, err=True)
     assert capsys.readouterr() == (shown, shown)
 
 
-def test_a_block_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_block_keeps_its_lines(capsys):
     console.show("one\n\ttwo\x1b[0m\n::error::three\n::\nfour")
     assert capsys.readouterr().out == "one\n\ttwo\\x1b[0m\n: :error::three\n::\nfour\n"
 
 
 @given(st.text())
-def test_nothing_that_is_left_is_a_command(words: str) -> None:
+def test_nothing_that_is_left_is_a_command(words):
     for line in text.inert(words).split("\n"):
         assert not (
             line.lstrip().startswith("::")
@@ -68,7 +64,7 @@ def test_nothing_that_is_left_is_a_command(words: str) -> None:
         assert "##[" not in line
 
 
-def test_a_reader_that_went_away_is_no_error() -> None:
+def test_a_reader_that_went_away_is_no_error():
     done = run(
         "for _ in range(20000): console.say('x' * 50)\nconsole.hand_over('y' * 10**6)", "| head -1"
     )
@@ -76,7 +72,7 @@ def test_a_reader_that_went_away_is_no_error() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_loses_words_and_refuses_data() -> None:
+def test_a_full_disk_loses_words_and_refuses_data():
     done = run("console.say('x')\nconsole.say('said', err=True)", ">/dev/full")
     assert (done.returncode, done.stderr) == (0, "said\n")
     done = run("console.hand_over(b'diff')", ">/dev/full")
@@ -85,7 +81,7 @@ def test_a_full_disk_loses_words_and_refuses_data() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_the_caller_closed_is_opened_to_nowhere(closed: str, tmp_path: Path) -> None:
+def test_a_stream_that_the_caller_closed_is_opened_to_nowhere(closed, tmp_path):
     code = f"""
 console.secure_streams()
 console.say('lost'); console.say('lost', err=True)
@@ -100,7 +96,7 @@ with open({str(tmp_path / "report")!r}, 'w') as file:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("words", ["rules", "explain SYNC001", "--help", "rules --json"])
-def test_a_result_that_stdout_does_not_take_is_no_success(words: str) -> None:
+def test_a_result_that_stdout_does_not_take_is_no_success(words):
     command = f'"$0" -m auditor {words} > /dev/full'
     done = subprocess.run(
         ["bash", "-c", command, sys.executable],
@@ -114,7 +110,7 @@ def test_a_result_that_stdout_does_not_take_is_no_success(words: str) -> None:
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_reader_that_went_away_has_what_it_wanted() -> None:
+def test_a_reader_that_went_away_has_what_it_wanted():
     command = 'set -o pipefail; "$0" -m auditor rules | head -1'
     done = subprocess.run(
         ["bash", "-c", command, sys.executable], cwd=ROOT, capture_output=True, text=True,

@@ -30,10 +30,16 @@ def checks(facts, why=""):
     return {each.name: each for each in doctor._checks(facts, why)}
 
 
-def broken(folder: Path, body: str) -> dict[str, str]:
-    (folder / "torch").mkdir()
-    (folder / "torch" / "__init__.py").write_text(body)
-    return {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """Another torch before the real one."""
+
+    def write(body):
+        (tmp_path / "torch").mkdir()
+        (tmp_path / "torch" / "__init__.py").write_text(body)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+
+    return write
 
 
 BROKEN = {
@@ -45,9 +51,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("body", "said"), BROKEN.items(), ids=BROKEN.values())
-def test_a_broken_torch_is_told(tmp_path, monkeypatch, body, said):
-    for name, value in broken(tmp_path, body).items():
-        monkeypatch.setenv(name, value)
+def test_a_broken_torch_is_told(broken, body, said):
+    broken(body)
     facts, why = torch_facts()
     assert facts is None and said in why
     check = checks(facts, why)["running a target"]
@@ -55,28 +60,22 @@ def test_a_broken_torch_is_told(tmp_path, monkeypatch, body, said):
     assert check.remedy.endswith("pip install torch")
 
 
-def test_a_torch_that_hangs_is_given_up(tmp_path, monkeypatch):
-    for name, value in broken(tmp_path, "import time; time.sleep(60)").items():
-        monkeypatch.setenv(name, value)
+def test_a_torch_that_hangs_is_given_up(broken, monkeypatch):
+    broken("import time; time.sleep(60)")
     monkeypatch.setattr(doctor, "PATIENCE_S", 0.2)
     assert torch_facts()[0] is None and "takes longer" in torch_facts()[1]
 
 
-def test_the_command_exits_0_and_imports_nothing_heavy(tmp_path):
+def test_the_command_exits_0_and_imports_nothing_heavy(broken, tmp_path):
+    broken("raise ImportError('gone')")
     probe = (
         "import sys; from auditor.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as end: print('ENDED', end.code or 0)\n"
         f"print('LOADED', sorted({HEAVY!r} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", probe, "doctor"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, **broken(tmp_path, "raise ImportError('gone')")},
-    )
+    command = [sys.executable, "-c", probe, "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     document, ended, loaded = done.stdout.rsplit("\n", 3)[:3]
     assert ended == "ENDED 0" and loaded == "LOADED []", done.stdout[-200:]
     assert "NO  running a target: torch: it cannot be imported: ImportError: gone" in document

@@ -1,6 +1,4 @@
-"""Recordings and reports of a stranger's: whatever they hold, one sentence or a report, never a
-traceback or a file outside.
-"""
+"""A stranger's recordings and reports: one sentence or a report, no traceback, no file outside."""
 
 import gzip
 import json
@@ -39,16 +37,11 @@ def analyze(tmp_path, monkeypatch):
     def call(manifest, **files):
         folder = tmp_path / "recording"
         folder.mkdir()
-        (folder / "manifest.json").write_bytes(
-            manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
-        )
-        for name, content in files.items():
-            rows = (
-                content
-                if isinstance(content, bytes)
-                else b"".join(json.dumps(row).encode() + b"\n" for row in content)
-            )
-            (folder / name.replace("__", ".")).write_bytes(rows)
+        for name, content in {"manifest__json": manifest, **files}.items():
+            if not isinstance(content, bytes):
+                rows = content if isinstance(content, list) else [content]
+                content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+            (folder / name.replace("__", ".")).write_bytes(content)
         return CliRunner().invoke(main, ["analyze", str(folder), "--quiet"])
 
     return call
@@ -67,25 +60,15 @@ def test_manifest_with_a_field_of_another_type_is_refused(analyze, field, value)
     one_sentence(analyze({**MANIFEST, field: value}))
 
 
+INFINITE = b'{"schema": "audit-recording/1", "steps": 1e999}'
+NOT_RUN = {"outcome": "not run", "error": {"problem": "x", "hint": "", "detail": ""}}
+
+
 @pytest.mark.parametrize(
-    "raw",
-    [
-        DEEP,
-        b'{"schema": "\xff"}',
-        b"[" * 100_000,
-        b'{"schema": "audit-recording/1", "steps": 1e999}',
-    ],
+    "manifest", [DEEP, b'{"schema": "\xff"}', b"[" * 100_000, INFINITE, {**MANIFEST, **NOT_RUN}]
 )
-def test_what_is_no_json_is_refused(analyze, raw):
-    one_sentence(analyze(raw))
-
-
-def test_target_that_could_not_be_run_has_nothing_to_judge(analyze):
-    one_sentence(
-        analyze(
-            {**MANIFEST, "outcome": "not run", "error": {"problem": "x", "hint": "", "detail": ""}}
-        )
-    )
+def test_what_is_no_json_or_was_not_run_is_refused(analyze, manifest):
+    one_sentence(analyze(manifest))
 
 
 @pytest.mark.parametrize(
@@ -111,21 +94,14 @@ def test_rows_of_another_shape_are_passed_over(analyze, tmp_path, files, steps):
 
 def test_ranks_of_another_shape_are_passed_over(tmp_path, monkeypatch):
     """A folder that holds a recording for each rank, one of which nobody wrote so."""
-    batches = [
-        {"pass": "quiet", "step": 0},
-        {"pass": "quiet", "step": 0, "wait_us": "x"},
-        {"wait_us": 1.0},
-    ]
-    for rank, manifest in enumerate(
-        ({**MANIFEST, "rank": 0}, {**MANIFEST, "rank": 1}, {**MANIFEST, "rank": "x"})
-    ):
-        folder = tmp_path / "recording" / f"rank{rank}"
+    first = {"pass": "quiet", "step": 0}
+    batches = [first, {**first, "wait_us": "x"}, {"wait_us": 1.0}]
+    parts = {"steps": [STEP, {**STEP, "peak_allocated": "x"}], "batches": batches}
+    for number, rank in enumerate((0, 1, "x")):
+        folder = tmp_path / "recording" / f"rank{number}"
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        for part, rows in (
-            ("steps", [STEP, {**STEP, "peak_allocated": "x"}]),
-            ("batches", batches),
-        ):
+        (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "rank": rank}))
+        for part, rows in parts.items():
             (folder / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["analyze", "recording", "--quiet"])
@@ -150,12 +126,7 @@ def test_source_that_is_a_link_to_elsewhere_is_not_read(tmp_path):
 # -- audit fix -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_a_folder_that_cannot_be_read_is_one_sentence(project):
     os.mkdir("report.json")
     one_sentence(CliRunner().invoke(main, ["fix", "report.json"]))

@@ -11,15 +11,15 @@ from auditor.cli.usage import EXIT_INTERRUPTED, AuditGroup
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_command_that_is_told_to_end_is_interrupted_and_may_finish_its_work(name: str) -> None:
+def test_a_command_that_is_told_to_end_is_interrupted_and_may_finish_its_work(name):
     before, written = signal.getsignal(getattr(signal, name)), []
 
     @click.group(cls=AuditGroup)
-    def audit() -> None:
+    def audit():
         """Stand in for the command line."""
 
     @audit.command()
-    def work() -> None:
+    def work():
         try:
             os.kill(os.getpid(), getattr(signal, name))
             signal.pause()

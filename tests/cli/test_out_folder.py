@@ -1,11 +1,7 @@
-"""Where results are written: files of the user's stay, and a folder that cannot be written is one
-sentence.
-"""
+"""Where results are written: the user's files stay; one sentence where no file can be."""
 
 import errno
 import gzip
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,23 +12,21 @@ from tests.timeline.kineto import text, training
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def trace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "host.pt.trace.json.gz"
     path.write_bytes(gzip.compress(text(training(3)).encode()))
     return path
 
 
-def audit(*words: str) -> int:
+def audit(*words):
     with pytest.raises(SystemExit) as ended:
         main(list(words))
     return int(ended.value.code or 0)
 
 
 @pytest.mark.parametrize("name", out_folder.WRITTEN)
-def test_a_file_of_the_users_is_not_overwritten(
-    trace: Path, tmp_path: Path, name: str, capsys: Any
-) -> None:
+def test_a_file_of_the_users_is_not_overwritten(trace, tmp_path, name, capsys):
     theirs = tmp_path / "mine" / name
     theirs.parent.mkdir()
     theirs.write_text('{"accuracy": 0.9}')
@@ -43,7 +37,7 @@ def test_a_file_of_the_users_is_not_overwritten(
     assert [path.name for path in theirs.parent.iterdir()] == [name]
 
 
-def test_a_report_of_ours_is_written_anew_beside_other_files(trace: Path, tmp_path: Path) -> None:
+def test_a_report_of_ours_is_written_anew_beside_other_files(trace, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("kept")
     for _ in range(2):
@@ -52,13 +46,13 @@ def test_a_report_of_ours_is_written_anew_beside_other_files(trace: Path, tmp_pa
     assert out_folder.is_report(tmp_path / "mine" / "report.json")
 
 
-def test_a_report_of_another_tool_is_not_ours(tmp_path: Path) -> None:
+def test_a_report_of_another_tool_is_not_ours(tmp_path):
     (tmp_path / "report.json").write_text('{"schema": "eslint-report/1"}')
     assert not out_folder.is_report(tmp_path / "report.json")
     assert not out_folder.is_report(tmp_path / "gone.json")
 
 
-def test_a_folder_that_cannot_be_made_is_known_before_the_run(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_known_before_the_run(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AuditProblem, match="cannot be written: Not a directory"):
         out_folder.make(tmp_path / "file" / "audits")
@@ -66,10 +60,8 @@ def test_a_folder_that_cannot_be_made_is_known_before_the_run(tmp_path: Path) ->
         out_folder.make(tmp_path / "file")
 
 
-def test_the_table_is_shown_though_the_disk_is_full(
-    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    def full(path: Path, content: Any) -> None:
+def test_the_table_is_shown_though_the_disk_is_full(trace, monkeypatch, capsys):
+    def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(write_results, "write_whole", full)
@@ -82,9 +74,7 @@ def test_the_table_is_shown_though_the_disk_is_full(
     assert "KERN001" in capsys.readouterr().out
 
 
-def test_last_leads_to_the_newest_results_and_replaces_nothing_of_others(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_last_leads_to_the_newest_results_and_replaces_nothing_of_others(trace, tmp_path):
     assert audit("analyze", str(trace), "--out", "audits/first") == 0
     assert audit("analyze", str(trace), "--out", "audits/second") == 0
     last = tmp_path / "audits" / "last"

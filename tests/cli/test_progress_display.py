@@ -1,6 +1,4 @@
-"""What is said while a run goes on: which pass of how many, about how long, in people's words, and
-not too often.
-"""
+"""What is said while a run goes on: which pass of how many, how long, and not too often."""
 
 import io
 import os
@@ -25,23 +23,21 @@ OUTLINE = [
 
 
 class Time:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 100.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
-def run_steps(
-    display: Any, time: Time, name: str, steps: int, seconds: float, until: int | None = None
-) -> None:
+def run_steps(display, time, name, steps, seconds, until=None):
     display(name, 0, steps)
     for step in range(until or steps):
         time.now += seconds
         display(name, step + 1, steps)
 
 
-def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
+def test_a_line_for_each_pass_and_now_and_then_one_between():
     time, said = Time(), list[tuple[float, str]]()
     lines = shown.in_lines(lambda text: said.append((time.now, text)), time)
     lines.outline(OUTLINE)
@@ -56,7 +52,7 @@ def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
     assert not [name for name in ("quiet", "loud", "numbers", "gradients") if name in words]
 
 
-def test_a_short_run_says_nothing_and_each_run_has_a_name() -> None:
+def test_a_short_run_says_nothing_and_each_run_has_a_name():
     time, said = Time(), list[str]()
     lines = shown.in_lines(said.append, time)
     lines.outline(OUTLINE)
@@ -75,7 +71,7 @@ def test_a_short_run_says_nothing_and_each_run_has_a_name() -> None:
     assert said[-1] == "rehearsal of the GPU path, again, since it ended early: starting"
 
 
-def test_a_files_name_is_no_markup_and_detail_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_files_name_is_no_markup_and_detail_is_said(monkeypatch):
     """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -89,7 +85,7 @@ def test_a_files_name_is_no_markup_and_detail_is_said(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-def test_quiet_is_silent(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_is_silent(quiet, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
     monkeypatch.setattr(shown, "FIRST_S", -100.0)
     with shown.shown(quiet=quiet) as (display, echo):
@@ -99,9 +95,9 @@ def test_quiet_is_silent(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(display, progress.Display) is not quiet
 
 
-def test_no_bar_without_a_terminal_or_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bar_without_a_terminal_or_with_no_color(monkeypatch):
     class Terminal(io.StringIO):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
@@ -111,7 +107,7 @@ def test_no_bar_without_a_terminal_or_with_no_color(monkeypatch: pytest.MonkeyPa
     assert not shown.on_terminal()
 
 
-def test_words_for_every_pass_that_the_code_has() -> None:
+def test_words_for_every_pass_that_the_code_has():
     for name in (*(name for name, _ in OUTLINE), "anomaly_off", "leaner", "memory"):
         assert amounts.pass_named(name) != name or name == "drill"
         assert "quiet" not in amounts.pass_named(name)
@@ -121,7 +117,7 @@ def test_words_for_every_pass_that_the_code_has() -> None:
 # -- the process seam ------------------------------------------------------------------------------
 
 
-def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
+def test_the_child_tells_its_passes_and_the_parent_hears_them():
     reading, writing = os.pipe()
     pipe = ProgressPipe(writing)
     pipe.outline(OUTLINE)
@@ -133,11 +129,11 @@ def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
     heard: list[Any] = []
 
     class Hearing:
-        def stage(self, name: str) -> None: ...
-        def outline(self, passes: list[tuple[str, int]]) -> None:
+        def stage(self, name): ...
+        def outline(self, passes):
             heard.append(passes)
 
-        def __call__(self, name: str, done: int, steps: int) -> None:
+        def __call__(self, name, done, steps):
             heard.append((name, done, steps))
 
     pace = progress.Pace(Hearing())

@@ -1,6 +1,4 @@
-"""What keeps a recording whole, piece by piece: errors without words, a disk that is full, a fork,
-files closed by the target.
-"""
+"""What keeps a recording whole: odd errors, a full disk, a fork, files closed by the target."""
 
 import errno
 import json
@@ -492,9 +490,7 @@ def test_a_working_directory_that_is_gone_cannot_be_copied(tmp_path, monkeypatch
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
-    """``audit run`` whose recording is there at once; yields the folder and what the recording's
-    manifest says.
-    """
+    """``audit run`` whose recording is there at once; yields what its manifest says."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.py").write_text("def step(): pass")
     manifest = {

@@ -1,9 +1,6 @@
-"""What ``audit view`` makes for TensorBoard when it opens a run: only what is missing, only from
-inside the folder.
-"""
+"""What ``audit view`` makes for TensorBoard: only what is missing, only inside the folder."""
 
 import json
-from pathlib import Path
 
 from auditor.cli import analyze
 from auditor.extensions.tensorboard_tab import command as view
@@ -12,14 +9,14 @@ from tests.evidence.test_table import recorded
 OPTIONS = {"select": (), "ignore": (), "fail_on": None, "formats": (), "quiet": True}
 
 
-def audited(folder: Path) -> Path:
+def audited(folder):
     """A run with its recording and its report, as ``audit analyze`` leaves it."""
     recorded(folder / "recording")
     assert analyze.analyze(paths=(str(folder),), out=None, **OPTIONS) == 0
     return folder
 
 
-def files(run: Path) -> list[str]:
+def files(run):
     """What is in its folder for TensorBoard, by the first word of the names."""
     return sorted(
         path.name.partition(".")[0] for path in (run / "tensorboard").rglob("*") if path.is_file()

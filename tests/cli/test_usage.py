@@ -1,6 +1,4 @@
-"""Mistakes at the command line: one sentence that a newcomer understands, the way out, exit code 2,
-never a traceback.
-"""
+"""Mistakes at the command line: one plain sentence, the way out, exit code 2, no traceback."""
 
 import os
 import shlex
@@ -176,13 +174,12 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("mistakes")
     for name in ("empty", "pkg", "tool", "done/recording", "sub"):
         (made / name).mkdir(parents=True)
-    for name in ("pkg/__init__.py", "tool/__init__.py", "tool/__main__.py", "launch.sh"):
+    for name in "pkg/__init__.py tool/__init__.py tool/__main__.py launch.sh empty.json".split():
         (made / name).touch()
     (made / "train.py").write_text(TRAIN)
     (made / "train_script").write_text(TRAIN)
     (made / "notes.txt").write_text("hello")
     (made / "x.json").write_text("{}")
-    (made / "empty.json").touch()
     os.mkfifo(made / "pipe")
     (made / "empty.pickle").touch()
     (made / "text.pickle").write_text("hello")
@@ -203,9 +200,7 @@ def test_the_reply_to_a_mistake(folder, monkeypatch, words):
     assert REPLIES[words] in " ".join(done.stderr.split())
     assert "Traceback" not in done.output and done.stdout == ""
     assert "fault of the auditor" not in done.stderr
-    assert [
-        path for path in sorted(folder.rglob("*")) if path not in before
-    ] == []  # nothing is left behind
+    assert sorted(folder.rglob("*")) == before, "nothing is left behind"
 
 
 def test_the_list_of_commands_is_not_cut_off():
@@ -248,27 +243,18 @@ def test_a_fault_of_our_own_is_no_finding(monkeypatch):
     monkeypatch.setattr(analyze, "analyze", lambda **options: {}["x"])
     done = CliRunner().invoke(main, ["analyze", "x"])
     assert done.exit_code == 2
-    assert (
-        done.stderr.splitlines()[0] == "audit: this is a fault of the auditor's own: KeyError: 'x'"
-    )
+    first = "audit: this is a fault of the auditor's own: KeyError: 'x'"
+    assert done.stderr.splitlines()[0] == first
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "select = 3",
-        "rules = 3",
-        "per-file-ignores = 3",
-        "[tool.audit.rules]\nSYNC001 = 3",
-        "fail-on = ['x']",
-        "selct = []",
-    ],
-)
+SETTINGS = ("select = 3", "rules = 3", "per-file-ignores = 3", "fail-on = ['x']", "selct = []")
+
+
+@pytest.mark.parametrize("text", [*SETTINGS, "[tool.audit.rules]\nSYNC001 = 3"])
 def test_settings_of_another_shape_are_one_sentence(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text(
-        text if text.startswith("[") else f"[tool.audit]\n{text}\n"
-    )
+    head = "" if text.startswith("[") else "[tool.audit]\n"
+    (tmp_path / "pyproject.toml").write_text(f"{head}{text}\n")
     (tmp_path / "t.json").write_text('{"traceEvents": []}')
     done = CliRunner().invoke(main, ["analyze", "t.json"])
     assert done.exit_code == 2

@@ -2,35 +2,29 @@
 
 import os
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from auditor.model import Edit, Site
 
 
-def make_edit(
-    action: str, line: int = 1, file: str = "trainer.py", text: str = "", **more: str
-) -> Edit:
+def make_edit(action, line=1, file="trainer.py", text="", **more):
     return Edit(Site(file, line, text=text), action, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")
-def edit() -> Callable[..., Edit]:
+def edit():
     return make_edit
 
 
 class Repository:
     """Runs git in a folder of its own, untouched by the user's configuration."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.git("init", "-q")
 
-    def git(
-        self, *words: str, stdin: bytes = b"", cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
+    def git(self, *words, stdin=b"", cwd=None):
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
         return subprocess.run(
             ["git", *words],
@@ -41,16 +35,14 @@ class Repository:
             check=False,
         )
 
-    def put(self, path: str, content: bytes) -> Path:
+    def put(self, path, content):
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         return file
 
-    def expect_applies(self, diff: bytes, after: dict[str, bytes], cwd: Path | None = None) -> None:
-        """``git apply --check`` accepts the diff, and ``git apply`` makes exactly these files of
-        it.
-        """
+    def expect_applies(self, diff, after, cwd=None):
+        """``git apply --check`` takes the diff, and ``git apply`` makes exactly these files."""
         for words in (("apply", "--check", "-"), ("apply", "-")):
             done = self.git(*words, stdin=diff, cwd=cwd)
             assert done.returncode == 0, (
@@ -62,5 +54,5 @@ class Repository:
 
 
 @pytest.fixture(scope="session")
-def repository(tmp_path_factory) -> Repository:
+def repository(tmp_path_factory):
     return Repository(tmp_path_factory.mktemp("repository"))

@@ -1,17 +1,14 @@
-"""``audit fix --apply``: changes the files once, leaves a patch that takes it back, refuses files
-that changed since.
-"""
+"""``audit fix --apply``: files change once, a patch takes it back, changed files are refused."""
 
 import json
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from auditor.cli import rejudged
 from auditor.cli.main import main
@@ -32,26 +29,16 @@ def step(loss):
 """
 
 
-def _finding(code: str, line: int, *edits: Edit, verified: Verified | None = None) -> Finding:
+def _finding(code, line, *edits, verified=None):
     site = Site("train.py", line, "step", SOURCE.decode().splitlines()[line - 1].strip())
-    made = tuple(
-        Edit(site, each.action, each.call, each.keyword, each.value, safe=True) for each in edits
-    )
-    return Finding(
-        site,
-        code,
-        code=code,
-        key=code,
-        severity=Severity.WARNING,
-        remedy=Remedy(code, made),
-        verified=verified,
-    )
+    remedy = Remedy(code, tuple(replace(each, site=site, safe=True) for each in edits))
+    said = {"code": code, "key": code, "severity": Severity.WARNING}
+    return Finding(site, code, **said, remedy=remedy, verified=verified)
 
 
 HERE = Site("", 0)
-ANOMALY = _finding(
-    "NUM009", 2, Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
-)
+OFF = Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
+ANOMALY = _finding("NUM009", 2, OFF)
 RETAIN = _finding("GRAPH002", 6, Edit(HERE, "drop_keyword", "backward", "retain_graph"))
 DETACH = _finding("GRAPH001", 7, Edit(HERE, "detach"))
 ALL = (
@@ -62,36 +49,41 @@ ALL = (
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project in a git repository, and the folder of its audit, whose rules find again what its
-    report says.
-    """
+def project(tmp_path, monkeypatch):
+    """A project in a git repository, and the folder of its audit."""
     monkeypatch.setattr(rejudged, "judged_again", lambda report, recording: report)
     (tmp_path / "train.py").write_bytes(SOURCE)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.chdir(tmp_path)
     _write_report(ANOMALY, RETAIN, DETACH)
-    recording = tmp_path / "audit" / "recording"
-    recording.mkdir()
-    stored = store_sources(recording, str(tmp_path), iter([str(tmp_path / "train.py")]))
-    write_manifest(
-        recording,
-        {"schema": SCHEMA, "cwd": str(tmp_path), "sources": stored, "outcome": "completed"},
-    )
+    (tmp_path / "audit" / "recording").mkdir()
+    _record(tmp_path, "train.py")
     return tmp_path
 
 
-def _write_report(*findings: Finding) -> None:
+def _record(root, *names):
+    recording = root / "audit" / "recording"
+    stored = store_sources(recording, str(root), iter([str(root / name) for name in names]))
+    manifest = {"schema": SCHEMA, "cwd": str(root), "sources": stored, "outcome": "completed"}
+    write_manifest(recording, manifest)
+
+
+def _undo(project):
+    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
+    return (project / "train.py").read_bytes()
+
+
+def _write_report(*findings):
     run = Run("t", 1, 0, 1, "cpu", "completed", None, None, PeakBytes(), "", "", "")
     Path("audit").mkdir(exist_ok=True)
     Path("audit/report.json").write_bytes(as_json.Json().render(Report(run, (), findings)))
 
 
-def _fix(*arguments: Any) -> Result:
+def _fix(*arguments):
     return CliRunner().invoke(main, ["fix", "audit", *arguments])
 
 
-def test_applying_twice_changes_nothing_and_says_so(project: Path) -> None:
+def test_applying_twice_changes_nothing_and_says_so(project):
     assert _fix("--apply").exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
     again = _fix("--apply")
@@ -102,24 +94,22 @@ def test_applying_twice_changes_nothing_and_says_so(project: Path) -> None:
     assert _fix().stdout == ""
 
 
-def test_the_undo_patch_restores_every_byte(project: Path) -> None:
+def test_the_undo_patch_restores_every_byte(project):
     _fix("--apply")
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE
+    assert _undo(project) == SOURCE
     assert _fix("--apply").exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
 
 
-def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project: Path) -> None:
+def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project):
     for codes in ("NUM009", "GRAPH002", "GRAPH"):
         assert _fix("--apply", "--select", codes).exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE
+    assert _undo(project) == SOURCE
 
 
 @pytest.mark.parametrize("before", [SOURCE, ALL])
-def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before: bytes) -> None:
+def test_a_file_that_changed_is_refused_and_stays_as_it_is(project, before):
     changed = before + b"print('new')\n"
     (project / "train.py").write_bytes(changed)
     refused = _fix("--apply")
@@ -131,9 +121,7 @@ def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before
 
 
 @pytest.mark.parametrize("word", [(), ("--check",), ("--apply",)])
-def test_another_folder_is_not_a_file_that_changed(
-    project: Path, word: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_folder_is_not_a_file_that_changed(project, word, monkeypatch):
     (project / "elsewhere").mkdir()
     monkeypatch.chdir(project / "elsewhere")
     refused = CliRunner().invoke(main, ["fix", str(project / "audit"), *word])
@@ -143,9 +131,7 @@ def test_another_folder_is_not_a_file_that_changed(
     assert refused.stdout == ""
 
 
-def test_the_way_there_is_that_of_the_ranks_too(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_way_there_is_that_of_the_ranks_too(project, monkeypatch):
     recording = project / "audit" / "recording"
     recording.rename(project / "rank0")
     recording.mkdir()
@@ -156,9 +142,7 @@ def test_the_way_there_is_that_of_the_ranks_too(
     assert f"cd {project}" in refused.stderr
 
 
-def test_the_way_there_is_as_a_shell_takes_it(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_way_there_is_as_a_shell_takes_it(project, monkeypatch):
     file = project / "audit" / "recording" / "manifest.json"
     manifest = json.loads(file.read_text())
     file.write_text(json.dumps({**manifest, "cwd": "/my runs; true"}))
@@ -168,23 +152,21 @@ def test_the_way_there_is_as_a_shell_takes_it(
     assert "cd '/my runs; true'" in refused.stderr
 
 
-def test_a_check_of_a_file_that_changed_is_not_green(project: Path) -> None:
+def test_a_check_of_a_file_that_changed_is_not_green(project):
     (project / "train.py").write_bytes(SOURCE + b"print('new')\n")
     refused = _fix("--check")
     assert refused.exit_code == 2
     assert "train.py changed since the audit; nothing was checked" in refused.stderr
 
 
-def test_a_copy_of_the_project_elsewhere_is_patched_there(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_the_project_elsewhere_is_patched_there(project, monkeypatch):
     (project / "checkout").mkdir()
     (project / "checkout" / "train.py").write_bytes(SOURCE)
     monkeypatch.chdir(project / "checkout")
     assert CliRunner().invoke(main, ["fix", str(project / "audit"), "--check"]).exit_code == 1
 
 
-def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
+def test_a_patch_that_breaks_the_result_is_left_out(project):
     broken = Verified(
         "broken", 1.0, None, None, None, None, same_result=False, note="loss 1 is 2 instead of 1"
     )
@@ -194,7 +176,7 @@ def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
     assert (project / "train.py").read_bytes() == SOURCE.replace(b"(True)", b"(False)", 1)
 
 
-def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(project: Path) -> None:
+def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(project):
     shown = replace(ANOMALY, remedy=replace(ANOMALY.remedy, diff="--- a/train.py\n+two\n"))
     _write_report(shown, RETAIN)
     (project / "audit" / "recording" / "manifest.json").unlink()
@@ -208,69 +190,46 @@ def test_a_report_without_its_recording_shows_its_diffs_and_is_not_applied(proje
 
 
 @pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
-def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -> None:
-    edits = [
-        edit
-        for finding in (ANOMALY, RETAIN, DETACH)
-        if finding.remedy
-        for edit in finding.remedy.edits
-    ]
+def test_edits_that_were_made_are_told_from_the_bytes(chosen):
+    edits = [edit for each in (ANOMALY, RETAIN, DETACH) for edit in each.remedy.edits]
     made = tuple(edits[number] for number in chosen)
     current = apply_edits(SOURCE, made) if made else SOURCE
     assert made_already(SOURCE, current, edits) == made
     assert made_already(SOURCE, current + b"# mine\n", edits) is None
 
 
-def test_undoing_takes_back_what_was_applied_in_several_goes(project: Path) -> None:
+def test_undoing_takes_back_what_was_applied_in_several_goes(project):
     (project / "model.py").write_bytes(SOURCE)
-    recording = project / "audit" / "recording"
-    files = [str(project / name) for name in ("train.py", "model.py")]
-    stored = store_sources(recording, str(project), iter(files))
-    write_manifest(
-        recording,
-        {"schema": SCHEMA, "cwd": str(project), "sources": stored, "outcome": "completed"},
-    )
-    elsewhere = Site("model.py", 6, "step", "loss.backward(retain_graph=True)")
-    edit = Edit(elsewhere, "drop_keyword", "backward", "retain_graph", "", safe=True)
-    other = Finding(
-        elsewhere,
-        "",
-        code="GRAPH002",
-        key="other",
-        severity=Severity.WARNING,
-        remedy=Remedy("", (edit,)),
-    )
-    _write_report(ANOMALY, other)
+    _record(project, "train.py", "model.py")
+    elsewhere = replace(RETAIN.site, file="model.py")
+    edit = replace(RETAIN.remedy.edits[0], site=elsewhere)
+    remedy = replace(RETAIN.remedy, edits=(edit,))
+    _write_report(ANOMALY, replace(RETAIN, site=elsewhere, key="other", remedy=remedy))
     assert _fix("--apply", "--select", "NUM009").exit_code == 0
     assert _fix("--apply", "--select", "GRAPH002").exit_code == 0
     assert (project / "train.py").read_bytes() != SOURCE != (project / "model.py").read_bytes()
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE == (project / "model.py").read_bytes()
+    assert _undo(project) == SOURCE == (project / "model.py").read_bytes()
 
 
-def test_a_link_in_a_strangers_folder_is_not_written_through(project: Path) -> None:
+def test_a_link_in_a_strangers_folder_is_not_written_through(project):
     mine = project / "mine.sh"
     mine.write_text("mine")
     (project / "audit" / "fixes.undo.patch").symlink_to(mine)
     assert _fix("--apply").exit_code == 0
     assert mine.read_text() == "mine"
-    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
-    assert (project / "train.py").read_bytes() == SOURCE
+    assert _undo(project) == SOURCE
 
 
-def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project: Path) -> None:
+def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project):
     (project / "audit" / "fixes.undo.patch").mkdir()
     done = _fix("--apply")
-    assert (
-        done.exit_code == 2
-        and "cannot be written" in done.output
-        and "Traceback" not in done.output
-    )
+    assert done.exit_code == 2
+    assert "cannot be written" in done.output and "Traceback" not in done.output
     assert (project / "train.py").read_bytes() == SOURCE
 
 
 @pytest.mark.parametrize("file", ["/dev/zero", "../../../dev/zero", "train.py/../../secret.py"])
-def test_a_file_outside_is_not_even_read(project: Path, file: str) -> None:
+def test_a_file_outside_is_not_even_read(project, file):
     (project.parent / "secret.py").write_bytes(SOURCE)
     site = Site(file, 6, "step", "loss.backward(retain_graph=True)")
     edit = Edit(site, "drop_keyword", "backward", "retain_graph", "", safe=True)

@@ -8,7 +8,7 @@ from auditor.patch import another_librarys
 SOURCES = {"train.py": "0", "src/mine/data.py": "1", "helpers.py": "2"}
 
 
-def asked(source: str, call: str = "DataLoader", action="set_keyword", keyword="pin_memory") -> str:
+def asked(source, call="DataLoader", action="set_keyword", keyword="pin_memory"):
     lines = source.splitlines()
     number = next(n for n, line in enumerate(lines, 1) if f"{call}(" in line)
     site = Site("train.py", number, "step", lines[number - 1].strip())

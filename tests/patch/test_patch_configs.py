@@ -1,6 +1,4 @@
-"""Values set in configuration files: everything around them stays, and what is not certain is
-refused.
-"""
+"""Values set in configuration files: all around them stays, what is not certain is refused."""
 
 import json
 

@@ -64,7 +64,7 @@ def test_hunks_rebuild_the_new_file(old, new, old_ends, new_ends):
     assert rebuild(before, diff_bytes(before, after, "a.py")) == after
 
 
-def rebuild(before: bytes, diff: bytes) -> bytes:
+def rebuild(before, diff):
     """A second reader of diffs: takes the old file's lines and the diff, gives the new file."""
     if not diff:
         return before

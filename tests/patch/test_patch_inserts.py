@@ -1,6 +1,4 @@
-"""Calls put into a file, and the successors of torch.cuda.amp; what a stranger's report may not
-write.
-"""
+"""Calls put into a file, successors of torch.cuda.amp; what a stranger's report may not write."""
 
 import ast
 

@@ -144,7 +144,7 @@ def test_a_failed_write_leaves_the_file_and_no_rubbish(wanted, root, monkeypatch
 
 
 @pytest.mark.parametrize(("file", "refused"), [("In[2]", True), ("In[2].py", False)])
-def test_a_notebooks_cell_is_no_file_to_patch(file: str, refused: bool) -> None:
+def test_a_notebooks_cell_is_no_file_to_patch(file, refused):
     wanted = Edit(Site(file, 3, "", ""), "drop_statement", "empty_cache")
     made = plan([wanted], lambda _: LOADER)
     assert bool(made.refused) is refused and bool(made.files) is not refused

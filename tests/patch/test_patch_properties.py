@@ -1,6 +1,4 @@
-"""Random real files x all patchers: the result parses, git takes it, a second time changes nothing,
-and undo restores every byte.
-"""
+"""Random real files x all patchers: it parses, git takes it, once is enough, undo is exact."""
 
 import ast
 import functools
@@ -92,7 +90,7 @@ CLOTHES = {
 
 
 @functools.cache
-def real_files() -> list[Path]:
+def real_files():
     """Small files of the standard library and of torch, in a fixed order."""
     folders = [
         sysconfig.get_path("stdlib"),
@@ -107,7 +105,7 @@ def real_files() -> list[Path]:
     return found[:: max(1, len(found) // 400)]
 
 
-def parses(raw: bytes) -> bool:
+def parses(raw):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -118,7 +116,7 @@ def parses(raw: bytes) -> bool:
 
 
 @st.composite
-def trainers(draw) -> bytes:
+def trainers(draw):
     """A real file, what trainers do behind it, in some encoding and layout."""
     path, clothes = draw(st.sampled_from(real_files())), draw(st.sampled_from(sorted(CLOTHES)))
     try:
@@ -136,7 +134,7 @@ def test_every_action_has_a_wish():
     assert {action.partition(",")[0] for action in WISHES} | {"set_value"} == set(get_args(Action))
 
 
-def wish(raw: bytes, action: str) -> Edit:
+def wish(raw, action):
     """The edit of an action, at the last line that has its mark."""
     lines = re.split(rb"\r\n|\r|\n", raw.removeprefix(b"\xef\xbb\xbf"))
     mark, how = WISHES[action]
@@ -148,7 +146,7 @@ def wish(raw: bytes, action: str) -> Edit:
     )
 
 
-def expect_exact(repository, before: bytes, edits: list[Edit], name: str) -> bytes:
+def expect_exact(repository, before, edits, name):
     """Plan the edits, have git make and undo them, and return the result."""
     planned = plan(edits, lambda _: before)
     after = planned.files[0].after
@@ -160,7 +158,7 @@ def expect_exact(repository, before: bytes, edits: list[Edit], name: str) -> byt
     return after
 
 
-def expect_settled(after: bytes, edits: list[Edit]) -> None:
+def expect_settled(after, edits):
     """A second time each edit is refused, or makes nothing new."""
     for edit in edits:
         try:
@@ -221,7 +219,7 @@ TABLES = st.recursive(
 )
 
 
-def as_toml(data: dict, prefix: tuple[str, ...] = ()) -> str:
+def as_toml(data, prefix=()):
     """A document with a table for each mapping; lists of mappings are written inline."""
     rows = [
         f"{json.dumps(key)} = {inline(value)}"
@@ -235,7 +233,7 @@ def as_toml(data: dict, prefix: tuple[str, ...] = ()) -> str:
     return "\n".join([*head, *rows, "", *inner])
 
 
-def inline(value: object) -> str:
+def inline(value):
     if isinstance(value, dict):
         return (
             "{"
@@ -247,10 +245,8 @@ def inline(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def as_ini(data: dict) -> str:
-    """Each mapping of the top as a section; keys of its own in one more; what is deeper is left
-    out.
-    """
+def as_ini(data):
+    """Each mapping of the top as a section; its own keys in one more; deeper is left out."""
     rows = ["[top]", *(f"{key} = {value}".strip() for key, value in data.items() if is_flat(value))]
     for name, section in data.items():
         if isinstance(section, dict):
@@ -262,7 +258,7 @@ def as_ini(data: dict) -> str:
     return "\n".join(rows) + "\n"
 
 
-def is_flat(value: object) -> bool:
+def is_flat(value):
     return isinstance(value, (bool, int))
 
 
@@ -278,7 +274,7 @@ WRITERS = {
 }
 
 
-def places(data: object, path: tuple = ()) -> list[tuple]:
+def places(data, path=()):
     """Where numbers and flags stand under a key."""
     if isinstance(data, dict):
         return [place for key, value in data.items() for place in places(value, (*path, key))]
@@ -289,7 +285,7 @@ def places(data: object, path: tuple = ()) -> list[tuple]:
     return [path] if isinstance(data, (bool, int)) else []
 
 
-def at(data: object, path: tuple) -> object:
+def at(data, path):
     return functools.reduce(lambda found, key: found[key], path, data)
 
 

@@ -151,7 +151,7 @@ def test_made(name, edit, repository):
     check(before, line, after, edit, repository)
 
 
-def check(before: str, line: int, after: str, edit, repository):
+def check(before, line, after, edit, repository):
     wanted = edit("throttle", line, value="50", text=before.split("\n")[line - 1].strip())
     result = apply_edits(before.encode(), [wanted])
     assert result.decode() == after

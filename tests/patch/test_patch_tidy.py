@@ -1,6 +1,4 @@
-"""What remains after a statement is dropped: no hollow block, no blank line too many, every comment
-and import.
-"""
+"""After a statement is dropped: no hollow block or extra blank line, each comment and import."""
 
 import ast
 
@@ -54,7 +52,7 @@ REFUSED = {
 # fmt: on
 
 
-def dropped(text: str, file: str = "t.py") -> str:
+def dropped(text, file="t.py"):
     name = "collect" if "gc.collect" in text else "empty_cache"
     line = max(n for n, row in enumerate(text.split("\n"), 1) if name + "(" in row)
     return apply_edits(text.encode(), [Edit(Site(file, line), "drop_statement", name)]).decode()
@@ -92,7 +90,7 @@ BETWEEN = st.sampled_from(["", "\n", "# gone for good\n", "\n# a note\n", "\n\n"
 
 
 @st.composite
-def blocks(draw, depth: int = 0) -> str:
+def blocks(draw, depth=0):
     """Some statements, each on lines of its own, with comments and blank lines between them."""
     rows = []
     for _ in range(draw(st.integers(1, 3))):
@@ -104,8 +102,8 @@ def blocks(draw, depth: int = 0) -> str:
 
 
 @st.composite
-def compounds(draw, depth: int) -> str:
-    def block() -> str:
+def compounds(draw, depth):
+    def block():
         lines = draw(blocks(depth)).split("\n")
         # Lines of a text keep their place: they are no lines of the program.
         inside, out = False, []
@@ -132,13 +130,11 @@ def compounds(draw, depth: int) -> str:
     return f"if {test}:\n{block()}{more[kind]}"
 
 
-def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
-    """The effects of a program in order: what a reader of the tree would do, conditions decided by
-    their names.
-    """
+def run(tree, *, without, choices):
+    """The effects of a program in order, conditions decided by their names."""
     effects: list[str] = []
 
-    def truth(test: ast.expr) -> bool:
+    def truth(test):
         if isinstance(test, ast.UnaryOp):
             return not truth(test.operand)
         if isinstance(test, ast.BoolOp):
@@ -149,7 +145,7 @@ def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
             effects.append(ast.unparse(test))
         return choices[sum(map(ord, ast.unparse(test))) % len(choices)]
 
-    def walk(statements: list[ast.stmt]) -> None:
+    def walk(statements):
         for node in statements:
             if isinstance(node, ast.If):
                 walk(node.body if truth(node.test) else node.orelse)
@@ -171,10 +167,8 @@ def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
     return effects
 
 
-def does_something(statements: list[ast.stmt]) -> bool:
-    """True if anything but the marked statements is in a block: else its ``except`` cannot
-    run.
-    """
+def does_something(statements):
+    """Anything but the marked statements is in a block: else its ``except`` cannot run."""
     return any(
         any(does_something(getattr(node, part, [])) for part in ("body", "orelse", "finalbody"))
         if hasattr(node, "body")  # handlers of a body that does nothing cannot run, either

@@ -1,6 +1,4 @@
-"""Source beside the directory of the run: whose it is, and a diff that git takes in the directory
-that holds both.
-"""
+"""Source beside the run's directory: whose it is, and a diff that git takes above both."""
 
 import subprocess
 import sysconfig
@@ -22,28 +20,17 @@ TRAIN = b"loss.backward(retain_graph=True)\n"
 MODEL = b"x = x.to(device)\n"
 
 
-def edits(model: Path) -> list[Edit]:
+def edits(model):
+    train = Site("train.py", 1, text=TRAIN.decode().strip())
+    other = Site(str(model), 1, text=MODEL.decode().strip())
     return [
-        Edit(
-            Site("train.py", 1, text=TRAIN.decode().strip()),
-            "drop_keyword",
-            "backward",
-            "retain_graph",
-            safe=True,
-        ),
-        Edit(
-            Site(str(model), 1, text=MODEL.decode().strip()),
-            "set_keyword",
-            "to",
-            "non_blocking",
-            "True",
-            safe=True,
-        ),
+        Edit(train, "drop_keyword", "backward", "retain_graph", safe=True),
+        Edit(other, "set_keyword", "to", "non_blocking", "True", safe=True),
     ]
 
 
 @pytest.fixture
-def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def trees(tmp_path, monkeypatch):
     """The directory of a run, and a file of the source tree beside it, in no repository."""
     run, model = tmp_path / "work" / "exp", tmp_path / "work" / "src" / "models" / "net.py"
     run.mkdir(parents=True)
@@ -55,7 +42,7 @@ def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     return run, model
 
 
-def git(*words: str, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def git(*words, cwd, stdin=b""):
     return subprocess.run(["git", *words], cwd=cwd, input=stdin, capture_output=True, check=False)
 
 
@@ -96,19 +83,13 @@ def test_a_tree_is_theirs_by_pythonpath_or_by_git(trees, monkeypatch, tmp_path):
     assert is_theirs(str(model), str(run))
 
 
-def test_what_is_installed_or_linked_from_elsewhere_is_nobodys_to_edit(
-    trees, monkeypatch, tmp_path
-):
+def test_what_is_installed_or_linked_from_elsewhere_is_nobodys(trees, monkeypatch, tmp_path):
     run, model = trees
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "work"))
     installed = tmp_path / "work" / "lib" / "site-packages" / "net.py"
     library = Path(sysconfig.get_path("stdlib")) / "json" / "decoder.py"
-    for path in (
-        str(installed),
-        str(library),
-        f"{run}/../src/models/net.py",
-        "../src/models/net.py",
-    ):
+    above = "../src/models/net.py"
+    for path in (str(installed), str(library), f"{run}/{above}", above):
         assert not is_beside(path, str(run)) and not is_theirs(path, str(run)), path
     outside = tmp_path / "elsewhere.py"
     outside.write_bytes(MODEL)
@@ -128,30 +109,18 @@ def test_nothing_is_written_beside_without_a_reason(trees, monkeypatch):
     assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
 
 
-def report_of(run: Path, model: Path) -> None:
-    findings = tuple(
-        Finding(
-            edit.site,
-            "x",
-            code={"drop_keyword": "GRAPH002"}.get(edit.action, "DATA004"),
-            key=str(edit.site),
-            severity=Severity.WARNING,
-            remedy=Remedy("x", (edit,)),
-        )
-        for edit in edits(model)
-    )
-    about = Run(
-        "train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", ""
-    )
-    (run / "audit" / "recording").mkdir(parents=True)
-    (run / "audit" / "report.json").write_bytes(as_json.Json().render(Report(about, (), findings)))
-    stored = store_sources(
-        run / "audit" / "recording", str(run), iter([str(run / "train.py"), str(model)])
-    )
-    write_manifest(
-        run / "audit" / "recording",
-        {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"},
-    )
+def report_of(run, model):
+    findings = []
+    for code, edit in zip(("GRAPH002", "DATA004"), edits(model), strict=True):
+        said = {"code": code, "key": str(edit.site), "severity": Severity.WARNING}
+        findings.append(Finding(edit.site, "x", **said, remedy=Remedy("x", (edit,))))
+    about = "train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", ""
+    report, recording = Report(Run(*about), (), tuple(findings)), run / "audit" / "recording"
+    recording.mkdir(parents=True)
+    (run / "audit" / "report.json").write_bytes(as_json.Json().render(report))
+    stored = store_sources(recording, str(run), iter([str(run / "train.py"), str(model)]))
+    manifest = {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"}
+    write_manifest(recording, manifest)
 
 
 @pytest.fixture

@@ -1,13 +1,9 @@
-"""Headless Chromium for the tests of pages, and how they wait for what a page does in its own
-time.
-"""
+"""Headless Chromium for the tests of pages, and how they wait for what a page does."""
 
 import contextlib
 import importlib.util
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,7 +27,7 @@ not kept waiting.
 
 
 @contextlib.contextmanager
-def chromium(**logs: str) -> Iterator[Any]:
+def chromium(**logs):
     """A browser with a profile of its own; ``logs`` are those of ``goog:loggingPrefs``."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
@@ -50,14 +46,14 @@ def chromium(**logs: str) -> Iterator[Any]:
             driver.quit()
 
 
-def wait(browser: Any, script: str) -> Any:  # noqa: ANN401
+def wait(browser, script):
     """What ``script`` returns once that is true."""
     return _waiting(browser).until(
         lambda driver: driver.execute_script(script), f"never true: {script}"
     )
 
 
-def axe_violations(browser: Any) -> list[str]:  # noqa: ANN401
+def axe_violations(browser):
     """What axe-core finds wrong with the document that the browser shows, frames in it left out."""
     found = importlib.util.find_spec("axe_core_python")
     assert found is not None and found.origin is not None, "pip install -e .[dev]"
@@ -84,7 +80,7 @@ axe.run(document, {iframes: false}).then(
 """
 
 
-def enter(browser: Any, frame: str, page: str) -> None:  # noqa: ANN401
+def enter(browser, frame, page):
     """Switch to the frame that the expression ``frame`` gives, once ``page`` (how its path ends)
     has loaded in it.
 
@@ -92,7 +88,7 @@ def enter(browser: Any, frame: str, page: str) -> None:  # noqa: ANN401
     stays there: so it is told again until a script really runs inside.
     """
 
-    def inside(driver: Any) -> bool:  # noqa: ANN401
+    def inside(driver):
         element = driver.execute_script(f"return {frame}")
         if element is None:
             return False
@@ -106,7 +102,7 @@ def enter(browser: Any, frame: str, page: str) -> None:  # noqa: ANN401
     _waiting(browser).until(inside, f"{frame} never held {page}")
 
 
-def _waiting(browser: Any) -> Any:  # noqa: ANN401
+def _waiting(browser):
     from selenium.common.exceptions import NoSuchFrameException, StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -118,7 +114,7 @@ def _waiting(browser: Any) -> Any:  # noqa: ANN401
     )
 
 
-def wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
+def wake_charts(browser, *figures):
     """Scroll to figures of a page with plotly, and wait until it has drawn them."""
     for figure in figures or ("figure.chart",):
         browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)

@@ -1,27 +1,22 @@
 """A browser for the tests of pages, and how a report is opened in it."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from auditor.reports import renderer
 
-from auditor.model import Report
 from tests.reports.browsing import chromium
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     with chromium(browser="ALL") as driver:
         yield driver
 
 
 @pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: ANN401
+def show(browser, tmp_path):
     """Opens a report at a width and colour scheme; returns the browser."""
 
-    def opened(report: Report, width: int = 1280, scheme: str = "light") -> Any:  # noqa: ANN401
+    def opened(report, width=1280, scheme="light"):
         page = tmp_path / "report.html"
         rendered = renderer("html").render(report)
         assert isinstance(rendered, str)

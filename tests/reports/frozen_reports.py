@@ -1,9 +1,8 @@
 """Reports that hold one thing each, for ``test_frozen.py``: what users read of it, in every format."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from auditor.model import Rank, Report, Severity, Site, StepTimes, TargetError
+from auditor.model import Rank, Severity, Site, StepTimes, TargetError
 from auditor.model.charts import Series
 from auditor.model.sections import COPYING, EXPOSED, IDLE, ByModule, Gain, ModuleUse
 from auditor.model.what_if import WhatIf
@@ -28,13 +27,13 @@ WHOLE = {
 """Reports with many verdicts, rules' pages and figures."""
 
 
-def reports() -> dict[str, Report]:
+def reports():
     """By name; those that hold one thing hold little else."""
     small = {**dict(_of_runs()), **dict(_of_sections()), **dict(_of_prices())}
     return {**WHOLE, **{name: _bare(report) for name, report in small.items()}}
 
 
-def _bare(report: Report) -> Report:
+def _bare(report):
     found = tuple(replace(each, places=()) for each in report.findings)
     few = {verdict.status: verdict for verdict in report.verdicts}
     return replace(
@@ -50,7 +49,7 @@ def _bare(report: Report) -> Report:
     )
 
 
-def _of_runs() -> Iterator[tuple[str, Report]]:
+def _of_runs():
     rich, silent, failed = golden.rich_report(), golden.silent_report(), golden.failed_report()
     run = rich.run
     assert run.step_us is not None and failed.run.error is not None
@@ -77,7 +76,7 @@ def _of_runs() -> Iterator[tuple[str, Report]]:
     yield "thinned", replace(silent, series=(Series("quiet", "us", x, x),))
 
 
-def _of_sections() -> Iterator[tuple[str, Report]]:
+def _of_sections():
     short = outcomes.report(outcomes.SHORT, findings=())
     yield "out of memory", short
     fits = replace(outcomes.SHORT, fits=("a:1", "b:2"), tried=4)
@@ -110,7 +109,7 @@ def _of_sections() -> Iterator[tuple[str, Report]]:
     yield "no replay", what_if.report(WhatIf(1.0, 2.0, reason="a launch is missing"))
 
 
-def _of_prices() -> Iterator[tuple[str, Report]]:
+def _of_prices():
     yield "proven", prices._report(prices.PROVEN)
     yield "unproven", prices._report(prices.UNPROVEN)
     yield "proven and unproven", prices._report(prices.PROVEN, prices.UNPROVEN)

@@ -1,20 +1,8 @@
-"""A report whose every text attacks the reader: markup, escapes, hidden characters, endless
-lines.
-"""
+"""A report whose every text attacks: markup, escapes, hidden characters, endless lines."""
 
 from dataclasses import replace
 
-from auditor.model import (
-    Edit,
-    Excerpt,
-    Finding,
-    Remedy,
-    Report,
-    Severity,
-    Site,
-    TargetError,
-    Verdict,
-)
+from auditor.model import Edit, Excerpt, Finding, Remedy, Severity, Site, TargetError, Verdict
 from auditor.model.charts import Parts, Tone
 from auditor.model.sections import ByModule, ModuleUse
 from tests.reports import golden_charts
@@ -39,10 +27,8 @@ ATTACKS = (
 )
 
 
-def attack_report() -> Report:
-    """Every attack string in every text that can come from the user's program, and lines of 1
-    MB.
-    """
+def attack_report():
+    """Every attack in every text that the user's program can give, and lines of 1 MB."""
     report = rich_report()
     long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
@@ -96,13 +82,13 @@ def attack_report() -> Report:
     )
 
 
-def _parts(chart: Parts, attack: str) -> Parts:
+def _parts(chart, attack):
     bars = tuple(replace(bar, label=attack) for bar in chart.bars)
     tones = tuple(Tone(attack, 1) for _ in chart.tones)
     return Parts(attack, attack, (attack, attack), tones, bars, (attack,))
 
 
-def _attacked(attack: str) -> Finding:
+def _attacked(attack):
     site = Site(attack, 2, attack, attack)
     return Finding(
         site,

@@ -10,7 +10,7 @@ OWNERS = (
 )
 
 
-def memory(name: str = "Memory on cuda:0 over time, by the line that allocated it") -> Layers:
+def memory(name="Memory on cuda:0 over time, by the line that allocated it"):
     """Three layers over twelve points: two steps, an error at the end."""
     x = tuple(float(1000 * number) for number in range(12))
     held = (
@@ -33,7 +33,7 @@ def memory(name: str = "Memory on cuda:0 over time, by the line that allocated i
     )
 
 
-def parts() -> Parts:
+def parts():
     """The mean step on the host and on the device."""
     tones = (Tone("forward", 1), Tone("backward", 2), Tone("kernels", 6))
     bars = (

@@ -1,6 +1,4 @@
-"""Reports that the renderers are tested on: a rich one, one of a target that failed, a silent
-one.
-"""
+"""Reports for the tests of renderers: a rich one, one of a target that failed, a silent one."""
 
 import math
 from dataclasses import replace
@@ -62,20 +60,18 @@ DIFF = f"""\
 """
 
 
-def _site(line: int, text: str, function: str = "Trainer.step", file: str = TRAINER) -> Site:
+def _site(line, text, function="Trainer.step", file=TRAINER):
     return Site(file, line, function, text)
 
 
-def _finding(
-    code: str, name: str, severity: Severity, site: Site | None, message: str, **more: object
-) -> Finding:
+def _finding(code, name, severity, site, message, **more):
     finding = Finding(
         site, message, code=code, name=name, severity=severity, key=finding_key(code, site)
     )
     return replace(finding, **{"seen_on": "cpu", **more})  # type: ignore[arg-type]
 
 
-def _findings() -> tuple[Finding, ...]:
+def _findings():
     item = _site(142, "self.running += loss.item()")
     sync = _finding(
         "SYNC001",
@@ -217,7 +213,7 @@ def _findings() -> tuple[Finding, ...]:
     )
 
 
-def _verdicts() -> tuple[Verdict, ...]:
+def _verdicts():
     found = {
         "SYNC001": "scalar-read-every-step",
         "SYNC009": "peak-memory-reset-every-step",
@@ -255,7 +251,7 @@ def _verdicts() -> tuple[Verdict, ...]:
     )
 
 
-def _series() -> tuple[Series, ...]:
+def _series():
     quiet = tuple(
         38_000 + 900 * math.sin(step * 1.7) + (22_000 if step == 31 else 0) for step in range(50)
     )
@@ -280,7 +276,7 @@ def _series() -> tuple[Series, ...]:
     )
 
 
-def _excerpts(findings: tuple[Finding, ...]) -> dict[str, Excerpt]:
+def _excerpts(findings):
     made = {}
     for finding in findings:
         if finding.site is not None and finding.site.file == TRAINER:
@@ -296,7 +292,7 @@ def _excerpts(findings: tuple[Finding, ...]) -> dict[str, Excerpt]:
     return made
 
 
-def rich_report() -> Report:
+def rich_report():
     """Findings of every kind, every status, charts, operators, a manual page."""
     findings = _findings()
     return Report(
@@ -344,7 +340,7 @@ def rich_report() -> Report:
     )
 
 
-def silent_report() -> Report:
+def silent_report():
     """Nothing found, some rules skipped."""
     report = rich_report()
     verdicts = tuple(
@@ -363,7 +359,7 @@ def silent_report() -> Report:
     )
 
 
-def failed_report() -> Report:
+def failed_report():
     """The target raised in the seventh step of the quiet pass."""
     report = rich_report()
     error = TargetError(

@@ -1,6 +1,4 @@
-"""The text for coding agents: each finding with what to do, bounded, and no line begun by a
-stranger.
-"""
+"""The text for coding agents: what to do at each finding, bounded, no line begun by a stranger."""
 
 import re
 from dataclasses import replace

@@ -1,10 +1,6 @@
-"""Figures in Chromium: values by pointer and keyboard, zoom, tables; and plotly, where a page was
-asked to hold it.
-"""
+"""Figures in Chromium: values by pointer and keys, zoom, tables; plotly where it was asked for."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -23,7 +19,7 @@ _LABELS = (
 )
 
 
-def _keys(browser: Any, figure: str, *keys: str) -> str:  # noqa: ANN401
+def _keys(browser, figure, *keys):
     """What a figure tells after so many keys."""
     over = browser.find_element("css selector", f"{figure} .over")
     browser.execute_script("arguments[0].focus()", over)
@@ -31,7 +27,7 @@ def _keys(browser: Any, figure: str, *keys: str) -> str:  # noqa: ANN401
     return str(browser.execute_script(f"{_TIP}.textContent", figure))
 
 
-def _at(browser: Any, figure: str, across: float, down: float = 0.5) -> Any:  # noqa: ANN401
+def _at(browser, figure, across, down=0.5):
     """A chain of actions whose pointer stands at a place of a figure, in shares of it."""
     from selenium.webdriver import ActionChains
 
@@ -42,7 +38,7 @@ def _at(browser: Any, figure: str, across: float, down: float = 0.5) -> Any:  # 
     return ActionChains(browser).move_to_element_with_offset(over, round(x), round(y))
 
 
-def test_arrow_keys_read_each_step_and_its_mark(show: Callable[..., Any]) -> None:
+def test_arrow_keys_read_each_step_and_its_mark(show):
     from selenium.webdriver.common.keys import Keys
 
     browser = show(golden.rich_report())
@@ -60,7 +56,7 @@ def test_arrow_keys_read_each_step_and_its_mark(show: Callable[..., Any]) -> Non
     assert browser.get_log("browser") == []
 
 
-def test_the_pointer_reads_a_bar_and_says_where_there_is_none(show: Callable[..., Any]) -> None:
+def test_the_pointer_reads_a_bar_and_says_where_there_is_none(show):
     browser = show(golden.rich_report())
     rows = len(browser.execute_script("return document.querySelectorAll('#parts .y span')"))
     _at(browser, "#parts", 0.1, 0.5 / rows).perform()
@@ -72,7 +68,7 @@ def test_the_pointer_reads_a_bar_and_says_where_there_is_none(show: Callable[...
     assert "gemm" in browser.execute_script(f"{_TIP}.textContent", "#parts")
 
 
-def test_memory_is_told_layer_by_layer_from_the_top(show: Callable[..., Any]) -> None:
+def test_memory_is_told_layer_by_layer_from_the_top(show):
     browser = show(golden.rich_report())
     _at(browser, "#memory-1", 3.5 / 11).perform()
     rows = browser.execute_script(
@@ -85,9 +81,7 @@ def test_memory_is_told_layer_by_layer_from_the_top(show: Callable[..., Any]) ->
     ]
 
 
-def test_a_stretch_is_looked_at_closely_by_dragging_and_all_by_escape(
-    show: Callable[..., Any],
-) -> None:
+def test_a_stretch_is_looked_at_closely_by_dragging_and_all_by_escape(show):
     from selenium.webdriver.common.keys import Keys
 
     browser = show(golden.rich_report())
@@ -104,7 +98,7 @@ def test_a_stretch_is_looked_at_closely_by_dragging_and_all_by_escape(
     assert browser.get_log("browser") == []
 
 
-def test_buttons_zoom_and_a_closer_look_draws_all_points(show: Callable[..., Any]) -> None:
+def test_buttons_zoom_and_a_closer_look_draws_all_points(show):
     many = 4000  # of which the picture has one for each column of a wide screen
     report = golden.rich_report()
     long = replace(
@@ -133,9 +127,7 @@ def test_buttons_zoom_and_a_closer_look_draws_all_points(show: Callable[..., Any
         ("#memory-1", ["0", "2", "0", "0.01563", "4"], 12),
     ],
 )
-def test_all_values_stand_in_a_table(
-    show: Callable[..., Any], figure: str, first: list[str], rows: int
-) -> None:
+def test_all_values_stand_in_a_table(show, figure, first, rows):
     browser = show(golden.rich_report())
     part = browser.find_element("css selector", f"{figure} .tool[aria-expanded]")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", part)
@@ -149,7 +141,7 @@ def test_all_values_stand_in_a_table(
     assert len(told) == rows
 
 
-def test_words_of_a_program_stay_words(show: Callable[..., Any]) -> None:
+def test_words_of_a_program_stay_words(show):
     browser = show(golden_attack.attack_report())
     browser.execute_script(
         "for (const each of document.querySelectorAll('.tool')) each.click();"
@@ -165,7 +157,7 @@ def test_words_of_a_program_stay_words(show: Callable[..., Any]) -> None:
     assert browser.get_log("browser") == []
 
 
-def test_paper_has_neither_buttons_nor_tables_of_values(show: Callable[..., Any]) -> None:
+def test_paper_has_neither_buttons_nor_tables_of_values(show):
     browser = show(golden.rich_report())
     shown = (
         "const all = [...document.querySelectorAll('.under, .over')];"
@@ -182,7 +174,7 @@ def test_paper_has_neither_buttons_nor_tables_of_values(show: Callable[..., Any]
 # ---- plotly, where it was asked for --------------------------------------------------------------
 
 
-def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -> None:
+def test_a_chart_becomes_plotly_when_it_is_looked_at(show):
     browser = show(PLOTLY)
     wake_charts(browser)
     names = browser.execute_script(
@@ -192,7 +184,7 @@ def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -
     assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
 
 
-def test_memory_and_parts_become_plotly_too(show: Callable[..., Any]) -> None:
+def test_memory_and_parts_become_plotly_too(show):
     browser = show(PLOTLY)
     wake_charts(browser, "#memory-1", "#parts")
     kinds = (
@@ -228,7 +220,7 @@ element.scrollIntoView();
 """
 
 
-def test_a_chart_of_five_thousand_points_wakes_within_thewait(show: Callable[..., Any]) -> None:
+def test_a_chart_of_five_thousand_points_wakes_within_thewait(show):
     x = tuple(map(float, range(500)))
     wave = tuple((number * 7919) % 1000 << 20 for number in range(500))
     report = golden.silent_report()
@@ -247,7 +239,7 @@ def test_a_chart_of_five_thousand_points_wakes_within_thewait(show: Callable[...
     )
 
 
-def test_charts_stay_still_pictures_without_decompression(show: Callable[..., Any]) -> None:
+def test_charts_stay_still_pictures_without_decompression(show):
     browser = show(golden.silent_report())
     hide = {"source": "delete window.DecompressionStream"}
     added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", hide)
@@ -260,7 +252,7 @@ def test_charts_stay_still_pictures_without_decompression(show: Callable[..., An
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
 
 
-def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:
+def test_print_shows_the_still_charts(show):
     browser = show(PLOTLY)
     wake_charts(browser)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
@@ -284,7 +276,7 @@ return [...document.querySelectorAll('.plot .y span, .plot .x span, .live-plot .
 """
 
 
-def test_no_label_of_a_chart_is_cut_off_on_a_phone(show: Callable[..., Any]) -> None:
+def test_no_label_of_a_chart_is_cut_off_on_a_phone(show):
     report = golden.rich_report()
     long = "NCCL communication stream of rank 13"
     assert report.parts is not None

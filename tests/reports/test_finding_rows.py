@@ -1,6 +1,4 @@
-"""The list of findings: what stands below what, what it can be filtered by, and the order that it
-tells.
-"""
+"""The list of findings: what stands below what, its filters, and the order that it tells."""
 
 from dataclasses import replace
 
@@ -13,12 +11,12 @@ from tests.reports import golden_report as golden
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
 
 
-def found(code: str, line: int = 1, file: str = "train.py", **more: object) -> Finding:
+def found(code, line=1, file="train.py", **more):
     made = Finding(Site(file, line, "step", "x"), "says", code=code, key=f"{code}{line}")
     return replace(made, **{"severity": Severity.WARNING, **more})
 
 
-def rows(*findings: Finding) -> list[list[str]]:
+def rows(*findings):
     cards = page.cards(replace(golden.silent_report(), findings=findings))
     return [
         [f"{row.card.finding.code} {row.behind}".strip() for row in group]
@@ -45,7 +43,7 @@ def test_a_consequence_without_its_cause_stands_by_itself():
     assert rows(nowhere, replace(nowhere, follows="")) == [["MEM003"], ["MEM003"]]
 
 
-def choices(*findings: Finding) -> html.Choices:
+def choices(*findings):
     cards = page.cards(replace(golden.silent_report(), findings=findings))
     return html.choices(html.groups(cards))
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from auditor.reports import RENDERERS, as_json, renderer
 
-from auditor.model import Report
 from tests.reports.frozen_reports import WHOLE, reports
 
 FOLDER = Path(__file__).with_name("frozen")
@@ -28,31 +27,29 @@ class Words(HTMLParser):
     LEFT_OUT = frozenset({"script", "style", "svg"})
     ALONE = frozenset({"meta", "link", "wbr", "path", "input", "br"})
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
         self.lines: list[str] = []
         self._open: list[str] = []
         self.feed(page.replace("<wbr>", ""))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         if tag not in self.ALONE:
             self._open.append(tag)
         if tag == "a":
             self.lines.append(f"-> {dict(attrs).get('href')}")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         while self._open and self._open.pop() != tag:
             pass
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if data.strip() and not self.LEFT_OUT.intersection(self._open):
             self.lines.append(" ".join(data.split()))
 
 
-def rendered(report: Report) -> str:
-    """A report in all formats but report.json, which comes back as the same report; the formats for
-    programs have nothing of the sections.
-    """
+def rendered(report):
+    """A report in all formats but report.json; those for programs have no sections."""
     parts = []
     formats = [*RENDERERS] if report in WHOLE.values() else ["terminal", "html", *SHORT]
     for name in formats:
@@ -65,24 +62,24 @@ def rendered(report: Report) -> str:
     return re.sub(r"(?m)[ \t]+$", "", "\n".join(parts)).rstrip() + "\n"
 
 
-def file_of(name: str) -> Path:
+def file_of(name):
     return FOLDER / f"{re.sub('[^a-z0-9]+', '-', name)}.txt"
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_what_users_read(name: str) -> None:
+def test_what_users_read(name):
     known = file_of(name).read_text("utf-8")
     assert rendered(REPORTS[name]) == known, "if it is meant: python -m tests.reports.test_frozen"
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_it_comes_back_from_json(name: str) -> None:
+def test_it_comes_back_from_json(name):
     report = REPORTS[name]
     bare = tuple(replace(finding, hints={}) for finding in report.findings)
     assert as_json.load(as_json.Json().render(report)) == replace(report, findings=bare)
 
 
-def test_no_file_is_left_over() -> None:
+def test_no_file_is_left_over():
     assert {*FOLDER.iterdir()} == {*map(file_of, REPORTS)}
 
 

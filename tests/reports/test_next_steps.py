@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from auditor.reports import next_steps, renderer
 
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.sections import Verification, Verified
 from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_report as golden
@@ -13,7 +13,7 @@ from tests.reports import golden_report as golden
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
 
 
-def edit(*, safe: bool = True) -> Edit:
+def edit(*, safe=True):
     return replace(next(iter(edits())), safe=safe)
 
 
@@ -23,7 +23,7 @@ def edits():
             yield from finding.remedy.edits
 
 
-def found(code: str, number: int, remedy: Remedy | None, severity=Severity.WARNING) -> Finding:
+def found(code, number, remedy, severity=Severity.WARNING):
     site = Site("train.py", number, "step", "x")
     return Finding(site, "says", code=code, key=f"k{number}", severity=severity, remedy=remedy)
 
@@ -33,7 +33,7 @@ SAFE = Remedy("Drop it.", edits=(edit(),), diff=DIFF)
 UNSAFE = Remedy("Change it.", edits=(edit(safe=False),), diff=DIFF)
 
 
-def report(*findings: Finding, **more):
+def report(*findings, **more):
     return replace(golden.silent_report(), findings=findings, **more)
 
 

@@ -1,13 +1,9 @@
-"""A rendered report, walked from end to end: each quantity has one value, one rounding and one
-spelling wherever it is said.
-"""
+"""A rendered report, walked: each quantity has one value, one rounding and one spelling."""
 
 import gzip
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import charts
@@ -18,7 +14,6 @@ from auditor.reports.terminal import Terminal
 from auditor import amounts
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
-from auditor.model import Report
 from auditor.recordings import standalone
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.writer import store_sources
@@ -46,39 +41,39 @@ SCALE = {
 class Walker(HTMLParser):
     """The words of a page; ``only`` keeps those of one element."""
 
-    def __init__(self, only: str = "") -> None:
+    def __init__(self, only=""):
         super().__init__()
         self.words: list[str] = []
         self._open: list[tuple[str, str, bool]] = []
         self._only = only
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         if tag not in ("meta", "link", "input", "wbr", "path", "br"):
             given = dict(attrs)
             quoted = tag in QUOTED and given.get("class") != "row"  # the row of a finding is ours
             self._open.append((tag, given.get("id") or "", quoted))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         while self._open and self._open.pop()[0] != tag:
             pass
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         inside = not self._only or any(name == self._only for _, name, _ in self._open)
         if inside and not any(quoted for _, _, quoted in self._open):
             self.words.append(data)
 
 
-def walked(page: str, only: str = "") -> str:
+def walked(page, only=""):
     walker = Walker(only)
     walker.feed(page.replace("<wbr>", ""))
     return " ".join(" ".join(walker.words).split())
 
 
-def numbers(text: str) -> list[tuple[str, str]]:
+def numbers(text):
     return [(match[1], match[2]) for match in NUMBER.finditer(text)]
 
 
-def as_formatted(number: str, unit: str) -> str:
+def as_formatted(number, unit):
     value = float(number.replace(",", ""))
     if unit == "%":
         return amounts.percent(value / 100)
@@ -87,13 +82,13 @@ def as_formatted(number: str, unit: str) -> str:
     return amounts.duration(value * SCALE[unit], unit if unit in ("us", "µs") else "us")
 
 
-def starving(folder: Path) -> Recording:
+def starving(folder):
     """20 steps of 100 ms, of which 30 ms wait for a loader, and one of 300 ms that waits 90."""
     (folder / "train.py").write_text(SOURCE)
     target = folder / "recording"
     target.mkdir()
 
-    def rows(part: str, *lines: dict[str, Any]) -> None:
+    def rows(part, *lines):
         (target / f"{part}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     us = [100_300.0 if n != 7 else 301_700.0 for n in range(21)]
@@ -142,10 +137,8 @@ def starving(folder: Path) -> Recording:
     return Recording(target)
 
 
-def traced(folder: Path) -> Recording:
-    """A trace of 12 steps in which a loader keeps the device waiting for a third of the time, in
-    two of them longer.
-    """
+def traced(folder):
+    """12 steps in which a loader takes a third of the time, in two of them longer."""
     events, at = [], 0.0
     for number in range(12):
         wait = 3170.0 if number not in (4, 9) else 6330.0
@@ -163,7 +156,7 @@ def traced(folder: Path) -> Recording:
     return standalone.TraceRecording(path)
 
 
-def report_of(recording: Recording) -> Report:
+def report_of(recording):
     rules, evidence = catalogue.rules(), Evidence(recording)
     return build_report.drawn(
         build_report.report(evidence, engine.judge(evidence, rules), rules), evidence
@@ -171,7 +164,7 @@ def report_of(recording: Recording) -> Report:
 
 
 @pytest.fixture(params=[starving, traced], ids=lambda made: made.__name__)
-def report(request: pytest.FixtureRequest, tmp_path: Path) -> Report:
+def report(request, tmp_path):
     return report_of(request.param(tmp_path))
 
 
@@ -209,9 +202,7 @@ def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report
 
 
 def test_a_step_has_one_number(tmp_path):
-    """The slow step of the starved run is the eighth of the quiet pass, after five of warm-up: step
-    12 from 0.
-    """
+    """The slow step is the eighth of the quiet pass, after five of warm-up: 12 from 0."""
     report = report_of(starving(tmp_path))
     quiet = next(line for line in report.series if line.name == "timing pass")
     assert (quiet.x[0], quiet.marks[0][0]) == (5.0, 12.0)

@@ -1,17 +1,12 @@
-"""report.html in Chromium from file://: quiet console, inert attacks, keyboard, phone width, dark
-colours.
-"""
+"""report.html in Chromium: quiet console, inert attacks, keyboard, phone width, dark colours."""
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import renderer
 
-from auditor.model import FoundAt, Report
+from auditor.model import FoundAt
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, wait, wake_charts
@@ -25,7 +20,7 @@ pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
     [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()],
     ids=["rich", "failed", "attack"],
 )
-def test_no_console_message_no_request_no_attack(show: Callable[..., Any], report: Report) -> None:
+def test_no_console_message_no_request_no_attack(show, report):
     browser = show(replace(report, interactive_figures=True))
     wake_charts(browser, "figure.chart", "#parts", "#memory-1")
     assert browser.get_log("browser") == []
@@ -46,7 +41,7 @@ def test_no_console_message_no_request_no_attack(show: Callable[..., Any], repor
     )
 
 
-def test_the_policy_stops_what_would_run_or_fetch(show: Callable[..., Any]) -> None:
+def test_the_policy_stops_what_would_run_or_fetch(show):
     browser = show(golden.rich_report())
     browser.execute_script(
         "const script = document.createElement('script'); script.textContent = 'window.attacked = "
@@ -60,7 +55,7 @@ def test_the_policy_stops_what_would_run_or_fetch(show: Callable[..., Any]) -> N
     assert fetched == 0
 
 
-def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
+def test_every_finding_is_reached_by_keyboard(show):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -75,7 +70,7 @@ def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
     assert {f"finding-{number}" for number in range(1, 8)} <= set(reached)
 
 
-def test_a_link_to_a_rule_opens_its_manual(show: Callable[..., Any]) -> None:
+def test_a_link_to_a_rule_opens_its_manual(show):
     browser = show(golden.rich_report())
     browser.find_element("css selector", "#finding-5 summary").click()
     browser.find_element(
@@ -85,7 +80,7 @@ def test_a_link_to_a_rule_opens_its_manual(show: Callable[..., Any]) -> None:
     assert browser.find_element("css selector", "#rule-finding-1 h4").is_displayed()
 
 
-def test_links_lead_to_their_place_on_a_long_page(show: Callable[..., Any]) -> None:
+def test_links_lead_to_their_place_on_a_long_page(show):
     report = golden.rich_report()
     many = tuple(replace(report.findings[n % 3], key=f"finding {n}") for n in range(150))
     browser = show(replace(report, findings=many))
@@ -98,7 +93,7 @@ def test_links_lead_to_their_place_on_a_long_page(show: Callable[..., Any]) -> N
         wait(browser, top)
 
 
-def test_a_patch_is_copied_whole(show: Callable[..., Any]) -> None:
+def test_a_patch_is_copied_whole(show):
     browser = show(golden.rich_report())
     grant = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
     browser.execute_cdp_cmd("Browser.grantPermissions", grant)
@@ -124,9 +119,7 @@ def test_a_patch_is_copied_whole(show: Callable[..., Any]) -> None:
     ids=["rich", "failed", "attack"],
 )
 @pytest.mark.parametrize("width", [390, 800, 1280])
-def test_the_page_never_scrolls_sideways(
-    show: Callable[..., Any], report: Report, width: int
-) -> None:
+def test_the_page_never_scrolls_sideways(show, report, width):
     browser = show(report, width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
@@ -150,7 +143,7 @@ return wider;
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280])
-def test_nothing_is_wider_than_its_card_with_all_open(show: Callable[..., Any], width: int) -> None:
+def test_nothing_is_wider_than_its_card_with_all_open(show, width):
     report = golden.rich_report()
     place = FoundAt(
         report.findings[0].site, "self.running_total_of_the_loss += loss.detach().item()", 1.0
@@ -170,7 +163,7 @@ def test_nothing_is_wider_than_its_card_with_all_open(show: Callable[..., Any], 
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280])
-def test_a_place_moves_to_the_next_line_as_one(show: Callable[..., Any], width: int) -> None:
+def test_a_place_moves_to_the_next_line_as_one(show, width):
     report = golden.rich_report()
     site = replace(report.findings[0].site, file="train.py", line=35)
     browser = show(replace(report, findings=(replace(report.findings[0], site=site),)), width)
@@ -184,7 +177,7 @@ def test_a_place_moves_to_the_next_line_as_one(show: Callable[..., Any], width: 
         assert lines == 1, letters
 
 
-def test_what_could_not_look_is_one_line_until_it_is_opened(show: Callable[..., Any]) -> None:
+def test_what_could_not_look_is_one_line_until_it_is_opened(show):
     browser = show(golden.rich_report())
     section = browser.find_element("css selector", "#skipped")
     assert section.size["height"] < 120
@@ -202,9 +195,7 @@ def test_what_could_not_look_is_one_line_until_it_is_opened(show: Callable[..., 
     ],
     ids=["rich", "rich-dark-phone", "failed-phone", "silent-dark"],
 )
-def test_axe_finds_no_violation_with_all_open(
-    show: Callable[..., Any], report: Report, scheme: str, width: int
-) -> None:
+def test_axe_finds_no_violation_with_all_open(show, report, scheme, width):
     browser = show(report, width, scheme)
     browser.execute_script(
         "for (const part of document.querySelectorAll('details')) part.open = true;"
@@ -216,9 +207,7 @@ def test_axe_finds_no_violation_with_all_open(
 @pytest.mark.parametrize(
     "report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"]
 )
-def test_print_fits_its_paper_with_everything_open(
-    show: Callable[..., Any], report: Report
-) -> None:
+def test_print_fits_its_paper_with_everything_open(show, report):
     browser = show(report, 780)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
@@ -232,11 +221,7 @@ def test_print_fits_its_paper_with_everything_open(
 
 
 @pytest.mark.parametrize("folder", ["plain", "it's my run", "$(touch x)"])
-def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(
-    browser: Any,  # noqa: ANN401
-    tmp_path: Path,
-    folder: str,
-) -> None:
+def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(browser, tmp_path, folder):
     home = tmp_path / folder
     home.mkdir()
     rendered = renderer("html").render(replace(golden.rich_report(), folder=folder))
@@ -247,7 +232,7 @@ def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(
     assert said.strip() == f"audit fix {shlex.quote(str(home))}"
 
 
-def test_a_page_that_was_copied_names_no_folder(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_a_page_that_was_copied_names_no_folder(browser, tmp_path):
     """Beside the copy stands no report: its folder in a command would be a wrong path."""
     rendered = renderer("html").render(replace(golden.rich_report(), folder="trainer-step-1"))
     assert isinstance(rendered, str)
@@ -265,7 +250,7 @@ _SHOWN = (
 )
 
 
-def test_a_row_is_opened_by_a_click_and_by_the_keyboard(show: Callable[..., Any]) -> None:
+def test_a_row_is_opened_by_a_click_and_by_the_keyboard(show):
     from selenium.webdriver.common.keys import Keys
 
     browser = show(golden.rich_report())
@@ -293,9 +278,7 @@ def test_a_row_is_opened_by_a_click_and_by_the_keyboard(show: Callable[..., Any]
     ],
     ids=["all", "severity", "family", "both", "file", "words", "none"],
 )
-def test_findings_are_filtered_and_searched(
-    show: Callable[..., Any], steps: dict[str, str], left: str
-) -> None:
+def test_findings_are_filtered_and_searched(show, steps, left):
     browser = show(golden.rich_report())
     codes = {each.code: str(number) for number, each in enumerate(golden.rich_report().findings, 1)}
     left = left.replace("4", codes["GRAPH001"]) if left == "4" else left
@@ -310,7 +293,7 @@ def test_findings_are_filtered_and_searched(
     assert said == (f"{len(left.split())} of 7 shown" if steps else "")
 
 
-def test_findings_with_a_patch_and_back_by_escape(show: Callable[..., Any]) -> None:
+def test_findings_with_a_patch_and_back_by_escape(show):
     from selenium.webdriver.common.keys import Keys
 
     browser = show(golden.rich_report())
@@ -327,7 +310,7 @@ def test_findings_with_a_patch_and_back_by_escape(show: Callable[..., Any]) -> N
     assert browser.execute_script(_SHOWN) == "1 2 3 4 5 6 7"
 
 
-def test_a_link_leads_to_a_finding_that_is_filtered_out(show: Callable[..., Any]) -> None:
+def test_a_link_leads_to_a_finding_that_is_filtered_out(show):
     browser = show(golden.rich_report())
     browser.find_element("css selector", "#filter-words").send_keys("no finding says this")
     assert browser.execute_script(_SHOWN) == ""
@@ -336,7 +319,7 @@ def test_a_link_leads_to_a_finding_that_is_filtered_out(show: Callable[..., Any]
     assert browser.execute_script(_SHOWN) == "1 2 3 4 5 6 7"
 
 
-def test_all_are_opened_and_closed(show: Callable[..., Any]) -> None:
+def test_all_are_opened_and_closed(show):
     browser = show(golden.rich_report())
     button = browser.find_element("css selector", "#open-all")
     opened = "return document.querySelectorAll('details.row[open]').length"
@@ -346,7 +329,7 @@ def test_all_are_opened_and_closed(show: Callable[..., Any]) -> None:
         wait(browser, f"return document.getElementById('open-all').textContent === '{word}'")
 
 
-def test_without_scripts_all_findings_are_there_and_open(show: Callable[..., Any]) -> None:
+def test_without_scripts_all_findings_are_there_and_open(show):
     browser = show(golden.silent_report())
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -362,7 +345,7 @@ def test_without_scripts_all_findings_are_there_and_open(show: Callable[..., Any
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_the_figure_of_the_headline_opens_its_finding(show: Callable[..., Any]) -> None:
+def test_the_figure_of_the_headline_opens_its_finding(show):
     browser = show(golden.rich_report())
     link = next(
         one
@@ -374,7 +357,7 @@ def test_the_figure_of_the_headline_opens_its_finding(show: Callable[..., Any]) 
     wait(browser, "return document.querySelector('#finding-5 .message').checkVisibility()")
 
 
-def test_long_lines_of_source_scroll_on_a_phone_and_wrap_on_paper(show: Callable[..., Any]) -> None:
+def test_long_lines_of_source_scroll_on_a_phone_and_wrap_on_paper(show):
     report = golden.rich_report()
     site = str(report.findings[0].site)
     shown = report.excerpts[site]
@@ -396,7 +379,7 @@ def test_long_lines_of_source_scroll_on_a_phone_and_wrap_on_paper(show: Callable
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_columns_of_a_table_keep_their_words_whole_on_a_phone(show: Callable[..., Any]) -> None:
+def test_columns_of_a_table_keep_their_words_whole_on_a_phone(show):
     browser = show(replace(golden.silent_report(), communication=FOUND), 390)
     heights = browser.execute_script(
         "return [...document.querySelectorAll('#communication .words thead th')]"

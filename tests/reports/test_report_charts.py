@@ -1,6 +1,4 @@
-"""Filled charts: whatever a report holds is drawn or left out, few points, right heights, links
-to it.
-"""
+"""Filled charts: all is drawn or left out, few points, right heights, links to it."""
 
 import math
 import re
@@ -11,7 +9,6 @@ from auditor.reports import charts, page, renderer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.model import Report
 from auditor.model.charts import Bar, Layers, Parts, Tone
 from tests.reports import golden_charts
 from tests.reports import golden_report as golden
@@ -31,20 +28,20 @@ any_parts = st.builds(
 )  # fmt: skip
 
 
-def _page(report: Report) -> str:
+def _page(report):
     rendered = renderer("html").render(report)
     assert isinstance(rendered, str)
     return rendered
 
 
 @given(any_layers, any_parts)
-def test_any_chart_is_drawn_or_left_out(one: Layers, other: Parts) -> None:
+def test_any_chart_is_drawn_or_left_out(one, other):
     for picture in filter(None, (*charts.pictures((one,)), charts.picture(other))):
         assert all(re.fullmatch(r"[MHVhvz\d .-]+", shape.path) for shape in picture.shapes)
         assert picture.rows > 0
 
 
-def test_the_top_of_the_stack_is_the_sum() -> None:
+def test_the_top_of_the_stack_is_the_sum():
     (picture,) = charts.pictures((golden_charts.memory(),))
     highest = next(shape for shape in picture.shapes if shape.shade == "fill tone-rest")
     tops = [float(place) for place in re.findall(r"V([\d.]+)", highest.path)]
@@ -58,7 +55,7 @@ def test_the_top_of_the_stack_is_the_sum() -> None:
     assert picture.said == "At most 3.52 GiB in use and 4 GiB reserved; 3.52 GiB in use at the end."
 
 
-def test_a_chart_has_five_thousand_points_at_most() -> None:
+def test_a_chart_has_five_thousand_points_at_most():
     x = tuple(map(float, range(50_000)))
     large = replace(
         golden_charts.memory(), x=x, held=(tuple(range(50_000)),) * 3, reserved=tuple(range(50_000))
@@ -74,7 +71,7 @@ def test_a_chart_has_five_thousand_points_at_most() -> None:
     assert sum(len(group["row"]) for group in many.data()["groups"]) <= charts.POINTS
 
 
-def test_bars_that_fit_nowhere_are_left_out() -> None:
+def test_bars_that_fit_nowhere_are_left_out():
     chart = golden_charts.parts()
     odd = (
         Bar(7, 0.0, 1.0, 0),
@@ -89,7 +86,7 @@ def test_bars_that_fit_nowhere_are_left_out() -> None:
     assert charts.picture(replace(chart, bars=odd)) is None
 
 
-def test_a_finding_points_at_its_charts() -> None:
+def test_a_finding_points_at_its_charts():
     report = golden.rich_report()
     text = _page(report)
     memory = next(
@@ -105,5 +102,5 @@ def test_a_finding_points_at_its_charts() -> None:
     assert '<a href="#parts">' in first[: first.index("</article>")]
 
 
-def _severity(report: Report, anchor: str) -> str:
+def _severity(report, anchor):
     return next(card.severity for card in page.cards(report) if card.id == anchor)

@@ -1,6 +1,4 @@
-"""The section about what ranks hold and exchange: in words, in the page and the terminal, and from a
-stranger. No time is in it.
-"""
+"""What ranks hold and exchange: in words, on page and terminal, from a stranger; without times."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""Where the device's time went: the same words and rows in the terminal, on the page and in
-Markdown.
-"""
+"""Where the device's time went: the same in the terminal, on the page and in Markdown."""
 
 import json
 from dataclasses import replace
@@ -137,9 +135,7 @@ def test_names_of_kernels_are_cut_where_nothing_is_lost(name, short):
 
 
 def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
-    """A step of 1000 us: 300 computing, 100 of copies of which 60 are hidden, 20 that follow, and
-    the rest idle.
-    """
+    """1000 us: 300 computing, 100 of copies, 60 of them hidden, 20 that follow, then idle."""
 
     def body(number, start):
         return [

@@ -1,6 +1,4 @@
-"""JUnit, GitHub annotations and Markdown: what they say, and that no text of a stranger's leaves
-its place in them.
-"""
+"""JUnit, GitHub annotations, Markdown: what they say; a stranger's text stays in its place."""
 
 import re
 import unicodedata
@@ -11,19 +9,19 @@ import pytest
 from auditor.reports import RENDERERS, markdown, renderer
 
 from auditor.judging.catalogue import FORMATS
-from auditor.model import Finding, Remedy, Report, Severity, Site
+from auditor.model import Finding, Remedy, Severity, Site
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
 MEGABYTE = "\u202e" + "x|`" * 350_000
 
 
-def _rendered(name: str, report: Report) -> str:
+def _rendered(name, report):
     rendered = renderer(name).render(report)
     return rendered.decode() if isinstance(rendered, bytes) else rendered
 
 
-def _endless() -> Report:
+def _endless():
     site = Site(MEGABYTE, 1, MEGABYTE, MEGABYTE)
     finding = Finding(
         site,
@@ -42,7 +40,7 @@ def _endless() -> Report:
     )
 
 
-def test_every_format_of_the_command_line_has_a_renderer() -> None:
+def test_every_format_of_the_command_line_has_a_renderer():
     assert set(FORMATS) == set(RENDERERS) - {"html"}
 
 
@@ -50,7 +48,7 @@ def test_every_format_of_the_command_line_has_a_renderer() -> None:
 @pytest.mark.parametrize(
     "report", [golden_attack.attack_report(), _endless()], ids=["attack", "endless"]
 )
-def test_nothing_that_steers_a_terminal_or_hides_passes(name: str, report: Report) -> None:
+def test_nothing_that_steers_a_terminal_or_hides_passes(name, report):
     shown = _rendered(name, report)
     if name != "json":  # report.json keeps every text as it was
         hidden = {
@@ -61,14 +59,14 @@ def test_nothing_that_steers_a_terminal_or_hides_passes(name: str, report: Repor
 
 
 @pytest.mark.parametrize("name", ["terminal", "sarif", "junit", "github", "markdown"])
-def test_a_line_of_a_megabyte_stays_small(name: str) -> None:
+def test_a_line_of_a_megabyte_stays_small(name):
     assert len(_rendered(name, _endless())) < 500_000
 
 
 # -- JUnit -----------------------------------------------------------------------------------------
 
 
-def test_an_attacked_document_parses_and_holds_the_words() -> None:
+def test_an_attacked_document_parses_and_holds_the_words():
     report = golden_attack.attack_report()
     whole = ET.fromstring(_rendered("junit", report))
     assert len([*whole.iter("testcase")]) == 1 + len(report.verdicts)
@@ -85,13 +83,13 @@ COMMAND = re.compile(
 )
 
 
-def _unescaped(value: str) -> str:
+def _unescaped(value):
     for code, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
         value = value.replace(code, char)
     return value
 
 
-def test_a_command_ends_only_where_ours_ends() -> None:
+def test_a_command_ends_only_where_ours_ends():
     site = Site("a,b:c%0A.py", 7)
     nasty = Finding(
         site, "50 %,\r\nline=1::error::x", code="X,Y", name="n::m", severity=Severity.ERROR
@@ -107,7 +105,7 @@ def test_a_command_ends_only_where_ours_ends() -> None:
     }
 
 
-def test_every_line_of_an_attacked_report_is_one_of_our_commands() -> None:
+def test_every_line_of_an_attacked_report_is_one_of_our_commands():
     report = golden_attack.attack_report()
     lines = _rendered("github", report).splitlines()
     assert len(lines) == len(report.findings) + 1
@@ -118,7 +116,7 @@ def test_every_line_of_an_attacked_report_is_one_of_our_commands() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 200, 3000])
-def test_it_fits_a_comment_and_says_what_it_left_out(count: int) -> None:
+def test_it_fits_a_comment_and_says_what_it_left_out(count):
     report = golden_attack.attack_report()
     report = replace(
         report,
@@ -130,7 +128,7 @@ def test_it_fits_a_comment_and_says_what_it_left_out(count: int) -> None:
     assert ("more in report.html" in shown) == (count >= 200)
 
 
-def test_an_attack_stays_text() -> None:
+def test_an_attack_stays_text():
     shown = _rendered("markdown", golden_attack.attack_report())
     outside = re.sub(r"(?ms)^(`{3,})diff$.*?^\1$", "", shown)
     assert set(re.findall(r"<[^>]*>", outside)) <= {
@@ -155,14 +153,14 @@ def test_an_attack_stays_text() -> None:
         "a | b",
     ],
 )
-def test_words_are_no_mention_link_or_markup(words: str) -> None:
+def test_words_are_no_mention_link_or_markup(words):
     written = markdown.escape(words)
     assert words not in written
     plain = re.sub(r"&#(\d+);", lambda code: chr(int(code[1])), written.replace("<!-- -->", ""))
     assert plain == words
 
 
-def test_a_diff_cannot_end_its_block() -> None:
+def test_a_diff_cannot_end_its_block():
     diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+`````\n"
     finding = Finding(Site("x", 1), "slow", code="SYNC001", remedy=Remedy("change", diff=diff))
     shown = _rendered("markdown", replace(golden.rich_report(), findings=(finding,)))
@@ -170,7 +168,7 @@ def test_a_diff_cannot_end_its_block() -> None:
     assert shown.count("``````") == 2
 
 
-def test_what_rules_put_between_backticks_is_code() -> None:
+def test_what_rules_put_between_backticks_is_code():
     finding = Finding(
         Site("a.py", 1, "f"), "`loss.item()` waits", code="SYNC001", name="n", key="k"
     )

@@ -1,6 +1,4 @@
-"""report.html as bytes: the user's text stays text, nothing is fetched, every promise of the page's
-order is kept.
-"""
+"""report.html as bytes: the user's text stays text, nothing is fetched, the order is kept."""
 
 import base64
 import gzip
@@ -14,12 +12,11 @@ from html.parser import HTMLParser
 import pytest
 from auditor.reports import renderer
 
-from auditor.model import Report
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
 
-def _page(report: Report) -> str:
+def _page(report):
     page = renderer("html").render(report)
     assert isinstance(page, str)
     return page
@@ -30,7 +27,7 @@ class _Reader(HTMLParser):
 
     VOID = frozenset({"meta", "link", "wbr", "path", "input"})
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
@@ -40,28 +37,28 @@ class _Reader(HTMLParser):
         self.feed(page)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self._inside.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if self._inside and self._inside[-1] == tag:
             self._inside.pop()
         elif tag not in self.VOID:
             self.unclosed.append(tag)
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self._inside and self._inside[-1] in ("script", "style"):
             key = str(self.elements[-1][1].get("id") or self._inside[-1])
             self.raw[key] = self.raw.get(key, "") + data
         else:
             self.text.append(data)
 
-    def words(self) -> str:
+    def words(self):
         return " ".join(" ".join(self.text).split())
 
 
@@ -70,7 +67,7 @@ class _Reader(HTMLParser):
     [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()],
     ids=["rich", "failed", "attack"],
 )
-def test_elements_nest_and_ids_are_unique(report: Report) -> None:
+def test_elements_nest_and_ids_are_unique(report):
     page = _Reader(_page(report))
     assert page.unclosed == []
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
@@ -83,7 +80,7 @@ def test_elements_nest_and_ids_are_unique(report: Report) -> None:
     assert {str(link).lstrip("#") for link in links} <= set(ids)
 
 
-def test_an_attack_adds_no_element_and_no_handler() -> None:
+def test_an_attack_adds_no_element_and_no_handler():
     plain = [
         *_Reader(_page(golden.rich_report())).elements,
         *_Reader(_page(golden.failed_report())).elements,
@@ -99,7 +96,7 @@ def test_an_attack_adds_no_element_and_no_handler() -> None:
     assert sum(tag == "script" for tag, _ in _Reader(_page(plotly)).elements) == scripts + 1
 
 
-def test_an_attack_is_shown_as_text_with_its_hidden_characters_visible() -> None:
+def test_an_attack_is_shown_as_text_with_its_hidden_characters_visible():
     page = _page(golden_attack.attack_report())
     for raw in ("</script><script>window", "<img src", "<svg onload", "<!--<script>"):
         assert raw not in page
@@ -116,7 +113,7 @@ def test_an_attack_is_shown_as_text_with_its_hidden_characters_visible() -> None
     page.encode("utf-8")
 
 
-def test_endless_lines_do_not_make_an_endless_page() -> None:
+def test_endless_lines_do_not_make_an_endless_page():
     page = _page(golden_attack.attack_report())
     assert "more characters]" in page
     assert len(max(page.split(), key=len)) < 2_200_000
@@ -126,7 +123,7 @@ def test_endless_lines_do_not_make_an_endless_page() -> None:
 @pytest.mark.parametrize(
     "report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"]
 )
-def test_nothing_is_fetched_from_anywhere(report: Report) -> None:
+def test_nothing_is_fetched_from_anywhere(report):
     page = _Reader(_page(report))
     for tag, attributes in page.elements:
         assert "src" not in attributes
@@ -138,7 +135,7 @@ def test_nothing_is_fetched_from_anywhere(report: Report) -> None:
     assert "http" not in page.raw["script"]
 
 
-def test_no_script_writes_markup() -> None:
+def test_no_script_writes_markup():
     page = _page(golden.rich_report())
     for way in (
         "innerHTML",
@@ -151,7 +148,7 @@ def test_no_script_writes_markup() -> None:
         assert way not in page
 
 
-def test_the_policy_names_the_very_scripts_of_the_page() -> None:
+def test_the_policy_names_the_very_scripts_of_the_page():
     page = _Reader(_page(replace(golden.rich_report(), interactive_figures=True)))
     (policy,) = [
         str(a["content"])
@@ -166,7 +163,7 @@ def test_the_policy_names_the_very_scripts_of_the_page() -> None:
     assert "'unsafe-inline'" not in policy.split("style-src")[0]
 
 
-def test_chart_data_stands_once_and_cannot_end_its_element() -> None:
+def test_chart_data_stands_once_and_cannot_end_its_element():
     page = _page(golden_attack.attack_report())
     (held,) = re.findall(
         r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
@@ -177,7 +174,7 @@ def test_chart_data_stands_once_and_cannot_end_its_element() -> None:
     assert lines[0]["marks"][0]["label"] == golden_attack.ATTACKS[0]
 
 
-def test_plotly_is_inside_only_where_it_was_asked_for_once() -> None:
+def test_plotly_is_inside_only_where_it_was_asked_for_once():
     asked = _page(replace(golden.rich_report(), interactive_figures=True))
     assert asked.count('id="plotly"') == 1
     plain = _page(golden.rich_report())
@@ -188,20 +185,18 @@ def test_plotly_is_inside_only_where_it_was_asked_for_once() -> None:
     assert len(silent) < 100_000
 
 
-def test_a_page_that_was_to_hold_plotly_says_where_it_was_not_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_page_that_was_to_hold_plotly_says_where_it_was_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     page = _page(replace(golden.rich_report(), interactive_figures=True))
     assert "plotly was not installed where this page was written" in page
     assert 'id="plotly"' not in page
 
 
-def test_two_renderings_are_equal() -> None:
+def test_two_renderings_are_equal():
     assert _page(golden.rich_report()) == _page(golden.rich_report())
 
 
-def test_a_long_traceback_is_folded_and_a_short_one_open() -> None:
+def test_a_long_traceback_is_folded_and_a_short_one_open():
     failed = golden.failed_report()
     assert "<details open><summary>Traceback, 4 lines" in _page(failed)
     error = failed.run.error
@@ -210,7 +205,7 @@ def test_a_long_traceback_is_folded_and_a_short_one_open() -> None:
     assert "<details><summary>Traceback, 40 lines" in _page(long)
 
 
-def test_an_out_of_memory_error_links_to_its_explanation() -> None:
+def test_an_out_of_memory_error_links_to_its_explanation():
     failed = golden.failed_report()
     shortage = replace(failed.findings[0], code="MEM015")
     page = _page(replace(failed, run=replace(failed.run, outcome="oom"), findings=(shortage,)))
@@ -219,7 +214,7 @@ def test_an_out_of_memory_error_links_to_its_explanation() -> None:
     assert "What held the memory" not in _page(failed)
 
 
-def test_a_diff_is_copied_as_it_stands() -> None:
+def test_a_diff_is_copied_as_it_stands():
     page = _page(golden.rich_report())
     (patch,) = re.findall(
         r'<pre class="code" id="finding-1-diff"[^>]*><code>(.*?)</code></pre>', page, re.DOTALL

@@ -1,6 +1,4 @@
-"""report.json keeps to its schema, comes back without loss, and refuses what is not a report with
-one sentence.
-"""
+"""report.json keeps to its schema, comes back whole, and refuses what is no report."""
 
 import json
 import math
@@ -51,11 +49,11 @@ names = st.dictionaries(words, words, max_size=2)
 sites = st.builds(Site, words, counts, words, words)
 
 
-def _tuples(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+def _tuples(inner):
     return st.lists(inner, max_size=2).map(tuple)
 
 
-def _maybe(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _maybe(inner):
     return st.none() | inner
 
 
@@ -174,7 +172,7 @@ reports = st.builds(
 
 
 @given(reports)
-def test_any_report_keeps_to_the_schema_and_comes_back_the_same(report: Report) -> None:
+def test_any_report_keeps_to_the_schema_and_comes_back_the_same(report):
     written = as_json.Json().render(report)
     VALIDATOR.validate(json.loads(written))
     read = as_json.load(written)
@@ -183,19 +181,19 @@ def test_any_report_keeps_to_the_schema_and_comes_back_the_same(report: Report) 
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_golden_reports_keep_to_the_schema(name: str) -> None:
+def test_golden_reports_keep_to_the_schema(name):
     VALIDATOR.validate(json.loads(as_json.Json().render(REPORTS[name])))
 
 
 @pytest.mark.parametrize("name", as_json.UNWRITTEN)
-def test_what_is_not_written_is_not_read_either(name: str) -> None:
+def test_what_is_not_written_is_not_read_either(name):
     written = json.loads(as_json.Json().render(golden.rich_report()))
     written["findings"][0][name] = [["waits", "50"]]
     found = as_json.load(json.dumps(written).encode()).findings[0]
     assert getattr(found, name) in ({}, ())
 
 
-def test_the_contract_fields_stand_first_and_in_order() -> None:
+def test_the_contract_fields_stand_first_and_in_order():
     written = json.loads(as_json.Json().render(golden.rich_report()))
     assert list(written)[:6] == ["schema", "tool", "run", "verdicts", "findings", "warnings"]
     finding = written["findings"][0]
@@ -220,7 +218,7 @@ def test_the_contract_fields_stand_first_and_in_order() -> None:
     assert written["run"]["error"] is None
 
 
-def test_every_written_field_is_documented() -> None:
+def test_every_written_field_is_documented():
     written = json.loads(as_json.Json().render(golden.rich_report()))
     strict = _closed(schema.schema())
     jsonschema.Draft202012Validator(strict).validate(written)
@@ -229,7 +227,7 @@ def test_every_written_field_is_documented() -> None:
     assert not documented - set(written) - set(as_json.UNWRITTEN_OF_REPORT)
 
 
-def _closed(node: Any) -> Any:  # noqa: ANN401
+def _closed(node):
     """The schema with unknown fields forbidden."""
     if isinstance(node, list):
         return [_closed(item) for item in node]
@@ -243,14 +241,14 @@ def _closed(node: Any) -> Any:  # noqa: ANN401
     )
 
 
-def test_a_missing_documented_field_breaks_the_schema() -> None:
+def test_a_missing_documented_field_breaks_the_schema():
     for name in ("steps", "site", "verified", "remedy"):
         written = json.loads(as_json.Json().render(golden.rich_report()))
         del written["findings"][0][name]
         assert not VALIDATOR.is_valid(written)
 
 
-def test_gaps_in_a_series_come_back_as_nan() -> None:
+def test_gaps_in_a_series_come_back_as_nan():
     report = replace(
         golden.silent_report(), series=(Series("quiet", "us", (0.0, 1.0), (math.nan, 2.0)),)
     )
@@ -259,12 +257,12 @@ def test_gaps_in_a_series_come_back_as_nan() -> None:
     assert line.y[1] == 2.0
 
 
-def test_lone_surrogates_do_not_stop_the_report() -> None:
+def test_lone_surrogates_do_not_stop_the_report():
     report = replace(golden.silent_report(), warnings=("name \udc80",))
     assert as_json.load(as_json.Json().render(report)).warnings == ("name \\udc80",)
 
 
-def test_fields_of_a_later_version_are_passed_over() -> None:
+def test_fields_of_a_later_version_are_passed_over():
     written = json.loads(as_json.Json().render(golden.rich_report()))
     written["later"] = written["findings"][0]["later"] = {"x": 1}
     assert as_json.load(json.dumps(written).encode()).findings[0].code == "SYNC001"
@@ -281,27 +279,27 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
         (b'{"schema": "audit-report/1"}', "does not keep to audit-report/1"),
     ],
 )
-def test_what_is_not_a_report_is_refused_in_one_sentence(data: bytes, says: str) -> None:
+def test_what_is_not_a_report_is_refused_in_one_sentence(data, says):
     with pytest.raises(ValueError, match=says) as refused:
         as_json.load(data)
     assert "\n" not in str(refused.value)
 
 
-def test_a_wrong_value_is_named_by_its_place() -> None:
+def test_a_wrong_value_is_named_by_its_place():
     written = json.loads(as_json.Json().render(golden.rich_report()))
     written["findings"][2]["basis"] = "guessed"
     with pytest.raises(ValueError, match=r"\$\.findings\[2\]\.basis|\$\.findings\[\.\.\.\]\.basis"):
         as_json.load(json.dumps(written).encode())
 
 
-def test_an_oversized_report_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_report_is_refused_unread(monkeypatch):
     monkeypatch.setattr(as_json, "SIZE_LIMIT", 10)
     with pytest.raises(ValueError, match="more than 10 bytes"):
         as_json.load(b"{" * 11)
 
 
 @pytest.mark.parametrize(("value", "fits"), [(2**64 - 1, True), (2**64, False), (-(2**64), False)])
-def test_a_number_that_no_float_holds_is_refused(value: int, fits: bool) -> None:
+def test_a_number_that_no_float_holds_is_refused(value, fits):
     written = json.loads(as_json.Json().render(golden.rich_report()))
     written["findings"][0]["steps"] = value
     if fits:
@@ -321,9 +319,7 @@ json_values = st.recursive(
 
 
 @given(st.data(), json_values)
-def test_a_report_with_any_part_replaced_loads_or_is_refused(
-    data: st.DataObject, value: Any
-) -> None:  # noqa: ANN401
+def test_a_report_with_any_part_replaced_loads_or_is_refused(data, value):
     written = json.loads(as_json.Json().render(golden.rich_report()))
     node: Any = written
     while True:
@@ -341,14 +337,14 @@ def test_a_report_with_any_part_replaced_loads_or_is_refused(
         pass
 
 
-def test_the_documentation_is_that_of_the_schema() -> None:
+def test_the_documentation_is_that_of_the_schema():
     page = Path(__file__).parents[2] / "docs" / "report-json.md"
     assert page.read_text("utf-8") == schema.markdown(), (
         "run: python -m auditor.reports.schema > docs/report-json.md"
     )
 
 
-def test_a_forecast_price_of_0_2_is_none() -> None:
+def test_a_forecast_price_of_0_2_is_none():
     written = json.loads(as_json.Json().render(golden.rich_report()))
     written["findings"][0] |= {"basis": "forecast", "lost_us_per_step": None, "unpriced": ""}
     written |= {"forecast": {"gpus": []}, "lanes": [{"kind": "timeline"}]}

@@ -1,6 +1,4 @@
-"""The parts that renderers are made of: amounts, safe text, thinned charts, the Markdown of manual
-pages, light imports.
-"""
+"""The parts of renderers: amounts, safe text, thinned charts, manual pages, light imports."""
 
 import math
 import re
@@ -35,7 +33,7 @@ ROOT = Path(__file__).parents[2]
         (3.6e9, "3,600 s"),
     ],
 )
-def test_durations(us: float, shown: str) -> None:
+def test_durations(us, shown):
     assert amounts.duration(us) == shown
 
 
@@ -50,7 +48,7 @@ def test_durations(us: float, shown: str) -> None:
         (1 << 60, "1,048,576 TiB"),
     ],
 )
-def test_sizes(count: float, shown: str) -> None:
+def test_sizes(count, shown):
     assert amounts.size(count) == shown
 
 
@@ -58,7 +56,7 @@ def test_sizes(count: float, shown: str) -> None:
     ("share", "shown"),
     [(0, "0.0%"), (0.0004, "<0.1%"), (0.011, "1.1%"), (0.32, "32%"), (math.nan, "?")],
 )
-def test_percentages(share: float, shown: str) -> None:
+def test_percentages(share, shown):
     assert amounts.percent(share) == shown
 
 
@@ -71,18 +69,18 @@ def test_percentages(share: float, shown: str) -> None:
         ("yesterday", "yesterday"),
     ],
 )
-def test_moments(moment: str, shown: str) -> None:
+def test_moments(moment, shown):
     assert amounts.moment(moment) == shown
 
 
 @given(st.text(st.characters()))
-def test_visible_text_hides_nothing_and_can_be_encoded(raw: str) -> None:
+def test_visible_text_hides_nothing_and_can_be_encoded(raw):
     shown = text.visible(raw)
     shown.encode("utf-8")
     assert all(char.isprintable() or char in "\n\t" for char in shown)
 
 
-def test_no_real_path_is_cut_and_an_unreal_one_is() -> None:
+def test_no_real_path_is_cut_and_an_unreal_one_is():
     assert text.path("a" * 4096) == "a" * 4096
     assert len(text.path("a" * 100_000)) < 4200
 
@@ -93,7 +91,7 @@ points = st.lists(
 
 
 @given(points, st.integers(6, 60))
-def test_thinning_keeps_extremes_ends_and_order(all_points: list[charts.Point], limit: int) -> None:
+def test_thinning_keeps_extremes_ends_and_order(all_points, limit):
     kept = charts.thinned(all_points, limit)
     assert len(kept) <= limit or len(all_points) <= limit
     assert kept[0] == all_points[0]
@@ -106,7 +104,7 @@ def test_thinning_keeps_extremes_ends_and_order(all_points: list[charts.Point], 
         assert (min(drawn), max(drawn)) == (min(heights), max(heights))
 
 
-def test_a_long_chart_stays_within_its_points_and_keeps_its_outlier() -> None:
+def test_a_long_chart_stays_within_its_points_and_keeps_its_outlier():
     x = tuple(map(float, range(200_000)))
     y = tuple(90_000.0 if step == 123_457 else 1_000.0 + step % 7 for step in range(200_000))
     (chart,) = charts.charts((Series("quiet", "us", x, y), Series("loud", "us", x, y)))
@@ -116,7 +114,7 @@ def test_a_long_chart_stays_within_its_points_and_keeps_its_outlier() -> None:
     assert any(height == 90.0 for _, height in chart.lines[0].points)
 
 
-def test_gaps_lift_the_pen_and_lone_points_are_dots() -> None:
+def test_gaps_lift_the_pen_and_lone_points_are_dots():
     (chart,) = charts.charts(
         (Series("quiet", "us", (0.0, 1.0, 2.0, 3.0), (1.0, math.nan, 2.0, math.inf)),)
     )
@@ -125,7 +123,7 @@ def test_gaps_lift_the_pen_and_lone_points_are_dots() -> None:
 
 
 @pytest.mark.parametrize("values", [(), (math.nan,), (0.0,), (-5.0, -7.0), (1e300, 1e-300)])
-def test_odd_series_are_drawn_or_left_out(values: tuple[float, ...]) -> None:
+def test_odd_series_are_drawn_or_left_out(values):
     x = tuple(map(float, range(len(values))))
     for chart in charts.charts(
         (Series("odd", "us", x, values), Series("other", "furlongs", x, values))
@@ -134,12 +132,12 @@ def test_odd_series_are_drawn_or_left_out(values: tuple[float, ...]) -> None:
         assert "inf" not in chart.lines[0].path
 
 
-def test_ticks_are_round() -> None:
+def test_ticks_are_round():
     assert charts.ticks(0, 63.6, 4) == (0, 20, 40, 60)
     assert charts.ticks(5, 62, 8) == (10, 20, 30, 40, 50, 60)
 
 
-def test_manual_pages_become_headings_lists_and_code() -> None:
+def test_manual_pages_become_headings_lists_and_code():
     shown = page.manual(golden.MANUAL)
     assert "<h4>SYNC001 A tensor becomes a Python number on every step</h4>" in shown
     assert "<h5>What it finds</h5>" in shown
@@ -151,7 +149,7 @@ def test_manual_pages_become_headings_lists_and_code() -> None:
 
 
 @given(st.text(st.sampled_from("#`*-|~ \n<>&\"'ab"), max_size=60))
-def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
+def test_any_markdown_ends_and_lets_no_markup_through(markdown):
     shown = re.sub(
         r' class="language-[^"]*"| style="text-align:(left|right|center)"| /(?=>)',
         "",
@@ -167,7 +165,7 @@ def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
 @pytest.mark.parametrize(
     ("number", "why"), [(1, "some of it"), (2, "their prices share time, or some of it")]
 )
-def test_shares_above_one_say_why(number: int, why: str) -> None:
+def test_shares_above_one_say_why(number, why):
     report = golden.rich_report()
     dear = replace(report.findings[0], lost_us_per_step=90_000.0, verified=None)
     found = tuple(replace(dear, key=str(each)) for each in range(number))
@@ -179,7 +177,7 @@ def test_shares_above_one_say_why(number: int, why: str) -> None:
     assert summary.share(dear, report) == "more than 100%"
 
 
-def test_findings_without_a_price_are_counted_by_severity() -> None:
+def test_findings_without_a_price_are_counted_by_severity():
     report = golden.rich_report()
     note = next(
         finding
@@ -191,7 +189,7 @@ def test_findings_without_a_price_are_counted_by_severity() -> None:
     )
 
 
-def test_importing_the_room_loads_no_renderer() -> None:
+def test_importing_the_room_loads_no_renderer():
     code = (
         "import sys, auditor.reports; heavy = {'jinja2', 'plotly', 'rich', 'msgspec', 'torch', "
         "'pandas', 'numpy'} & set(sys.modules);"
@@ -202,7 +200,7 @@ def test_importing_the_room_loads_no_renderer() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 
-def test_every_family_of_rules_has_a_name() -> None:
+def test_every_family_of_rules_has_a_name():
     from auditor.reports import summary
 
     from auditor.rule import FAMILIES

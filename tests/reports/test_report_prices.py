@@ -1,15 +1,11 @@
-"""Prices with their intervals, what is not proven, what re-runs have settled, and a busy machine:
-the same on every page.
-"""
+"""Prices: intervals, what is not proven, what re-runs settled, a busy machine: on every page."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from auditor.reports import github, headline, html, junit, markdown, sarif, terminal, verified
 
-from auditor.model import Finding, Report
-from auditor.model.sections import Status, Verification, Verified
+from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
 FORMATS = {
@@ -22,7 +18,7 @@ FORMATS = {
 }
 
 
-def _priced(us: float, low: float, high: float, **more: Any) -> Finding:
+def _priced(us, low, high, **more):
     return replace(
         golden.rich_report().findings[0],
         verified=None,
@@ -33,20 +29,20 @@ def _priced(us: float, low: float, high: float, **more: Any) -> Finding:
     )
 
 
-def _report(*findings: Finding, **more: Any) -> Report:
+def _report(*findings, **more):
     return replace(golden.rich_report(), findings=findings, **more)
 
 
 PROVEN, UNPROVEN = _priced(8_412.0, 8_100.0, 8_700.0), _priced(30_500.0, -2_900.0, 64_000.0)
 
 
-def _shown(report: Report, name: str) -> str:
+def _shown(report, name):
     return " ".join(
         FORMATS[name].render(report).replace("&#91;", "[").replace("&#93;", "]").split()
     )
 
 
-def test_what_is_not_proven_is_in_no_sum_and_no_headline() -> None:
+def test_what_is_not_proven_is_in_no_sum_and_no_headline():
     both = _report(PROVEN, UNPROVEN)
     ((_, sum_),) = headline.recoverable(both)
     assert (sum_.us, len(sum_.findings)) == (8_412.0, 1)
@@ -58,14 +54,14 @@ def test_what_is_not_proven_is_in_no_sum_and_no_headline() -> None:
 
 
 @pytest.mark.parametrize(("low", "proven"), [(0.1, True), (0.0, False), (-0.1, False)])
-def test_an_interval_that_reaches_zero_proves_nothing(low: float, proven: bool) -> None:  # noqa: FBT001 - a column
+def test_an_interval_that_reaches_zero_proves_nothing(low, proven):  # noqa: FBT001 - a column
     assert (_priced(5.0, low, 10.0).proven_us is not None) is proven
 
 
 # -- what re-runs change ---------------------------------------------------------------------------
 
 
-def _verified(status: Status, *, pairs: int = 3) -> Verified:
+def _verified(status, *, pairs=3):
     ratio = (
         (None, None, None)
         if pairs < 3
@@ -75,7 +71,7 @@ def _verified(status: Status, *, pairs: int = 3) -> Verified:
     return Verified(status, 38_000.0, after, *ratio, same_result=status != "broken", pairs=pairs)
 
 
-def _rerun(*statuses: tuple[Status, int]) -> Report:
+def _rerun(*statuses):
     findings = [
         replace(PROVEN, verified=_verified(status, pairs=pairs)) for status, pairs in statuses
     ]
@@ -94,13 +90,11 @@ def _rerun(*statuses: tuple[Status, int]) -> Report:
         ("same", 1, True),
     ],
 )
-def test_what_re_runs_have_settled_is_not_promised_again(
-    status: Status, pairs: int, counts: bool
-) -> None:  # noqa: FBT001
+def test_what_re_runs_have_settled_is_not_promised_again(status, pairs, counts):  # noqa: FBT001
     assert bool(headline.recoverable(_rerun((status, pairs)))) is counts
 
 
-def test_all_together_with_too_few_runs_is_no_headline() -> None:
+def test_all_together_with_too_few_runs_is_no_headline():
     report = _rerun(("better", 3))
     assert report.verification is not None
     few = replace(

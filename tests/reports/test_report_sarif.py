@@ -7,14 +7,13 @@ sarif-2.1/schema).
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import jsonschema
 import pytest
 from auditor.reports import renderer
 
-from auditor.model import Finding, Report, Site
+from auditor.model import Finding, Site
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
@@ -30,14 +29,14 @@ REPORTS = {
 }
 
 
-def _sarif(report: Report) -> dict[str, Any]:
+def _sarif(report):
     rendered = renderer("sarif").render(report)
     assert isinstance(rendered, str)
     return json.loads(rendered)
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_it_keeps_to_the_schema_of_oasis(report: Report) -> None:
+def test_it_keeps_to_the_schema_of_oasis(report):
     problems = [
         f"{list(error.absolute_path)}: {error.message[:200]}"
         for error in VALIDATOR.iter_errors(_sarif(report))
@@ -45,7 +44,7 @@ def test_it_keeps_to_the_schema_of_oasis(report: Report) -> None:
     assert problems == []
 
 
-def test_the_schema_would_notice() -> None:
+def test_the_schema_would_notice():
     broken = _sarif(golden.rich_report())
     broken["runs"][0]["results"][0]["level"] = "fatal"
     assert not VALIDATOR.is_valid(broken)
@@ -60,7 +59,7 @@ def test_the_schema_would_notice() -> None:
         ("worker0.pt.trace.json.gz", "worker0.pt.trace.json.gz"),
     ],
 )
-def test_without_a_place_the_whole_target_is_named(target: str, uri: str) -> None:
+def test_without_a_place_the_whole_target_is_named(target, uri):
     report = golden.rich_report()
     placeless = Finding(None, "fragmented", code="MEM004", name="fragmentation")
     written = _sarif(replace(report, run=replace(report.run, target=target), findings=(placeless,)))
@@ -70,7 +69,7 @@ def test_without_a_place_the_whole_target_is_named(target: str, uri: str) -> Non
 
 
 @pytest.mark.parametrize("file", ["a b/ü?#%.py", "a:b.py", "/abs/step.py", "[x].py"])
-def test_paths_are_uris(file: str) -> None:
+def test_paths_are_uris(file):
     report = replace(
         golden.rich_report(), findings=(Finding(Site(file, 3), "slow", code="SYNC001"),)
     )

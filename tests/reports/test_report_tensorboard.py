@@ -1,20 +1,16 @@
-"""The copy for the legacy trace tab: only the dead categories change, the rest is byte for byte,
-memory stays bounded.
-"""
+"""The copy for the legacy trace tab: only dead categories change, memory stays bounded."""
 
 import gzip
 import io
 import json
 import re
 import tracemalloc
-from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import tensorboard
 
 
-def _event(cat: str, name: str, **more: Any) -> dict[str, Any]:
+def _event(cat, name, **more):
     return {"ph": "X", "cat": cat, "name": name, "ts": 1, **more}
 
 
@@ -41,15 +37,13 @@ LAYOUTS = {
 }
 
 
-def _trace(layout: str, events: list[dict[str, Any]]) -> bytes:
+def _trace(layout, events):
     return json.dumps({"schemaVersion": 1, "traceEvents": events}, **LAYOUTS[layout]).encode()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("block", [7, 64, 1 << 20])
-def test_only_dead_categories_change(
-    layout: str, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_dead_categories_change(layout, block, monkeypatch):
     monkeypatch.setattr(tensorboard, "BLOCK", block)
     copy = b"".join(tensorboard.rewritten(io.BytesIO(_trace(layout, EVENTS))))
     events = json.loads(copy)["traceEvents"]
@@ -57,7 +51,7 @@ def test_only_dead_categories_change(
     assert [event | {"cat": ""} for event in events] == [event | {"cat": ""} for event in EVENTS]
 
 
-def test_file_lands_where_the_tab_looks(tmp_path: Path) -> None:
+def test_file_lands_where_the_tab_looks(tmp_path):
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes(gzip.compress(_trace("kineto", EVENTS)))
     written = tensorboard.export(
@@ -76,7 +70,7 @@ def test_file_lands_where_the_tab_looks(tmp_path: Path) -> None:
     assert list(written.parent.iterdir()) == [written]
 
 
-def test_a_trace_that_is_not_compressed_is_copied_too(tmp_path: Path) -> None:
+def test_a_trace_that_is_not_compressed_is_copied_too(tmp_path):
     trace = tmp_path / "trace.json"
     trace.write_bytes(_trace("kineto", EVENTS))
     written = tensorboard.export(trace, tmp_path / "tb", "run", "host_0", 1)
@@ -85,14 +79,14 @@ def test_a_trace_that_is_not_compressed_is_copied_too(tmp_path: Path) -> None:
     ] == EXPECTED
 
 
-def test_a_run_name_cannot_leave_the_folder(tmp_path: Path) -> None:
+def test_a_run_name_cannot_leave_the_folder(tmp_path):
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes(gzip.compress(b"{}"))
     written = tensorboard.export(trace, tmp_path / "tb", "../../etc", "..", 1)
     assert written.parent.parent == tmp_path / "tb"
 
 
-def test_a_cut_trace_leaves_no_file(tmp_path: Path) -> None:
+def test_a_cut_trace_leaves_no_file(tmp_path):
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes(gzip.compress(_trace("kineto", EVENTS * 100))[:-20])
     with pytest.raises(EOFError):
@@ -103,17 +97,17 @@ def test_a_cut_trace_leaves_no_file(tmp_path: Path) -> None:
 class _Endless(io.RawIOBase):
     """A trace of ``size`` bytes made as it is read: events, or one string without a brace."""
 
-    def __init__(self, size: int, unit: bytes) -> None:
+    def __init__(self, size, unit):
         self.left, self.unit = size, unit
 
-    def read(self, count: int = -1) -> bytes:
+    def read(self, count=-1):
         count = min(count, self.left)
         self.left -= count
         return (self.unit * (count // len(self.unit) + 1))[:count]
 
 
 @pytest.mark.parametrize("unit", [b'{"cat": "cuda_runtime"},\n', b"x"])
-def test_memory_is_bounded(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(unit, monkeypatch):
     monkeypatch.setattr(tensorboard, "BLOCK", 1 << 15)
     monkeypatch.setattr(tensorboard, "HELD_LIMIT", 1 << 18)
     tracemalloc.start()

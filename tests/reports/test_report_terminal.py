@@ -1,6 +1,4 @@
-"""The terminal's table: nothing cut that people copy, nothing passed on that steers a terminal,
-everything said that was not looked at.
-"""
+"""The terminal's table: nothing cut that people copy, nothing steers, all not looked at is said."""
 
 import io
 from dataclasses import replace
@@ -14,7 +12,7 @@ from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
 
-def test_long_places_are_whole_and_on_one_line() -> None:
+def test_long_places_are_whole_and_on_one_line():
     site = Site("/".join(["a folder with spaces"] * 30) + "/train-er.py", 12345)
     report = replace(
         golden.rich_report(),
@@ -23,19 +21,19 @@ def test_long_places_are_whole_and_on_one_line() -> None:
     assert any(str(site) in line for line in Terminal().render(report).splitlines())
 
 
-def test_words_fit_in_80_columns() -> None:
+def test_words_fit_in_80_columns():
     for line in Terminal().render(golden.rich_report()).splitlines():
         assert len(line) <= 80 or ".py:" in line or line.startswith("examples.")
 
 
-def test_plain_text_is_ascii_without_escapes() -> None:
+def test_plain_text_is_ascii_without_escapes():
     for report in (golden.rich_report(), golden.silent_report(), golden.failed_report()):
         shown = Terminal().render(report)
         assert shown.isascii()
         assert all(char.isprintable() or char == "\n" for char in shown)
 
 
-def test_an_attack_cannot_steer_the_terminal() -> None:
+def test_an_attack_cannot_steer_the_terminal():
     shown = Terminal().render(golden_attack.attack_report())
     assert all(char.isprintable() or char in "\n\t" for char in shown)
     assert "\\x1b[31mred" in shown
@@ -44,7 +42,7 @@ def test_an_attack_cannot_steer_the_terminal() -> None:
     assert max(map(len, shown.splitlines())) < 20_000
 
 
-def test_colour_changes_no_word() -> None:
+def test_colour_changes_no_word():
     from rich.text import Text
 
     coloured = Terminal(colour=True).render(golden.rich_report())
@@ -53,11 +51,11 @@ def test_colour_changes_no_word() -> None:
 
 
 class _Tty(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_for_terminals_that_want_it(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert Terminal.for_stream(_Tty()).colour
@@ -70,26 +68,24 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"])
-def test_the_environment_cannot_colour_what_was_judged_plain(
-    monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_the_environment_cannot_colour_what_was_judged_plain(monkeypatch, variable):
     monkeypatch.setenv(variable, "1")
     assert "\x1b" not in Terminal().render(golden.rich_report())
 
 
-def test_a_stream_that_holds_only_ascii_gets_ascii() -> None:
+def test_a_stream_that_holds_only_ascii_gets_ascii():
     report = replace(golden.rich_report(), warnings=("données",))
     assert "donn\\xe9es" in Terminal(encoding="ascii").render(report)
     assert "données" in Terminal().render(report)
 
 
-def test_the_registry_gives_it_by_name() -> None:
+def test_the_registry_gives_it_by_name():
     assert renderer("terminal").suffix == ".txt"
     with pytest.raises(ValueError, match="known formats: terminal, json, html"):
         renderer("pdf")
 
 
-def test_what_was_skipped_takes_four_lines_at_most() -> None:
+def test_what_was_skipped_takes_four_lines_at_most():
     report = golden.silent_report()
     skipped = tuple(
         Verdict(f"KERN{n:03}", "name", "skipped", f"reason {n % 9} " + "and so on " * (n % 9 * 4))

@@ -10,17 +10,17 @@ from auditor.model import Finding, Severity, Site
 from tests.reports import golden_report as golden
 
 
-def page(*findings: Finding) -> str:
+def page(*findings):
     return renderer("html").render(replace(golden.silent_report(), findings=findings))
 
 
-def found(code: str, number: int, severity: Severity | None) -> Finding:
+def found(code, number, severity):
     site = Site("train.py", number, "step", "x")
     message = f"says {number} of <b>"
     return Finding(site, message, code=code, key=f"k{number}", severity=severity)
 
 
-def section(html: str) -> str:
+def section(html):
     return html.partition('id="training"')[2].partition("</section>")[0]
 
 

@@ -1,73 +1,39 @@
-"""What re-runs measured reads the same on every page: the headline, each finding's line, the noise
-floor, what was left out.
-"""
+"""What re-runs measured, the same on every page: headline, findings, noise floor, what is left."""
 
 from dataclasses import replace
 
 import pytest
 from auditor.reports import verified
 
-from auditor.model import Report
 from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
 
-BETTER = Verified(
-    "better",
-    38_240.0,
-    20_900.0,
-    0.546,
-    0.532,
-    0.559,
-    1000 << 20,
-    590 << 20,
-    True,
-    5,
-    4.0,
-    1.0,
-    "bit-identical",
-)
+FASTER = 38_240.0, 20_900.0, 0.546, 0.532, 0.559, 1000 << 20, 590 << 20
+BETTER = Verified("better", *FASTER, True, 5, 4.0, 1.0, "bit-identical")
 UNTIMED = Verified(
     "same", None, None, None, None, None, None, None, True, 1, 4.0, 4.0, "checked in the rehearsal"
 )
-BROKEN = Verified(
-    "broken",
-    10.0,
-    9.0,
-    None,
-    None,
-    None,
-    same_result=False,
-    pairs=1,
-    note="loss 2 is 0.6 instead of 0.5",
-)
+WRONG = {"same_result": False, "pairs": 1, "note": "loss 2 is 0.6 instead of 0.5"}
+BROKEN = Verified("broken", 10.0, 9.0, None, None, None, **WRONG)
 SUMMARY = Verification(
     BETTER, ("SYNC001", "GRAPH001"), (0.98, 1.03), True, 23, 14, 117.0, ("GRAPH002: left out",)
 )
 
 
-@pytest.fixture
-def report() -> Report:
-    return report_of_re_runs()
-
-
-def report_of_re_runs() -> Report:
+def report_of_re_runs():
     whole = golden.rich_report()
-    measured = [BETTER, UNTIMED, BROKEN]
-    findings = [
-        replace(finding, verified=each)
-        for finding, each in zip(whole.findings, measured, strict=False)
-    ]
+    measured = zip(whole.findings, [BETTER, UNTIMED, BROKEN], strict=False)
+    findings = [replace(finding, verified=each) for finding, each in measured]
     return replace(whole, findings=(*findings, *whole.findings[3:]), verification=SUMMARY)
 
 
 @pytest.mark.parametrize("together", [None, BROKEN, UNTIMED])
-def test_without_a_measured_whole_there_is_no_such_headline(
-    report: Report, together: Verified | None
-) -> None:
-    assert verified.banner(replace(report, verification=replace(SUMMARY, together=together))) == ()
+def test_without_a_measured_whole_there_is_no_such_headline(together):
+    summary = replace(SUMMARY, together=together)
+    assert verified.banner(replace(report_of_re_runs(), verification=summary)) == ()
 
 
-def test_no_bars_where_no_time_was_measured() -> None:
+def test_no_bars_where_no_time_was_measured():
     bars = verified.proof(UNTIMED)
     assert (bars.before, bars.after) == (0.0, 0.0)
 
@@ -79,7 +45,6 @@ def test_no_bars_where_no_time_was_measured() -> None:
         (1.1, 1.3, "1.20x slower [1.10-1.30]"),
     ],
 )
-def test_no_difference_and_slower_are_said_as_such(low: float, high: float, said: str) -> None:
-    assert verified.proof(
-        replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)
-    ).detail.startswith(said)
+def test_no_difference_and_slower_are_said_as_such(low, high, said):
+    made = replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)
+    assert verified.proof(made).detail.startswith(said)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from auditor.reports import headline, page, ranks, renderer, summary
 
-from auditor.model import Finding, Rank, Report
+from auditor.model import Rank
 from auditor.model.charts import Series
 from tests.reports import golden_report as golden
 
 
-def _seen(steps: int, per_step: float, seen_on: str = "cpu") -> Finding:
+def _seen(steps, per_step, seen_on="cpu"):
     return replace(
         golden.rich_report().findings[0], steps=steps, per_step=per_step, seen_on=seen_on
     )
@@ -27,11 +27,11 @@ def _seen(steps: int, per_step: float, seen_on: str = "cpu") -> Finding:
         (_seen(0, 0.0), ""),
     ],
 )
-def test_how_often(finding: Finding, said: str) -> None:
+def test_how_often(finding, said):
     assert summary.frequency(finding, golden.rich_report()) == said
 
 
-def test_a_number_that_says_nothing_is_not_printed() -> None:
+def test_a_number_that_says_nothing_is_not_printed():
     assert [summary.per_step(_seen(2, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == [
         "",
         "<0.01",
@@ -41,7 +41,7 @@ def test_a_number_that_says_nothing_is_not_printed() -> None:
     assert [summary.per_step(_seen(1, often)) for often in (0.0263, 1.0, 3.0)] == ["once", "1", "3"]
 
 
-def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
+def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss():
     once, growing = (
         replace(_seen(50, 1.0), lost_us_per_step=None, lost_bytes=size << 20, key=str(size))
         for size in (100, 4)
@@ -53,19 +53,19 @@ def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
     assert "4 MiB <small>of memory per step</small>" in str(renderer("html").render(report))
 
 
-def _rank(number: int, communication: float) -> Rank:
+def _rank(number, communication):
     return Rank(
         number, "", "", "cuda", 1, 10.0, 9.0, 5.0, communication, communication, 0.0, 0.0, None
     )
 
 
-def _job(*communication: float) -> Report:
+def _job(*communication):
     report = golden.silent_report()
     rows = tuple(_rank(number, us) for number, us in enumerate(communication))
     return replace(report, ranks=rows, run=replace(report.run, world_size=8, recorded_at=""))
 
 
-def test_the_rank_that_the_others_wait_for_is_named_where_one_stands_out() -> None:
+def test_the_rank_that_the_others_wait_for_is_named_where_one_stands_out():
     assert ranks.straggler(_job(5.0, 2.0, 6.0)) == 1
     assert ranks.straggler(_job(5.0, 4.9, 5.1)) is None
     assert ranks.straggler(_job(0.0, 0.0)) is None
@@ -74,14 +74,14 @@ def test_the_rank_that_the_others_wait_for_is_named_where_one_stands_out() -> No
     assert shown.count('<tr class="straggler">') == 1
 
 
-def test_prose_spells_microseconds_as_the_page_does_but_not_in_code() -> None:
+def test_prose_spells_microseconds_as_the_page_does_but_not_in_code():
     assert (
         page.prose("267 us per step, `sleep(5 us)`") == "267 µs per step, <code>sleep(5 us)</code>"
     )
     assert page.prose("<b> and a ` alone") == "&lt;b&gt; and a ` alone"
 
 
-def test_the_environment_is_for_people() -> None:
+def test_the_environment_is_for_people():
     known = {"cpu_count": "2", "host_memory": str(24 << 30), "OMP_NUM_THREADS": "1"}
     shown = dict(page.environment(replace(golden.silent_report(), environment=known)))
     assert shown == {"cpu count": "2", "host memory": "24 GiB", "OMP_NUM_THREADS": "1"}
@@ -89,8 +89,8 @@ def test_the_environment_is_for_people() -> None:
     assert dict(page.environment(strange)) == {"host memory": "a lot"}
 
 
-def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch):
+    def broken(*_):
         raise ArithmeticError("no such place\nand more")
 
     for name in ("pictures", "charts"):
@@ -101,7 +101,7 @@ def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch: pytest.Mon
     assert 'id="finding-7"' in shown
 
 
-def test_slow_steps_are_listed_by_height() -> None:
+def test_slow_steps_are_listed_by_height():
     x = tuple(map(float, range(40)))
     marked = tuple((place, f"slow {place:.0f}") for place in x[20:])
     report = replace(

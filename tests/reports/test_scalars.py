@@ -1,10 +1,7 @@
-"""Scalars for TensorBoard: its own reader reads them back, units and steps are right, gaps are left
-out.
-"""
+"""Scalars for TensorBoard: its reader reads them, units and steps are right, gaps are left out."""
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 from auditor.cli.tensorboard_files import write_scalars
 from auditor.model.charts import Series
@@ -12,7 +9,7 @@ from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
 
-def _read(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def _read(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(folder))
@@ -23,7 +20,7 @@ def _read(folder: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path: Path) -> None:
+def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path):
     write_scalars(golden.rich_report(), [(0, 2), (0, 1), (2, 4)], tmp_path)
     read = _read(tmp_path)
     assert list(read) == [
@@ -43,7 +40,7 @@ def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path: Path) -> None:
     ]
 
 
-def test_syncs_stand_at_the_steps_of_the_run(tmp_path: Path) -> None:
+def test_syncs_stand_at_the_steps_of_the_run(tmp_path):
     write_scalars(golden.silent_report(), [(0, 2), (1, 1)], tmp_path, loud_from=30)
     assert _read(tmp_path)["host syncs/reads of tensors each step, diagnostic pass"] == [
         (30, 2.0),
@@ -51,10 +48,8 @@ def test_syncs_stand_at_the_steps_of_the_run(tmp_path: Path) -> None:
     ]
 
 
-def test_a_step_that_no_run_has_takes_no_memory(tmp_path: Path) -> None:
-    """Found by ``make fuzz``: a stranger's row of step 2^63 had a point made for every step before
-    it.
-    """
+def test_a_step_that_no_run_has_takes_no_memory(tmp_path):
+    """A stranger's row of step 2^63 had a point made for every step before it."""
     write_scalars(golden.silent_report(), [(1, 2), (2**63, 1), (-(2**63), 1)], tmp_path)
     assert _read(tmp_path)["host syncs/reads of tensors each step, diagnostic pass"] == [
         (0, 0.0),
@@ -62,7 +57,7 @@ def test_a_step_that_no_run_has_takes_no_memory(tmp_path: Path) -> None:
     ]
 
 
-def test_written_again_it_is_the_same_file(tmp_path: Path) -> None:
+def test_written_again_it_is_the_same_file(tmp_path):
     once = write_scalars(golden.rich_report(), [], tmp_path)
     assert once is not None
     content = once.read_bytes()
@@ -71,7 +66,7 @@ def test_written_again_it_is_the_same_file(tmp_path: Path) -> None:
     assert once.read_bytes() == content
 
 
-def test_gaps_are_left_out_and_nothing_writes_nothing(tmp_path: Path) -> None:
+def test_gaps_are_left_out_and_nothing_writes_nothing(tmp_path):
     steps = (0.0, 1.0, 2.0, 2.0**64, math.inf, math.nan)
     gap = replace(
         golden.silent_report(),
@@ -83,5 +78,5 @@ def test_gaps_are_left_out_and_nothing_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_names_that_attack_do_not_stop_it(tmp_path: Path) -> None:
+def test_names_that_attack_do_not_stop_it(tmp_path):
     assert write_scalars(golden_attack.attack_report(), [], tmp_path) is not None

@@ -1,9 +1,6 @@
-"""``audit view`` without a browser: what is served, to whom, and that nothing outside the folder
-is; how it starts and ends.
-"""
+"""``audit view`` without a browser: what is served, to whom, from the folder alone; its ends."""
 
 import contextlib
-import functools
 import html
 import http.client
 import importlib
@@ -13,7 +10,6 @@ import re
 import signal
 import socket
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -32,19 +28,17 @@ from tests.reports.viewing import ROOT, plain_trace, survivors, viewing, write_r
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     write_run(tmp_path / "audits" / "one", trace=plain_trace())
     write_run(tmp_path / "audits" / "deep" / "two")
     (tmp_path / "secret.json").write_text('"secret"')
     return tmp_path / "audits"
 
 
-def ask(
-    pages: Pages, route: str, method: str = "GET", **query: str
-) -> tuple[str, dict[str, str], bytes]:
+def ask(pages, route, method="GET", **query):
     told: dict[str, Any] = {}
 
-    def start(status: str, headers: list[tuple[str, str]]) -> None:
+    def start(status, headers):
         told.update(status=status, headers=dict(headers))
 
     body = pages.answer(route, {"REQUEST_METHOD": method, "QUERY_STRING": urlencode(query)}, start)
@@ -54,7 +48,7 @@ def ask(
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def test_runs_are_found_at_and_below_the_folder(folder: Path) -> None:
+def test_runs_are_found_at_and_below_the_folder(folder):
     for newest, names in (("one", ["one", "deep/two"]), ("deep/two", ["deep/two", "one"])):
         for name in names:
             os.utime(folder / name / "report.json", (2e9, 2e9 + (name == newest)))
@@ -63,13 +57,13 @@ def test_runs_are_found_at_and_below_the_folder(folder: Path) -> None:
     assert runs_in(folder / "one" / "recording") == ()
 
 
-def test_another_tools_report_is_no_run(tmp_path: Path) -> None:
+def test_another_tools_report_is_no_run(tmp_path):
     (tmp_path / "report.json").write_text('{"tests": 3}')
     done = CliRunner().invoke(main, ["view", str(tmp_path), "--no-browser"])
     assert done.exit_code == 2 and "no run of audit" in done.output
 
 
-def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path):
     run = Run("one", folder / "one", folder)
     for file in ("report.json", "report.html", "recording/trace.json.gz"):
         (folder / "one" / file).unlink()
@@ -80,7 +74,7 @@ def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path) 
     assert "linked" not in [each.name for each in runs_in(folder)]
 
 
-def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder: Path) -> None:
+def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder):
     exported = folder / "one" / "tensorboard" / "step" / "host_0.1.pt.trace.json.gz"
     exported.parent.mkdir(parents=True)
     (folder / "one" / "recording" / "trace.json.gz").rename(exported)
@@ -90,7 +84,7 @@ def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder: Path) 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
+def test_the_list_of_runs_says_what_they_found(folder):
     (folder / "broken").mkdir()
     (folder / "broken" / "report.json").write_text("{")
     _, _, body = ask(Pages(folder), "runs")
@@ -101,7 +95,7 @@ def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
     assert broken["problem"].startswith("report.json cannot be read: this is not a report")
 
 
-def test_the_list_says_first_how_a_run_ended(folder: Path) -> None:
+def test_the_list_says_first_how_a_run_ended(folder):
     file = folder / "one" / "report.json"
     report = json.loads(file.read_text())
     file.write_text(json.dumps(report | {"run": report["run"] | {"outcome": "timeout"}}))
@@ -113,17 +107,17 @@ def test_the_list_says_first_how_a_run_ended(folder: Path) -> None:
 
 @pytest.mark.parametrize("route", ["report", "trace", "findings"])
 @pytest.mark.parametrize("run", ["..", "../secret.json", "one/..", "/etc", "one\0", "", "%2e%2e"])
-def test_no_name_leads_out_of_the_folder(folder: Path, route: str, run: str) -> None:
+def test_no_name_leads_out_of_the_folder(folder, route, run):
     status, _, body = ask(Pages(folder), route, run=run)
     assert status.startswith("404")
     assert b"secret" not in body.replace(b"secret.json", b"")
 
 
-def test_only_reading_is_answered(folder: Path) -> None:
+def test_only_reading_is_answered(folder):
     assert ask(Pages(folder), "runs", "POST")[0].startswith("405")
 
 
-def test_a_report_runs_only_what_its_own_policy_names_and_reaches_nobody(folder: Path) -> None:
+def test_a_report_runs_only_what_its_own_policy_names_and_reaches_nobody(folder):
     status, headers, body = ask(Pages(folder), "report", run="one")
     policy = headers["Content-Security-Policy"]
     assert status.startswith("200")
@@ -136,7 +130,7 @@ def test_a_report_runs_only_what_its_own_policy_names_and_reaches_nobody(folder:
     assert scripts.startswith("'sha256-")
 
 
-def test_a_strangers_page_runs_nothing(folder: Path) -> None:
+def test_a_strangers_page_runs_nothing(folder):
     (folder / "one" / "report.html").write_text(
         "<meta content=\"script-src 'unsafe-inline';\"><script>attack()</script>"
     )
@@ -146,7 +140,7 @@ def test_a_strangers_page_runs_nothing(folder: Path) -> None:
     )
 
 
-def test_every_page_has_a_policy_of_this_origin_alone(folder: Path) -> None:
+def test_every_page_has_a_policy_of_this_origin_alone(folder):
     pages = Pages(folder)
     for route in pages.routes:
         _, headers, _ = ask(pages, route, run="one")
@@ -158,7 +152,7 @@ def test_every_page_has_a_policy_of_this_origin_alone(folder: Path) -> None:
             assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
 
 
-def test_an_attacked_report_is_data_to_the_list(tmp_path: Path) -> None:
+def test_an_attacked_report_is_data_to_the_list(tmp_path):
     write_run(tmp_path / "x", golden_attack.attack_report())
     for route in ("runs", "findings"):
         status, headers, body = ask(Pages(tmp_path), route, run="x")
@@ -170,23 +164,21 @@ def test_an_attacked_report_is_data_to_the_list(tmp_path: Path) -> None:
         )
 
 
-def test_without_the_package_of_the_viewer_it_is_said(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_of_the_viewer_it_is_said(folder, monkeypatch):
     monkeypatch.setattr(catapult, "PACKAGE", "no_such_package")
     status, _, body = ask(Pages(folder), "viewer", run="one")
     assert status.startswith("404")
     assert body.decode() == f"{catapult.MISSING}\n"
 
 
-def test_the_viewers_own_script_is_allowed_by_its_hash_and_unchanged() -> None:
+def test_the_viewers_own_script_is_allowed_by_its_hash_and_unchanged():
     made = catapult.viewer()
     assert made is not None
     assert made.policy.count("'sha256-") == 1
     assert b"https://cdnjs" not in made.page
 
 
-def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
+def test_every_pattern_is_of_a_rule_and_reads_in_both_languages():
     from auditor.judging import catalogue
 
     codes = {rule.code for rule in catalogue.rules()}
@@ -200,14 +192,14 @@ def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
 # -- TensorBoard -----------------------------------------------------------------------------------
 
 
-def _project() -> dict[str, Any]:
+def _project():
     import tomllib
 
     loaded: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return loaded
 
 
-def test_the_entry_point_names_a_plugin_of_tensorboard(tmp_path: Path) -> None:
+def test_the_entry_point_names_a_plugin_of_tensorboard(tmp_path):
     from tensorboard.plugins import base_plugin
 
     ((_, place),) = _project()["entry-points"]["tensorboard_plugins"].items()
@@ -222,7 +214,7 @@ def test_the_entry_point_names_a_plugin_of_tensorboard(tmp_path: Path) -> None:
     assert "/page.html" in plugin(context).get_plugin_apps()
 
 
-def test_the_tab_shows_the_folders_of_a_logdir_spec_by_their_names(tmp_path: Path) -> None:
+def test_the_tab_shows_the_folders_of_a_logdir_spec_by_their_names(tmp_path):
     from tensorboard.plugins.base_plugin import TBContext
 
     from auditor.extensions.tensorboard_tab.plugin import AuditPlugin
@@ -231,7 +223,7 @@ def test_the_tab_shows_the_folders_of_a_logdir_spec_by_their_names(tmp_path: Pat
     write_run(tmp_path / "two" / "run")
     (tmp_path / "secret").mkdir()
 
-    def plugin(specification: str) -> AuditPlugin:
+    def plugin(specification):
         return AuditPlugin(TBContext(flags=SimpleNamespace(logdir_spec=specification)))
 
     made = plugin(f"a:{tmp_path / 'one'},{tmp_path / 'two'}")
@@ -247,7 +239,7 @@ def test_the_tab_shows_the_folders_of_a_logdir_spec_by_their_names(tmp_path: Pat
     assert plugin("").get_plugin_apps() == {}
 
 
-def test_the_plugin_imports_no_torch() -> None:
+def test_the_plugin_imports_no_torch():
     import subprocess
 
     code = (
@@ -260,7 +252,7 @@ def test_the_plugin_imports_no_torch() -> None:
 # -- the command -----------------------------------------------------------------------------------
 
 
-def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
+def get(url, path, host=None):
     at = urlsplit(url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20)
     connection.putrequest("GET", path, skip_host=host is not None)
@@ -277,12 +269,8 @@ def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
     ids=["alone", "tensorboard"],
 )
 def test_it_serves_and_ends_with_all_that_it_started(
-    folder: Path,
-    words: tuple[str, ...],
-    number: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+    folder, words, number, monkeypatch, tmp_path_factory
+):
     for worker in range(
         3
     ):  # so that torch-tb-profiler has something to read while it is told to end
@@ -304,7 +292,7 @@ def test_it_serves_and_ends_with_all_that_it_started(
 
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
-def test_a_strangers_name_for_this_machine_is_refused(folder: Path, words: tuple[str, ...]) -> None:
+def test_a_strangers_name_for_this_machine_is_refused(folder, words):
     with viewing(str(folder), *words, "--port", "0", cwd=folder) as (_, url):
         runs = "/runs" if words else "/data/plugin/audit/runs"
         for host in ("attacker.example", "attacker.example:6006", "127.0.0.1.attacker.example", ""):
@@ -313,7 +301,7 @@ def test_a_strangers_name_for_this_machine_is_refused(folder: Path, words: tuple
         assert get(url, "/", host="attacker.example")[0] == 403
 
 
-def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
+def test_two_hundred_requests_at_once_are_all_answered(folder):
     """A page with many parts, or several tabs: connections wait in a queue, and none is reset."""
     with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
         where = urlsplit(url)
@@ -334,7 +322,7 @@ def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
     assert first == [b"HTTP/1.1 200"] * 200
 
 
-def test_requests_that_never_end_keep_nobody_out(folder: Path) -> None:
+def test_requests_that_never_end_keep_nobody_out(folder):
     with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
         where = urlsplit(url)
         address = (where.hostname or "", where.port or 0)
@@ -348,9 +336,7 @@ def test_requests_that_never_end_keep_nobody_out(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
-def test_a_port_that_is_taken_is_one_sentence(
-    folder: Path, audit: functools.partial[Any], words: tuple[str, ...]
-) -> None:
+def test_a_port_that_is_taken_is_one_sentence(folder, audit, words):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -361,7 +347,7 @@ def test_a_port_that_is_taken_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_what_holds_no_run_is_refused(tmp_path: Path, audit: functools.partial[Any]) -> None:
+def test_what_holds_no_run_is_refused(tmp_path, audit):
     (tmp_path / "empty").mkdir()
     (tmp_path / "judge" / "recording").mkdir(parents=True)
     (tmp_path / "judge" / "recording" / "manifest.json").write_text("{}")
@@ -377,7 +363,7 @@ def test_what_holds_no_run_is_refused(tmp_path: Path, audit: functools.partial[A
     assert "gone does not exist" in said["gone"].stderr
 
 
-def test_a_terminal_that_closes_ends_it_but_under_nohup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_closes_ends_it_but_under_nohup(monkeypatch):
     monkeypatch.setattr(
         view.threading, "Event", lambda: SimpleNamespace(set=None, wait=lambda seconds: True)
     )

@@ -1,12 +1,7 @@
-"""``audit view`` in Chromium: the tab opens, a report runs in its sandbox, the trace zooms to a
-finding, nothing leaves the machine.
-"""
+"""``audit view`` in Chromium: the tab, a report's sandbox, zoom to a finding; nothing leaves."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,77 +13,56 @@ from tests.reports.viewing import framed_trace, plain_trace, two_lines, viewing,
 
 pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 
-_NETWORK = (
-    "http:",
-    "https:",
-    "ws:",
-    "wss:",
-)  # the browser's own start page asks for chrome:, which never leaves it
+# the browser's own start page asks for chrome:, which never leaves it
+_NETWORK = ("http:", "https:", "ws:", "wss:")
 ATTACK = "</script><img src=https://attacker.example/ onerror=window.attacked=1>"
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
+def driver():
     with chromium(browser="ALL", performance="ALL") as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one
-    whose texts attack.
-    """
+def folder(tmp_path_factory):
+    """Runs: plain, with frames in its trace, with two lines that do the same, an attack."""
     audits = tmp_path_factory.mktemp("view") / "audits"
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
     write_run(audits / "plain", trace=plain_trace())
-    attacked = Finding(
-        Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK
-    )
+    site = Site(ATTACK, 1, ATTACK, ATTACK)
+    attacked = Finding(site, ATTACK, code="SYNC001", name=ATTACK, key=ATTACK)
     trace = plain_trace().replace("aten::mm", json.dumps(ATTACK)[1:-1])
     write_run(audits / "two lines", *two_lines())
-    write_run(
-        audits / "zz attack",
-        replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,)),
-        trace,
-    )
+    report = replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,))
+    write_run(audits / "zz attack", report, trace)
     return audits
 
 
 @pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
-def opened(
-    request: pytest.FixtureRequest, driver: Any, folder: Path
-) -> Iterator[Callable[..., Any]]:  # noqa: ANN401
-    """Opens a run's view afresh: the browser stands in our page then, inside TensorBoard's frames
-    or alone.
-    """
-    frames = (
-        {}
-        if request.param
-        else {
-            "iframe[src*='name=audit']": "/plugin_entry.html",
-            "iframe[title=Audit]": "/page.html",
-        }
-    )
+def opened(request, driver, folder):
+    """Opens a run's view afresh, inside TensorBoard's frames or alone."""
+    frames = {"iframe[src*='name=audit']": "/plugin_entry.html"}
+    frames = {} if request.param else {**frames, "iframe[title=Audit]": "/page.html"}
     with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
 
-        def go(fragment: str) -> Any:  # noqa: ANN401
+        def go(fragment):
             driver.switch_to.default_content()
             driver.get("about:blank")  # nothing stays of the test before
             driver.get_log("browser")  # nor of a server that is gone
             driver.get(url)
             for frame, page in frames.items():
                 enter(driver, f'document.querySelector("{frame}")', page)
-            wait(
-                driver, "return document.querySelector('#runs button')"
-            )  # a page that still loads would lose its fragment
+            # a page that still loads would lose its fragment
+            wait(driver, "return document.querySelector('#runs button')")
             driver.execute_script("location.hash = arguments[0]", fragment)
             return driver
 
         yield go
 
 
-def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
+def _enter(browser, title):
     shown = (
         f"[...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && "
         "!frame.hidden) ?? null"
@@ -96,28 +70,19 @@ def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
     enter(browser, shown, "/report" if title == "Report" else "/viewer")
 
 
-def _trace(browser: Any) -> None:  # noqa: ANN401
-    _read(browser, "Trace")
+def _trace(browser):
+    _enter(browser, "Trace")
+    told = "const told = document.body.dataset; return told.slices ? 'read' : told.problem"
+    assert wait(browser, told) == "read"
 
 
-def _read(browser: Any, title: str) -> None:  # noqa: ANN401
-    _enter(browser, title)
-    said = wait(
-        browser, "const told = document.body.dataset; return told.slices ? 'read' : told.problem"
-    )
-    assert said == "read"
-
-
-def _requests(browser: Any) -> set[str]:  # noqa: ANN401
+def _requests(browser):
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return {
-        m["params"]["request"]["url"]
-        for m in messages
-        if m["method"] == "Network.requestWillBeSent"
-    }
+    sent = [one for one in messages if one["method"] == "Network.requestWillBeSent"]
+    return {one["params"]["request"]["url"] for one in sent}
 
 
-def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., Any]) -> None:
+def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened):
     browser = opened("run=plain&view=report")
     names = wait(
         browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)"
@@ -137,7 +102,7 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
     assert told.startswith("step ")
 
 
-def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
+def test_a_finding_of_the_report_shows_in_the_trace(opened):
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
     lines = wait(
@@ -172,18 +137,15 @@ def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) 
     wait(browser, f"return document.body.dataset.shown !== {json.dumps(first)}")
 
 
-def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) -> None:
+def test_a_finding_zooms_to_the_slice_of_its_line(opened):
     browser = opened("run=framed&view=trace")
     _trace(browser)
     button = wait(browser, "return document.querySelector('#findings li button')")
     assert button.text == "Show in trace (3)"
-    assert (
-        browser.execute_script("return document.querySelector('#findings i').textContent")
-        == "at this place"
-    )
-    before = browser.execute_script(
-        "return viewer.trackView.viewport.currentDisplayTransform.scaleX"
-    )
+    place = "return document.querySelector('#findings i').textContent"
+    assert browser.execute_script(place) == "at this place"
+    scale = "return viewer.trackView.viewport.currentDisplayTransform.scaleX"
+    before = browser.execute_script(scale)
     button.click()
     title, start, length = browser.execute_script(
         "const [slice] = viewer.brushingStateController.selection; return [slice.title, "
@@ -198,10 +160,7 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) ->
     )
     assert left < start < start + length < right
     assert right - left == pytest.approx(5 * length)
-    assert (
-        browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
-        > before
-    )
+    assert browser.execute_script(scale) > before
     button.click()
     (again,) = browser.execute_script(
         "return [...viewer.brushingStateController.selection].map((slice) => slice.start)"
@@ -209,7 +168,7 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) ->
     assert again == pytest.approx(start + 1), "the next click goes to the next step's"
 
 
-def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[..., Any]) -> None:
+def test_lines_without_frames_share_the_slices_in_their_order(opened):
     browser = opened("run=two+lines&view=trace")
     _trace(browser)
     starts = {}
@@ -228,7 +187,7 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
     assert starts == {"line 20": 0.72, "line 10": 0.1}
 
 
-def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
+def test_findings_without_a_slice_say_so(opened):
     browser = opened("run=plain&view=trace")
     _trace(browser)
     items = wait(
@@ -239,15 +198,11 @@ def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
     assert "(not a matter of slices)" in next(item for item in items if item.startswith("GRAPH001"))
 
 
-def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
+def test_texts_that_attack_stay_texts(opened):
     browser = opened("run=zz+attack&view=trace")
     assert wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
-    assert (
-        browser.execute_script(
-            "return document.querySelectorAll('main img').length + (window.attacked ?? 0)"
-        )
-        == 0
-    )
+    count = "return document.querySelectorAll('{}').length + (window.attacked ?? 0)"
+    assert browser.execute_script(count.format("main img")) == 0
     _trace(browser)
     wait(browser, "return document.querySelector('#findings li button')").click()
     attacked = (
@@ -257,15 +212,10 @@ def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
         "return one.title"
     )
     assert browser.execute_script(attacked) == ATTACK
-    assert (
-        browser.execute_script(
-            "return document.querySelectorAll('img').length + (window.attacked ?? 0)"
-        )
-        == 0
-    )
+    assert browser.execute_script(count.format("img")) == 0
 
 
-def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
+def test_every_request_goes_to_this_machine(opened):
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
     wait(browser, "return document.querySelector('h1')")
@@ -275,18 +225,13 @@ def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
     requests = _requests(browser)
     assert [url for url in requests if "/trace?" in url], "the trace was asked for"
     assert {urlsplit(url).hostname for url in requests if url.startswith(_NETWORK)} == {"127.0.0.1"}
-    severe = [
-        entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"
-    ]
-    assert [
-        message
-        for message in severe
-        if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message
-    ] == []
+    severe = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    known = "favicon", "/data/plugin/pytorch_profiler"
+    assert [message for message in severe if not any(word in message for word in known)] == []
 
 
 @pytest.mark.parametrize("view", ["report", "trace"])
-def test_axe_finds_no_violation_in_the_page_around(opened: Callable[..., Any], view: str) -> None:
+def test_axe_finds_no_violation_in_the_page_around(opened, view):
     browser = opened(f"run=plain&view={view}")
     wait(browser, "return document.querySelector('#subject').textContent")
     wait(browser, "return document.querySelector('#frames iframe')")

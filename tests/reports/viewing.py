@@ -7,20 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from auditor.reports import renderer
 
-from auditor.model import Finding, Report, Site
+from auditor.model import Finding, Site
 from tests.reports import golden_report as golden
 from tests.timeline.kineto import frame, op, text, training
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def write_run(folder: Path, report: Report | None = None, trace: str | None = None) -> Path:
+def write_run(folder, report=None, trace=None):
     """A run's folder as ``audit run`` leaves it, as far as it is looked at."""
     folder.mkdir(parents=True)
     for name, file in (("json", "report.json"), ("html", "report.html")):
@@ -32,68 +31,41 @@ def write_run(folder: Path, report: Report | None = None, trace: str | None = No
     return folder
 
 
-def plain_trace() -> str:
+def plain_trace():
     """Three steps with one ``item`` each."""
     return text(training(3))
 
 
-def framed_trace() -> str:
-    """The same, one ``item`` more in each step, and the Python frame of golden's first finding
-    around that one.
-    """
+def framed_trace():
+    """One ``item`` more in each step, and the frame of golden's first finding around it."""
     events = training(3)
     for number in (1, 2, 3):
         start = 1000.0 * number
-        events += [
-            op("aten::item", start + 720, 50),
-            frame(f"{golden.TRAINER}(142): step", start + 710, 80),
-        ]
+        around = frame(f"{golden.TRAINER}(142): step", start + 710, 80)
+        events += [op("aten::item", start + 720, 50), around]
     return text(events)
 
 
-def two_lines() -> tuple[Report, str]:
-    """Two lines of one function that each read once a step, and a trace without frames: three
-    steps, two ``item`` each.
-    """
+def two_lines():
+    """Two lines of one function that read once a step, in a trace without frames."""
     report = golden.rich_report()
-    early, late = (
-        Finding(
-            Site(golden.TRAINER, line, "Trainer.step"),
-            "reads",
-            code="SYNC001",
-            key=f"line {line}",
-            per_step=1.0,
-        )
-        for line in (10, 20)
+    said = {"code": "SYNC001", "per_step": 1.0}
+    late, early = (
+        Finding(Site(golden.TRAINER, line, "Trainer.step"), "reads", key=f"line {line}", **said)
+        for line in (20, 10)
     )
-    events = training(3)
-    events += [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
-    return replace(report, findings=(late, early)), text(events)
+    reads = [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
+    return replace(report, findings=(late, early)), text([*training(3), *reads])
 
 
 @contextlib.contextmanager
-def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``audit view ...`` and the address that it printed, in a process group of its own, of which
-    nothing is left at the end.
-    """
-    command = [
-        sys.executable,
-        "-c",
-        "from auditor.cli.main import main; main()",
-        "view",
-        *words,
-        "--no-browser",
-    ]
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=surroundings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def viewing(*words, cwd):
+    """``audit view ...`` and the address that it printed; its group is gone at the end."""
+    code = "from auditor.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "view", *words, "--no-browser"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=cwd, env=env, **pipes, start_new_session=True)
     try:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -110,10 +82,8 @@ def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str
     assert not left, "processes outlived audit view"
 
 
-def survivors(group: int) -> bool:
-    """True if a process of the group is still there after some seconds: multiprocessing's own
-    watcher goes a moment later.
-    """
+def survivors(group):
+    """A process of the group is still there after some seconds: some go a moment later."""
     for _ in range(100):
         try:
             os.killpg(group, 0)

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,21 +44,19 @@ def test_a_process_that_does_not_end_is_asked_once_where_it_is(monkeypatch, aske
 class Shown:
     """Progress that remembers which runs there were."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.stages: list[str] = []
 
-    def __call__(self, name: str, done: int, steps: int) -> None: ...
+    def __call__(self, name, done, steps): ...
 
-    def outline(self, passes: list[tuple[str, int]]) -> None: ...
+    def outline(self, passes): ...
 
-    def stage(self, name: str) -> None:
+    def stage(self, name):
         self.stages.append(name)
 
 
 @pytest.mark.parametrize(("exhausted", "stages"), [(True, ["again"]), (False, [])])
-def test_a_target_that_ends_early_begins_a_stage(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exhausted: bool, stages: list[str]
-) -> None:
+def test_a_target_that_ends_early_begins_a_stage(monkeypatch, tmp_path, exhausted, stages):
     ended = SimpleNamespace(folder=tmp_path, manifest={"exhausted": exhausted})
     monkeypatch.setattr(child_process, "record_once", lambda *_: ended)
     monkeypatch.setattr(child_process, "record_apart", lambda *_: ended)
@@ -71,7 +68,7 @@ def test_a_target_that_ends_early_begins_a_stage(
     assert shown.stages == stages
 
 
-def test_what_was_killed_with_the_target_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_killed_with_the_target_is_not_looked_for(monkeypatch):
     asked: list[Any] = []
     child: Any = object.__new__(child_process.Child)
     idle = SimpleNamespace(join=lambda timeout: None)

@@ -1,10 +1,7 @@
-"""A rehearsal inside a recording decides the rules that a CPU cannot; the others stay with the run
-itself.
-"""
+"""A rehearsal inside a recording decides the rules that a CPU cannot, and no others."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
@@ -88,7 +85,7 @@ class GrowsOnTheHost(NeedsGpuPath):
             yield Finding(None, "seen", lost_bytes=4096, seen_on=machine.device)
 
 
-def recorded(folder: Path, device: str, source: str = "x = 1\n") -> Recording:
+def recorded(folder, device, source="x = 1\n"):
     writer = RecordingWriter(folder)
     writer.add_fields("steps", {"pass": "quiet", "step": 0, "us": 1.0, "start_us": 0.0})
     writer.close()
@@ -105,7 +102,7 @@ def recorded(folder: Path, device: str, source: str = "x = 1\n") -> Recording:
     return Recording(folder)
 
 
-def test_the_rehearsal_decides_what_a_cpu_cannot(tmp_path: Path) -> None:
+def test_the_rehearsal_decides_what_a_cpu_cannot(tmp_path):
     main = recorded(tmp_path, "cpu")
     before = engine.judge(Evidence(main), (NeedsGpuPath, NeedsTimes))
     assert [v.status for v in before.verdicts] == ["skipped", "found"]
@@ -119,7 +116,7 @@ def test_the_rehearsal_decides_what_a_cpu_cannot(tmp_path: Path) -> None:
     }
 
 
-def test_a_comment_that_silences_the_rehearsals_finding_is_used(tmp_path: Path) -> None:
+def test_a_comment_that_silences_the_rehearsals_finding_is_used(tmp_path):
     main = recorded(tmp_path, "cpu", "x = 1  # audit: ignore[SYNC901]\n")
     recorded(tmp_path / REHEARSAL, "rehearse")
     judged = engine.judge(Evidence(main), (NeedsGpuPath,))
@@ -130,14 +127,14 @@ def test_a_comment_that_silences_the_rehearsals_finding_is_used(tmp_path: Path) 
     )
 
 
-def test_a_rehearsal_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+def test_a_rehearsal_that_cannot_be_read_is_none(tmp_path):
     main = recorded(tmp_path, "cpu")
     recorded(tmp_path / REHEARSAL, "rehearse")
     (tmp_path / REHEARSAL / "manifest.json").write_text("{")
     assert engine.judge(Evidence(main), (NeedsGpuPath,)).verdicts[0].status == "skipped"
 
 
-def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path: Path) -> None:
+def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path):
     main = recorded(tmp_path, "cpu")
     recorded(tmp_path / REHEARSAL, "rehearse")
     judged = engine.judge(Evidence(main), (PricedOnTheCpu,))
@@ -147,14 +144,14 @@ def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path: Pat
     ]
 
 
-def test_what_the_cpu_timed_comes_before_what_the_rehearsal_could_not(tmp_path: Path) -> None:
+def test_what_the_cpu_timed_comes_before_what_the_rehearsal_could_not(tmp_path):
     main = recorded(tmp_path, "cpu")
     recorded(tmp_path / REHEARSAL, "rehearse")
     (finding,) = engine.judge(Evidence(main), (TimedOnTheCpu,)).findings
     assert (finding.lost_us_per_step, finding.seen_on) == (5.0, "cpu")
 
 
-def test_bytes_of_the_host_stay_where_the_rehearsal_saw_nothing(tmp_path: Path) -> None:
+def test_bytes_of_the_host_stay_where_the_rehearsal_saw_nothing(tmp_path):
     main = recorded(tmp_path, "cpu")
     recorded(tmp_path / REHEARSAL, "rehearse")
     judged = engine.judge(Evidence(main), (GrowsOnTheHost,))

@@ -12,7 +12,7 @@ from auditor.runs.plan import Plan
 PLAIN = "the target did not finish in the time given"
 
 
-def recorded(folder: Path, *compiled: tuple[str, float]) -> None:
+def recorded(folder, *compiled):
     writer = RecordingWriter(folder)
     for what, us in compiled:
         writer.add_fields("compiles", {"pass": "warmup", "step": 0, "what": what, "us": us})
@@ -28,7 +28,7 @@ def recorded(folder: Path, *compiled: tuple[str, float]) -> None:
     )
 
 
-def said(folder: Path, ended: str, seconds: float) -> str:
+def said(folder, ended, seconds):
     plan = Plan("t:s", (), 1, 0, "cpu", str(folder), ())
     child = SimpleNamespace(unwritten="", left=[], output=b"", seconds=seconds)
     return finalize.seal(plan, ended, child).manifest["error"]["message"]  # type: ignore[arg-type]
@@ -44,20 +44,18 @@ def said(folder: Path, ended: str, seconds: float) -> str:
         ([], ""),
     ],
 )
-def test_a_run_whose_time_compilation_took_says_so(
-    tmp_path: Path, compiled: list[tuple[str, float]], added: str
-) -> None:
+def test_a_run_whose_time_compilation_took_says_so(tmp_path, compiled, added):
     recorded(tmp_path, *compiled)
     assert said(tmp_path, "timeout", 20.0) == PLAIN + added
 
 
-def test_only_a_run_that_ran_out_of_time_says_so(tmp_path: Path) -> None:
+def test_only_a_run_that_ran_out_of_time_says_so(tmp_path):
     recorded(tmp_path, ("compile", 15e6))
     assert "torch.compile" not in said(tmp_path, "interrupted", 20.0)
     assert finalize.compiled_for(Recording(tmp_path), 31.0) == ""
 
 
-def test_where_it_hung_names_no_frame_of_ours(tmp_path: Path) -> None:
+def test_where_it_hung_names_no_frame_of_ours(tmp_path):
     root = Path(finalize.__file__).resolve().parents[2]
     frames = [
         f'  File "{root / "rules/dist/probes/collectives.py"}", line 109 in counted',

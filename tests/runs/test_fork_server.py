@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -41,7 +40,7 @@ def step():
 """
 
 
-def printed(folder: Path, source: str, *, cold: bool = False) -> str:
+def printed(folder, source, *, cold=False):
     (folder / "seen.py").write_text(source)
     plan = Plan(
         "seen:step", ("--a", "é"), 1, 0, "cpu", str(folder / f"out-{os.urandom(4).hex()}"), ()
@@ -56,14 +55,14 @@ def printed(folder: Path, source: str, *, cold: bool = False) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("A_WORD", "x y")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 
-def test_a_fork_sees_what_a_start_sees(tmp_path: Path) -> None:
+def test_a_fork_sees_what_a_start_sees(tmp_path):
     forked, again, started = (
         json.loads(printed(tmp_path, SEEN, cold=cold)) for cold in (False, False, True)
     )
@@ -72,7 +71,7 @@ def test_a_fork_sees_what_a_start_sees(tmp_path: Path) -> None:
     assert len({each[at] for each in (forked, again, started) for at in (2, 3)}) == 6
 
 
-def test_a_variable_that_torch_reads_at_its_import_asks_for_a_start(tmp_path: Path) -> None:
+def test_a_variable_that_torch_reads_at_its_import_asks_for_a_start(tmp_path):
     assert printed(tmp_path, SETS.format(name="'O' + 'MP_NUM_THREADS'")) == "changed"
     plan = Plan("seen:step", (), 6, 0, "cpu", str(tmp_path / "out"), ())
     recording = record_once(plan, None, silent, lambda text: None)
@@ -86,14 +85,12 @@ def test_a_variable_that_torch_reads_at_its_import_asks_for_a_start(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "value"), [(fork_server.COLD, "1"), ("PYTHONPATH", "src"), ("PYTHONPATH", "/a:")]
 )
-def test_what_is_started_all_the_same(
-    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_started_all_the_same(name, value, tmp_path, monkeypatch):
     monkeypatch.setenv(name, value)
     assert fork_server.forked((), dict(os.environ), str(tmp_path), 0, set()) is None
 
 
-def test_a_folder_that_is_not_there_is_a_start_which_says_so(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_a_start_which_says_so(tmp_path):
     reading, writing = os.pipe()
     words, there = (fork_server.ROOT, "{}"), dict(os.environ)
     assert fork_server.forked(words, there, str(tmp_path / "none"), writing, set()) is None
@@ -102,7 +99,7 @@ def test_a_folder_that_is_not_there_is_a_start_which_says_so(tmp_path: Path) -> 
     os.close(writing)
 
 
-def test_a_server_that_has_ended_is_replaced(tmp_path: Path) -> None:
+def test_a_server_that_has_ended_is_replaced(tmp_path):
     words, there = (fork_server.ROOT, "{}"), dict(os.environ)
     reading, writing = os.pipe()
     assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
@@ -115,9 +112,7 @@ def test_a_server_that_has_ended_is_replaced(tmp_path: Path) -> None:
     os.close(writing)
 
 
-def test_a_server_that_cannot_fork_is_asked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_fork_is_asked_once(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_A_VARIABLE", "of its own")
     monkeypatch.setattr(fork_server, "SERVE", "import os; os._exit(1)")
     monkeypatch.setattr(fork_server, "SERVERS", {})

@@ -27,7 +27,7 @@ TORCHRUN = {
     ],
     ids=["torchrun", "srun", "Open MPI", "MPICH", "torchrun in a SLURM job"],
 )
-def test_a_rank_is_told_by_its_launcher(said: dict[str, str], expected: tuple[int, int]) -> None:
+def test_a_rank_is_told_by_its_launcher(said, expected):
     own = launched(said)
     assert own is not None
     assert (own.rank, own.world_size) == expected
@@ -47,17 +47,17 @@ def test_a_rank_is_told_by_its_launcher(said: dict[str, str], expected: tuple[in
         {"RANK": "0", "WORLD_SIZE": "1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"},
     ],
 )
-def test_one_process_is_no_rank(said: dict[str, str]) -> None:
+def test_one_process_is_no_rank(said):
     assert launched(said) is None
 
 
-def job(**others: str) -> str:
+def job(**others):
     own = launched({**TORCHRUN, **others})
     assert own is not None
     return own.job
 
 
-def test_ranks_of_one_job_share_a_word_that_no_other_job_has() -> None:
+def test_ranks_of_one_job_share_a_word_that_no_other_job_has():
     assert job() == job(RANK="2", LOCAL_RANK="2")
     words = {
         job(),
@@ -70,13 +70,13 @@ def test_ranks_of_one_job_share_a_word_that_no_other_job_has() -> None:
     assert len(words) == 6
 
 
-def test_an_address_that_every_machine_has_is_told_apart_by_the_machine() -> None:
+def test_an_address_that_every_machine_has_is_told_apart_by_the_machine():
     here = job(MASTER_ADDR="127.0.0.1")
     assert here == job(MASTER_ADDR="localhost") == job(MASTER_ADDR=socket.gethostname())
     assert here != job()
 
 
-def test_processes_meet_a_second_time_at_a_store_of_their_own() -> None:
+def test_processes_meet_a_second_time_at_a_store_of_their_own():
     assert another_store(TORCHRUN) == {}
     alone = {**TORCHRUN, AGENT_STORE: "True", "LOCAL_WORLD_SIZE": "4"}
     found = another_store(alone)

@@ -1,7 +1,6 @@
 """Programs that leave before their first step: which of them asked for CUDA?"""
 
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -71,14 +70,14 @@ STAYS_ITS_OWN = {
 
 
 class Cuda:
-    def is_available(self) -> bool:
+    def is_available(self):
         return False
 
-    def device_count(self) -> int:
+    def device_count(self):
         return 0
 
 
-def left(folder: Path, source: str) -> BaseException:
+def left(folder, source):
     path = folder / "train.py"
     path.write_text(textwrap.dedent(source))
     with pytest.raises((SystemExit, ValueError)) as raised:
@@ -87,11 +86,11 @@ def left(folder: Path, source: str) -> BaseException:
 
 
 @pytest.mark.parametrize("how", LEFT)
-def test_a_program_that_asked_for_cuda_and_left(how: str, tmp_path: Path) -> None:
+def test_a_program_that_asked_for_cuda_and_left(how, tmp_path):
     said = left_without_cuda(left(tmp_path, LEFT[how]))
     assert said is not None and said.startswith("the program left at train.py:")
 
 
 @pytest.mark.parametrize("how", STAYS_ITS_OWN)
-def test_one_that_left_for_another_reason(how: str, tmp_path: Path) -> None:
+def test_one_that_left_for_another_reason(how, tmp_path):
     assert left_without_cuda(left(tmp_path, STAYS_ITS_OWN[how])) is None

@@ -1,11 +1,6 @@
-"""The plan of a run on the null device, what is said where there can be none, and the environment
-of a child that is not to be on one.
-"""
+"""A run on the null device: its plan, where there is none, a child that is not to be on one."""
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from auditor import null_device
 from auditor.errors import AuditProblem
@@ -20,19 +15,17 @@ AUDIT = Audit(PLAN, rehearsed=("reads",), native=("owners",))
 LACKING = AuditProblem("no CUDA in it", "pip install x")
 
 
-def course(recording: Recording, **more: tuple[str, ...]) -> Course:
+def course(recording, **more):
     made = [Made(PLAN.on_shadow(5), recording)]
     return Course(replace(AUDIT, **more), None, lambda *_: None, quiet, made)
 
 
-def prepared(monkeypatch: pytest.MonkeyPatch, audit: Audit, *, there: bool) -> Audit:
+def prepared(monkeypatch, audit, *, there):
     monkeypatch.setattr(null_device, "lacking", lambda: None if there else LACKING)
     return null_run.prepared(audit)
 
 
-def test_with_a_cuda_build_shadow_and_null_device_play_one_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_with_a_cuda_build_shadow_and_null_device_play_one_model(monkeypatch):
     audit = prepared(monkeypatch, AUDIT, there=True)
     assert audit.run.gpu == "H100"
     assert (audit.rehearsed, audit.native) == (
@@ -41,17 +34,17 @@ def test_with_a_cuda_build_shadow_and_null_device_play_one_model(
     )
 
 
-def test_with_a_build_for_the_cpu_a_rehearsal_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_build_for_the_cpu_a_rehearsal_is_as_it_was(monkeypatch):
     assert prepared(monkeypatch, AUDIT, there=False) == replace(AUDIT, native=())
 
 
-def test_the_model_that_is_asked_for_is_played_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_that_is_asked_for_is_played_with_both(monkeypatch):
     asked = replace(AUDIT, run=replace(PLAN, gpu="T4"))
     for there in (True, False):
         assert prepared(monkeypatch, asked, there=there).run.gpu == "T4"
 
 
-def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values() -> None:
+def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values():
     plan = PLAN.rehearsal(("reads",)).on_null(("owners",), "/r/rehearsal", {"A": "b"}, 14)
     assert (plan.folder, plan.device, plan.parts) == ("/r/null", "null", ("owners",))
     assert (plan.answers, plan.steps) == ("/r/rehearsal", 14)
@@ -59,9 +52,7 @@ def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values() -> None:
     assert (_surroundings(plan) or {})["A"] == "b"
 
 
-def test_a_rehearsal_that_cannot_be_followed_says_why_in_the_manifest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rehearsal_that_cannot_be_followed_says_why_in_the_manifest(tmp_path, monkeypatch):
     write_manifest(tmp_path, {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"})
     recording = Recording(tmp_path)
     monkeypatch.setattr(null_device, "lacking", lambda: LACKING)
@@ -71,13 +62,11 @@ def test_a_rehearsal_that_cannot_be_followed_says_why_in_the_manifest(
     assert not kept.get("warnings")
 
 
-def test_a_null_device_that_cannot_be_built_costs_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_null_device_that_cannot_be_built_costs_a_warning(tmp_path, monkeypatch):
     write_manifest(tmp_path, {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"})
     recording = Recording(tmp_path)
 
-    def broken(*_: object, **__: object) -> dict[str, str]:
+    def broken(*_, **__):
         raise AuditProblem("the compiler failed")
 
     monkeypatch.setattr(null_device, "lacking", lambda: None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.runs.plan import Change, Drill, Passes, Plan, Purpose, Replay, Trial, UntilOom
+from auditor.runs.plan import Change, Drill, Passes, Plan, Replay, Trial, UntilOom
 from auditor.runs.repeat import Repeat
 
 
@@ -19,7 +19,7 @@ from auditor.runs.repeat import Repeat
     ],
     ids=lambda purpose: type(purpose).__name__,
 )
-def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
+def test_a_plan_survives_the_process_seam(purpose):
     plan = Plan(
         "a:b",
         ("x", "\udcff"),  # as Python has a byte of the command line that is no UTF-8

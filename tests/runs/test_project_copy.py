@@ -1,7 +1,6 @@
 """The copy that patched code runs in: whatever happens there, the user's project stays as it is."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from auditor.runs.project_copy import ProjectCopy
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     home = tmp_path / "home" / "repo" / "project"
     for folder in ("package/deep", ".git", "venv", "__pycache__", "audits/old", "env"):
         (home / folder).mkdir(parents=True)
@@ -27,15 +26,13 @@ def project(tmp_path: Path) -> Path:
     return home
 
 
-def _copy(project: Path, tmp_path: Path, **files: bytes) -> Path:
+def _copy(project, tmp_path, **files):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     return project_copy.copy(project, scratch, files)
 
 
-def test_small_files_are_copies_and_everything_else_is_linked(
-    project: Path, tmp_path: Path
-) -> None:
+def test_small_files_are_copies_and_everything_else_is_linked(project, tmp_path):
     copied = _copy(project, tmp_path)
     assert not (copied / "train.py").is_symlink()
     assert not (copied / "package" / "deep").is_symlink()
@@ -45,7 +42,7 @@ def test_small_files_are_copies_and_everything_else_is_linked(
     assert (copied / ".." / "data" / "train.txt").read_text() == "data"
 
 
-def test_what_the_program_writes_stays_in_the_copy(project: Path, tmp_path: Path) -> None:
+def test_what_the_program_writes_stays_in_the_copy(project, tmp_path):
     copied = _copy(project, tmp_path)
     (copied / "train.py").write_text("overwritten")
     (copied / "package" / "deep" / "model.py").unlink()
@@ -55,9 +52,7 @@ def test_what_the_program_writes_stays_in_the_copy(project: Path, tmp_path: Path
     assert not (project / "new").exists()
 
 
-def test_a_patched_file_is_never_written_through_a_link(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_patched_file_is_never_written_through_a_link(project, tmp_path, monkeypatch):
     monkeypatch.setattr(project_copy, "FILE_LIMIT", 2)  # so that all of them would be linked
     copied = _copy(project, tmp_path, **{"package/deep/model.py": b"patched"})
     assert (copied / "package" / "deep" / "model.py").read_text() == "patched"
@@ -65,9 +60,7 @@ def test_a_patched_file_is_never_written_through_a_link(
     assert (copied / "train.py").is_symlink()
 
 
-def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(project, tmp_path):
     (project / "venv" / "mine.py").write_text("original")
     copied = _copy(project, tmp_path, **{"venv/mine.py": b"patched"})
     assert (copied / "venv" / "mine.py").read_text() == "patched"
@@ -75,7 +68,7 @@ def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(
 
 
 @pytest.mark.parametrize("inside", ["kept", "not/there/now"])
-def test_a_file_can_be_left_out_and_another_one_added(inside: str, tmp_path: Path) -> None:
+def test_a_file_can_be_left_out_and_another_one_added(inside, tmp_path):
     project = tmp_path / "project"
     (project / "kept").mkdir(parents=True)
     (project / "kept" / "gone.py").write_text("GONE = 1")
@@ -90,9 +83,7 @@ def test_a_file_can_be_left_out_and_another_one_added(inside: str, tmp_path: Pat
     assert not (project / inside / "new.py").exists()
 
 
-def test_the_copy_is_bounded(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_copy_is_bounded(project, tmp_path, monkeypatch):
     many = project / "many"
     many.mkdir()
     for number in range(30):
@@ -103,9 +94,7 @@ def test_the_copy_is_bounded(
     assert sum(not path.is_symlink() for path in copied.rglob("*") if path.is_file()) <= 20
 
 
-def test_a_project_of_very_many_files_is_linked_in_whole_folders(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_of_very_many_files_is_linked_in_whole_folders(project, tmp_path, monkeypatch):
     for number in range(20):
         (project / f"z{number}").mkdir()
         (project / f"z{number}" / "x").write_text("x")
@@ -115,7 +104,7 @@ def test_a_project_of_very_many_files_is_linked_in_whole_folders(
     assert (copied / "z19" / "x").read_text() == "x"
 
 
-def test_absolute_paths_into_the_project_lead_into_the_copy(project: Path) -> None:
+def test_absolute_paths_into_the_project_lead_into_the_copy(project):
     args = (str(project), f"--out={project}/runs", f"{project}-other", "lr=0.1", "")
     with ProjectCopy(project) as place:
         plan = place.plan(Plan(f"{project}/train.py", args, 1, 0, "cpu", "", ()))
@@ -132,9 +121,7 @@ def test_absolute_paths_into_the_project_lead_into_the_copy(project: Path) -> No
     assert (project / "train.py").read_text() == "original"
 
 
-def test_a_copy_inside_the_project_does_not_copy_itself(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_inside_the_project_does_not_copy_itself(project, monkeypatch):
     (project / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(project / "tmp"))
     with ProjectCopy(project) as place:
@@ -143,7 +130,7 @@ def test_a_copy_inside_the_project_does_not_copy_itself(
     assert not list((project / "tmp").iterdir())
 
 
-def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project: Path) -> None:
+def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project):
     with ProjectCopy(project) as place:
         (project / "out" / "recording").mkdir(parents=True)
         for name in ("recording/manifest.json", "recording/steps.jsonl", "report.json"):
@@ -152,7 +139,7 @@ def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project
     assert place.changed == ("new.txt",)
 
 
-def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_path: Path) -> None:
+def test_what_changed_in_the_project_all_the_same_is_told(project, tmp_path):
     with ProjectCopy(project, apart=project / "mine") as place:
         for name in """
             train.py package/deep/weights.bin new.txt mine/log audits/log env/log __pycache__/x
@@ -174,7 +161,7 @@ def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_pat
 
 
 @pytest.mark.parametrize("descriptor", [1, 2])
-def test_what_our_own_output_is_redirected_into_is_not_told(project: Path, descriptor: int) -> None:
+def test_what_our_own_output_is_redirected_into_is_not_told(project, descriptor):
     kept = os.dup(descriptor)
     try:
         with (project / "audit.log").open("wb", buffering=0) as log:
@@ -189,9 +176,7 @@ def test_what_our_own_output_is_redirected_into_is_not_told(project: Path, descr
     assert place.changed == ("other.log",)
 
 
-def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(project, monkeypatch):
     monkeypatch.setattr(project_copy, "LOOK_LIMIT", 3)
     with ProjectCopy(project) as place:
         (project / "train.py").write_text("changed")
@@ -199,7 +184,7 @@ def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(
     assert set(place.changed) <= {"train.py"}
 
 
-def test_sources_are_those_that_ran(tmp_path: Path) -> None:
+def test_sources_are_those_that_ran(tmp_path):
     original, copied = tmp_path / "original", tmp_path / "copy"
     for folder, text in (
         (original, "NOW = 1\n"),

@@ -11,14 +11,14 @@ from auditor.runs.launchers import Launched
 from auditor.runs.rank_meeting import DONE, Mark, RankMeeting
 
 
-def meetings(place: Path, ranks: int = 3, job: str = "abc") -> list[RankMeeting]:
+def meetings(place, ranks=3, job="abc"):
     return [RankMeeting(place, Launched(rank, ranks, job)) for rank in range(ranks)]
 
 
-def joined(others: list[RankMeeting]) -> list[Path | None]:
+def joined(others):
     found: dict[int, Path | None] = {}
 
-    def join(each: RankMeeting) -> None:
+    def join(each):
         found[each.own.rank] = each.join(30)
 
     threads = [threading.Thread(target=join, args=(each,)) for each in others]
@@ -29,7 +29,7 @@ def joined(others: list[RankMeeting]) -> list[Path | None]:
     return [found[each.own.rank] for each in others]
 
 
-def test_all_ranks_are_told_one_folder_and_nothing_is_left(tmp_path: Path) -> None:
+def test_all_ranks_are_told_one_folder_and_nothing_is_left(tmp_path):
     first, *others = meetings(tmp_path)
     first.open(tmp_path / "results")
     assert joined(others) == [tmp_path / "results"] * 2
@@ -39,7 +39,7 @@ def test_all_ranks_are_told_one_folder_and_nothing_is_left(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_rank_that_asks_before_rank_0_is_there_is_answered(tmp_path: Path) -> None:
+def test_a_rank_that_asks_before_rank_0_is_there_is_answered(tmp_path):
     first, other = meetings(tmp_path, 2)
     late = threading.Timer(0.5, first.open, [tmp_path / "results"])
     late.start()
@@ -49,7 +49,7 @@ def test_a_rank_that_asks_before_rank_0_is_there_is_answered(tmp_path: Path) -> 
     first.close()
 
 
-def test_a_question_that_is_being_written_stays(tmp_path: Path) -> None:
+def test_a_question_that_is_being_written_stays(tmp_path):
     """A rank writes beside, then renames: what it renames must still be there."""
     first, _, _ = meetings(tmp_path)
     (tmp_path / ".ranks-abc").mkdir()
@@ -60,7 +60,7 @@ def test_a_question_that_is_being_written_stays(tmp_path: Path) -> None:
     first.close()
 
 
-def test_what_an_earlier_job_left_answers_nobody(tmp_path: Path) -> None:
+def test_what_an_earlier_job_left_answers_nobody(tmp_path):
     left = tmp_path / ".ranks-abc"
     left.mkdir()
     (left / "told-1-old").write_text(json.dumps(str(tmp_path / "old")))
@@ -77,7 +77,7 @@ def test_what_an_earlier_job_left_answers_nobody(tmp_path: Path) -> None:
     first.close()
 
 
-def test_two_jobs_in_one_place_do_not_mix(tmp_path: Path) -> None:
+def test_two_jobs_in_one_place_do_not_mix(tmp_path):
     one, two = meetings(tmp_path, 2, "one"), meetings(tmp_path, 2, "two")
     one[0].open(tmp_path / "a")
     two[0].open(tmp_path / "b")
@@ -90,7 +90,7 @@ def test_two_jobs_in_one_place_do_not_mix(tmp_path: Path) -> None:
         first.close()
 
 
-def test_rank_0_that_cannot_begin_tells_the_others(tmp_path: Path) -> None:
+def test_rank_0_that_cannot_begin_tells_the_others(tmp_path):
     first, *others = meetings(tmp_path)
     refusing = threading.Thread(target=first.refuse)
     refusing.start()
@@ -99,7 +99,7 @@ def test_rank_0_that_cannot_begin_tells_the_others(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_rank_that_hears_nothing_says_what_to_do(tmp_path: Path) -> None:
+def test_a_rank_that_hears_nothing_says_what_to_do(tmp_path):
     _, other = meetings(tmp_path, 2)
     with pytest.raises(AuditProblem, match="rank 1 heard nothing from rank 0") as raised:
         other.join(0.3)
@@ -107,13 +107,13 @@ def test_a_rank_that_hears_nothing_says_what_to_do(tmp_path: Path) -> None:
     assert list((tmp_path / ".ranks-abc").iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AuditProblem, match="cannot be written"):
         meetings(tmp_path / "file", 2)[1].join(1)
 
 
-def test_marks_and_decisions_reach_the_others(tmp_path: Path) -> None:
+def test_marks_and_decisions_reach_the_others(tmp_path):
     first, second, third = meetings(tmp_path)
     first.open(tmp_path / "results")
     second.mark(0, Mark(completed=False, problem=("no module named x (rank 1)", "install it")))
@@ -130,7 +130,7 @@ def test_marks_and_decisions_reach_the_others(tmp_path: Path) -> None:
     first.close()
 
 
-def test_half_a_file_is_no_word(tmp_path: Path) -> None:
+def test_half_a_file_is_no_word(tmp_path):
     first, other = meetings(tmp_path, 2)
     first.open(tmp_path / "results")
     (tmp_path / ".ranks-abc" / "ended-0-1").write_text('{"completed": tr')
@@ -139,7 +139,7 @@ def test_half_a_file_is_no_word(tmp_path: Path) -> None:
     first.close()
 
 
-def test_a_rank_that_waits_is_told_when_rank_0_goes(tmp_path: Path) -> None:
+def test_a_rank_that_waits_is_told_when_rank_0_goes(tmp_path):
     first, other = meetings(tmp_path, 2)
     first.open(tmp_path / "results")
     late = threading.Timer(0.5, first.close)

@@ -1,7 +1,6 @@
 """A run that failed early is rehearsed up to the step before."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,9 +15,7 @@ from auditor.runs.rehearsal import rehearse
 PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3}
 
 
-def recorded(
-    folder: Path, passes: dict[str, int], outcome: str = "raised", **more: Any
-) -> Recording:
+def recorded(folder, passes, outcome="raised", **more):
     """A recording with so many steps of each pass, and one read at line 7 in each loud step."""
     writer, start = RecordingWriter(folder), 0.0
     for name, steps in passes.items():
@@ -49,12 +46,10 @@ def recorded(
 @pytest.mark.parametrize(
     ("outcome", "after"), [("completed", "interrupted"), ("raised", "interrupted")]
 )
-def test_ctrl_c_in_the_rehearsal_ends_the_audit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, after: str
-) -> None:
+def test_ctrl_c_in_the_rehearsal_ends_the_audit(tmp_path, monkeypatch, outcome, after):
     first = recorded(tmp_path, {"warmup": 5, "quiet": 12}, outcome)
 
-    def stopped(plan: Plan, *_: Any) -> Recording:
+    def stopped(plan, *_):
         return recorded(
             Path(plan.folder),
             {"warmup": 2, "loud": 2},
@@ -77,12 +72,10 @@ def test_ctrl_c_in_the_rehearsal_ends_the_audit(
     ("outcome", "steps", "asked"),
     [("completed", 2, None), ("raised", 16, 16), ("oom", 3, 0), ("interrupted", 16, 0)],
 )
-def test_the_steps_before_a_failure_are_rehearsed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, steps: int, asked: int | None
-) -> None:
+def test_the_steps_before_a_failure_are_rehearsed(tmp_path, monkeypatch, outcome, steps, asked):
     wanted: list[Plan] = []
 
-    def rehearsed(plan: Plan, *_: Any) -> Recording:
+    def rehearsed(plan, *_):
         wanted.append(plan)
         return recorded(Path(plan.folder), {"warmup": 1, "loud": 12}, "completed")
 

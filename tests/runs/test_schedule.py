@@ -1,6 +1,4 @@
-"""What the schedule promises, as a value: which passes a run takes, how many steps each has, and why
-it ends.
-"""
+"""The schedule as a value: which passes a run takes, their steps, and why it ends."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +6,10 @@ from typing import Any
 import pytest
 
 from auditor.cycles import prolonged
-from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
-from auditor.runs.plan import Change, Device, Drill, Passes, Plan, Replay, Trial, UntilOom
+from auditor.model.devices import CPU, CUDA, NULL, SHADOW
+from auditor.runs.plan import Change, Drill, Passes, Plan, Replay, Trial, UntilOom
 from auditor.runs.repeat import Repeat
-from auditor.runs.schedule import LONG_STEPS, Pass, Schedule, Stats, passes_of, share_out
+from auditor.runs.schedule import LONG_STEPS, Schedule, Stats, passes_of, share_out
 
 GPU = CUDA
 WATCHED = frozenset({"loud", "leaner", "numbers", "gradients", "values", "loops"})
@@ -21,17 +19,17 @@ Shows = Callable[[Stats], object]
 
 
 def course(
-    device: DeviceInfo = CPU,
-    shows: Shows = lambda stats: None,
+    device=CPU,
+    shows=lambda stats: None,
     *,
-    word: Device = "auto",
-    watched: frozenset[str] = WATCHED,
-    us: Callable[[Pass], float] = lambda at: 1e3,
-    step_s: float = 0.001,
-    steps: int = 50,
-    warmup: int = 5,
-    **more: Any,
-) -> tuple[dict[str, int], list[str]]:
+    word="auto",
+    watched=WATCHED,
+    us=lambda at: 1e3,
+    step_s=0.001,
+    steps=50,
+    warmup=5,
+    **more,
+):
     """Steps of each pass, and what was said; after each step the run has shown what ``shows`` says."""
     said: list[str] = []
     plan = Plan("t:step", (), steps, warmup, word, "folder", (), **more)
@@ -48,47 +46,41 @@ def course(
     return {each.name: each.done for each in stats.passes}, said
 
 
-def shown(**fields: Any) -> Shows:
+def shown(**fields):
     return lambda stats: [setattr(stats, name, value) for name, value in fields.items()]
 
 
-def alike(most: int) -> Shows:
+def alike(most):
     return lambda stats: setattr(stats, "alike", min(most, stats.now.done + 1))
 
 
-def compiled(stats: Stats) -> None:
+def compiled(stats):
     stats.now.compiled = True
 
 
-def bursts(*steps: int) -> Shows:
+def bursts(*steps):
     return lambda stats: stats.bursts.update(
         {"line": {step for step in steps if step <= stats.now.done}}
     )
 
 
-def without(*names: str, **more: int) -> dict[str, int]:
+def without(*names, **more):
     return {name: n for name, n in {**MEASURED, **more}.items() if name not in names}
 
 
-def case(
-    name: str,
-    passes: dict[str, int],
-    shows: Shows = lambda stats: None,
-    device: DeviceInfo = CPU,
-    **more: Any,
-) -> Any:
+def case(name, passes, shows=lambda stats: None, device=CPU, **more):
     return pytest.param(device, shows, more, passes, id=name)
 
 
-def every(distance: int) -> Callable[[Pass], float]:
+def every(distance):
     return lambda at: 1e3 if at.done % distance else 9e3
 
 
-def asking(done: int) -> Shows:
+def asking(done):
     return lambda stats: setattr(stats, "asked_on", lambda: stats.now.done < done)
 
 
-def slow_eager(stats: Stats) -> None:
+def slow_eager(stats):
     compiled(stats)
     stats.now.seconds = stats.now.done * (9.9 if stats.now.name == "eager_held" else 1.0)
 
@@ -140,9 +132,7 @@ def slow_eager(stats: Stats) -> None:
         case("null", {"loud": 9, "memory": 3}, device=NULL, word="null", steps=12, step_s=60.0),
     ],
 )
-def test_which_passes_a_run_takes(
-    device: DeviceInfo, shows: Shows, more: dict[str, Any], passes: dict[str, int]
-) -> None:
+def test_which_passes_a_run_takes(device, shows, more, passes):
     assert course(device, shows, **more)[0] == passes
 
 
@@ -160,9 +150,7 @@ def test_which_passes_a_run_takes(
         case("one burst", {**REHEARSAL, "loud": 32}, bursts(0)),
     ],
 )
-def test_a_rehearsal_is_watched_from_its_first_step_on(
-    device: DeviceInfo, shows: Shows, more: dict[str, Any], passes: dict[str, int]
-) -> None:
+def test_a_rehearsal_is_watched_from_its_first_step_on(device, shows, more, passes):
     more = {"purpose": Passes(trace=0, loud=12), "step_s": 0.25, **more}
     assert course(SHADOW, shows, word="rehearse", **more) == (passes, [])
 
@@ -182,9 +170,7 @@ def test_a_rehearsal_is_watched_from_its_first_step_on(
         (SHADOW, 9.0, {}, {"loud": 6, "leaner": 0, "numbers": 1, "values": 6}),
     ],
 )
-def test_passes_of_long_steps_end_with_their_share_of_the_time(
-    device: DeviceInfo, step_s: float, more: dict[str, Any], passes: dict[str, int]
-) -> None:
+def test_passes_of_long_steps_end_with_their_share_of_the_time(device, step_s, more, passes):
     whole = without(**{"memory": 12} if device is GPU else {})
     if device is SHADOW:
         whole = {"loud": 12, "leaner": 5, "numbers": 3, "values": 24}
@@ -194,7 +180,7 @@ def test_passes_of_long_steps_end_with_their_share_of_the_time(
     assert set(said) == ({LONG_STEPS} if taken != whole else set())
 
 
-def test_what_the_reader_must_know_is_said() -> None:
+def test_what_the_reader_must_know_is_said():
     assert course(shows=alike(99), us=lambda at: 1e3 if at.done % 12 else 9e3)[1] == [prolonged(24)]
     assert "runs torch.profiler itself" in course(shows=shown(profiled=True))[1][0]
     full = shown(half_full=lambda: True)
@@ -216,19 +202,17 @@ def test_what_the_reader_must_know_is_said() -> None:
         (SHADOW, 58, {"loud": 12, "leaner": 5, "numbers": 3, "values": 38}),
     ],
 )
-def test_a_target_that_ends_takes_causes_before_long_timing(
-    device: DeviceInfo, fit: int, passes: dict[str, int]
-) -> None:
+def test_a_target_that_ends_takes_causes_before_long_timing(device, fit, passes):
     more: dict[str, Any] = {"purpose": Passes(loud=12, values=38)} if device is SHADOW else {}
     assert course(device, bursts(0), fit=fit, **more)[0] == passes
 
 
-def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones() -> None:
+def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones():
     passes, _ = course(shows=shown(anomaly=True), fit=40)
     assert (passes["anomaly_off"], passes["loud"], sum(passes.values())) == (6, 6, 40)
 
 
-def test_no_target_is_asked_for_more_steps_than_it_has() -> None:
+def test_no_target_is_asked_for_more_steps_than_it_has():
     for total in range(1, 150):
         passes = passes_of(Plan("t", (), 50, 5, "auto", "", ()), GPU, WATCHED)
         share_out(total, passes)

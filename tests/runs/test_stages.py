@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import silent
 
 
-def recorded(plan: Plan, file: Path, **more: Any) -> Recording:
+def recorded(plan, file, **more):
     """Twelve diagnosed steps, each with a read at line 1 of ``file``."""
     folder = Path(plan.folder)
     writer = RecordingWriter(folder)
@@ -40,12 +39,12 @@ def recorded(plan: Plan, file: Path, **more: Any) -> Recording:
 
 
 @pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def ran(tmp_path, monkeypatch):
     """Plans of the runs that an audit makes; each reads a file of its own."""
     plans: list[Plan] = []
     monkeypatch.chdir(tmp_path)
 
-    def record(plan: Plan, *_: Any) -> Recording:
+    def record(plan, *_):
         plans.append(plan)
         file = tmp_path / f"{plan.device}.py"
         file.write_text("x.item()\n")
@@ -55,14 +54,12 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     return plans
 
 
-def audited(folder: Path, rehearsed: tuple[str, ...]) -> Recording:
+def audited(folder, rehearsed):
     run = Plan("t:step", (), 50, 5, "auto", str(folder / "recording"), ("reads",))
     return stages.record(Audit(run, rehearsed), None, silent, quiet)
 
 
-def test_a_rehearsal_follows_the_main_run_and_its_sources_are_kept(
-    tmp_path: Path, ran: list[Plan]
-) -> None:
+def test_a_rehearsal_follows_the_main_run_and_its_sources_are_kept(tmp_path, ran):
     recording = audited(tmp_path, ("reads",))
     assert [plan.device for plan in ran] == ["auto", "rehearse"]
     assert ran[1].folder.endswith("recording/rehearsal")
@@ -71,9 +68,7 @@ def test_a_rehearsal_follows_the_main_run_and_its_sources_are_kept(
 
 
 @pytest.mark.parametrize(("rehearsed", "times"), [(("reads",), 1), ((), 0)])
-def test_first_findings_are_asked_for_before_a_rehearsal(
-    tmp_path: Path, ran: list[Plan], rehearsed: tuple[str, ...], times: int
-) -> None:
+def test_first_findings_are_asked_for_before_a_rehearsal(tmp_path, ran, rehearsed, times):
     asked: list[int] = []
     run = Plan("t:step", (), 50, 5, "auto", str(tmp_path / "recording"), ("reads",))
     audit = Audit(run, rehearsed)
@@ -81,18 +76,16 @@ def test_first_findings_are_asked_for_before_a_rehearsal(
     assert asked == [1] * times
 
 
-def test_what_no_rule_asks_for_is_not_rehearsed(tmp_path: Path, ran: list[Plan]) -> None:
+def test_what_no_rule_asks_for_is_not_rehearsed(tmp_path, ran):
     audited(tmp_path, ())
     assert [plan.device for plan in ran] == ["auto"]
 
 
-def test_nothing_follows_a_recording_that_could_not_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_follows_a_recording_that_could_not_be_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made: list[Plan] = []
 
-    def record(plan: Plan, *_: Any) -> Recording:
+    def record(plan, *_):
         made.append(plan)
         return recorded(plan, tmp_path / "t.py", unwritten="the disk is full")
 
@@ -101,7 +94,7 @@ def test_nothing_follows_a_recording_that_could_not_be_written(
     assert len(made) == 1
 
 
-def test_a_further_run_ends_by_the_deadline_of_the_audit() -> None:
+def test_a_further_run_ends_by_the_deadline_of_the_audit():
     audit, now = Audit(Plan("t:step", (), 50, 5, "auto", "/r", ())), time.monotonic()
     until = now + 5.0
     assert Course(audit, until, silent, quiet).within(100.0) == until

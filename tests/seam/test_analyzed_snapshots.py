@@ -1,6 +1,4 @@
-"""``audit analyze`` on memory snapshots from the outside: folders, what is printed when, and charts
-that cannot be drawn.
-"""
+"""``audit analyze`` on memory snapshots: folders, what is printed when, undrawable charts."""
 
 import gzip
 import json

@@ -2,8 +2,6 @@
 
 import json
 import textwrap
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -53,21 +51,21 @@ TRAINER = """
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("early")
     (path / "trainer.py").write_text(textwrap.dedent(TRAINER))
     return path
 
 
 @pytest.fixture(scope="module")
-def died(folder: Path, audit: Any) -> Any:
+def died(folder, audit):
     """Audited as users do: (finished process, report, folder of the results)."""
     out = folder / "out"
     done = audit("run", "trainer:dies", "--steps", "20", "--out", str(out), cwd=folder)
     return done, json.loads((out / "report.json").read_text()), out
 
 
-def test_outcome_and_error_and_what_was_not_reached(died: Any) -> None:
+def test_outcome_and_error_and_what_was_not_reached(died):
     done, report, _ = died
     assert done.returncode == 3
     error = report["run"]["error"]
@@ -84,7 +82,7 @@ def test_outcome_and_error_and_what_was_not_reached(died: Any) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs the path itself")
-def test_the_steps_before_are_rehearsed(died: Any) -> None:
+def test_the_steps_before_are_rehearsed(died):
     _, _, out = died
     rehearsed = Recording(out / "recording" / "rehearsal")
     assert rehearsed.manifest["outcome"] == "completed"
@@ -94,9 +92,7 @@ def test_the_steps_before_are_rehearsed(died: Any) -> None:
     }
 
 
-def test_analyze_gives_the_same_from_the_recording_alone(
-    died: Any, folder: Path, audit: Any
-) -> None:
+def test_analyze_gives_the_same_from_the_recording_alone(died, folder, audit):
     _, report, out = died
     (folder / "away").mkdir()
     done = audit("analyze", str(out), "--out", str(folder / "again"), cwd=folder / "away")
@@ -107,20 +103,18 @@ def test_analyze_gives_the_same_from_the_recording_alone(
     assert again["warnings"] == report["warnings"]
 
 
-def recorded(folder: Path, target: str, out: Path) -> Recording:
+def recorded(folder, target, out):
     rules = [rule for rule in catalogue.rules() if rule.code in ("SYNC001", "GRAPH002", "GRAPH005")]
     plan = Plan(target, (), 20, 5, "cpu", str(out), parts_of(rules))
     return Recording(stages.record(Audit(plan), None, lambda *_: None, lambda text: None).folder)
 
 
-def steps_of(recording: Recording) -> dict[str, int]:
+def steps_of(recording):
     rows = [row["pass"] for row in recording.rows("steps")]
     return {name: rows.count(name) for name in rows}
 
 
-def test_steps_after_a_handled_error_count(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_after_a_handled_error_count(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     recording = recorded(folder, "trainer:handled", tmp_path / "r")
     assert recording.manifest["outcome"] == "completed"
@@ -166,8 +160,8 @@ WATCHED = """
     [("ours", "completed", {"numerics"}), ("theirs", "raised", set())],
 )
 def test_a_step_that_fails_only_under_our_watch_is_run_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, lost: set[str]
-) -> None:
+    tmp_path, monkeypatch, target, outcome, lost
+):
     """What the program raises in its own line, or without a watch too, is the program's."""
     (tmp_path / "watched.py").write_text(textwrap.dedent(WATCHED))
     monkeypatch.chdir(tmp_path)

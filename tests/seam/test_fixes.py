@@ -1,6 +1,4 @@
-"""From a run to a patch: what ``audit run`` proposes, ``audit fix`` makes, on files as users write
-them.
-"""
+"""From a run to a patch: ``audit run`` proposes, ``audit fix`` makes, on users' own files."""
 
 import subprocess
 import sys

@@ -1,6 +1,4 @@
-"""``--format`` from the outside: documents on stdout for programs, files where asked, one sentence
-where a file cannot be.
-"""
+"""``--format`` from the outside: on stdout, in files, one sentence where a file cannot be."""
 
 import json
 import xml.etree.ElementTree as ET

@@ -1,11 +1,8 @@
-"""A folder with the traces of a job's ranks gives one report: who is late, what communication
-costs, every rank's numbers.
-"""
+"""The traces of a job's ranks in one report: who is late, communication, every rank's numbers."""
 
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from auditor.reports.as_json import Json, load
@@ -21,14 +18,14 @@ from tests.timeline.jobs import job
 RULES = catalogue.rules()
 
 
-def laid_out(folder: Path, texts: list[str]) -> Path:
+def laid_out(folder, texts):
     folder.mkdir(parents=True, exist_ok=True)
     for rank, content in enumerate(texts):
         (folder / f"worker{rank}.json").write_text(content)
     return folder
 
 
-def judged(folder: Path):
+def judged(folder):
     recording = Evidence(RankedTraces(folder, fleet(trace_files(folder))))
     return build_report.drawn(
         build_report.report(recording, engine.judge(recording, RULES), RULES), recording

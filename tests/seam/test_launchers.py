@@ -1,7 +1,6 @@
 """Ranks that torchrun started, from the command line to the report."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -31,12 +30,12 @@ TORCHRUN = ("torchrun", "--nproc-per-node", "2")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "ddp.py").write_text(SCRIPT)
     return tmp_path
 
 
-def report_of(folder: Path) -> dict:
+def report_of(folder):
     return json.loads((folder / "report.json").read_text())
 
 

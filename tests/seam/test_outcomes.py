@@ -1,6 +1,4 @@
-"""Whatever the target does, there is a report on what was recorded, and the exit code of the
-contract.
-"""
+"""Whatever the target does: a report on what was recorded, the exit code of the contract."""
 
 import json
 import os
@@ -291,7 +289,7 @@ def test_impossible_audits_leave_nothing_behind(impossible, folder):
     assert not list((folder / "audits").glob("*")) if (folder / "audits").exists() else True
 
 
-def started(folder: Path, out: Path) -> subprocess.Popen[str]:
+def started(folder, out):
     """An audit of a target that hangs, once it has recorded some steps."""
     options = ["--steps", "8", "--warmup", "2", "--device", "cpu", "--out", str(out)]
     code = "from auditor.cli.main import main; main()"
@@ -324,9 +322,7 @@ def test_interrupt_reports_what_there_is(folder):
 
 @pytest.mark.full
 def test_a_target_that_drops_ctrl_c_is_asked_again(folder):
-    """An import or the program itself may swallow the first one; it must not have to be killed for
-    that.
-    """
+    """An import or the program may swallow the first one."""
     (folder / "drops.py").write_text(
         "import time\nfrom mytrainer import step as once\n\ndef step():\n    try:\n        once()\n"
         "        time.sleep(0.2)\n    except KeyboardInterrupt:\n        if not dropped:\n"

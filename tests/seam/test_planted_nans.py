@@ -1,6 +1,4 @@
-"""Ten planted NaNs (benchmarks/planted_nans.py): ours names the line, the operator and the module
-of each.
-"""
+"""Ten planted NaNs (benchmarks/planted_nans.py): line, operator and module of each are named."""
 
 import importlib.util
 import os
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "planted_nans.py"
 
 
-def planted() -> object:
+def planted():
     spec = importlib.util.spec_from_file_location("planted_nans", PATH)
     assert spec is not None and spec.loader is not None
     module = sys.modules["planted_nans"] = importlib.util.module_from_spec(spec)
@@ -32,10 +30,10 @@ NANS = planted()
 
 
 @pytest.mark.parametrize("name", list(NANS.TRUTH))
-def test_line_operator_and_module(name: str, tmp_path: Path) -> None:
+def test_line_operator_and_module(name, tmp_path):
     truth = NANS.TRUTH[name]
 
-    def make() -> object:
+    def make():
         steps = getattr(NANS, name)()
         return lambda: next(steps)
 

@@ -1,6 +1,4 @@
-"""``--device auto`` without a GPU rehearses the GPU path; ``--device rehearse`` does only that;
-what cannot be is said.
-"""
+"""``--device auto`` without a GPU rehearses the GPU path; ``rehearse`` does only that."""
 
 import json
 import textwrap
@@ -37,28 +35,21 @@ BODY = """
 """
 PORTABLE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 
-TARGETS = {
-    "portable": BODY.format(
-        device=PORTABLE, more="torch.cuda.synchronize() if device.type == 'cuda' else None"
-    ),
-    "gpu_only": BODY.format(device='device = "cuda"', more="print(loss.item())"),
-    "leaves_without_a_gpu": BODY.format(
-        device='if not torch.cuda.is_available():\n        raise SystemExit(1)\n    device = "cuda"',
-        more="print(loss.item())",
-    ),
-    "cpu_only": BODY.format(device='device = "cpu"', more="print(loss.item())"),
-    "compiled": BODY.format(
-        device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)",
-        more="f(loss.detach()); loss.item()",
-    ),
-    "parallel": BODY.format(device=PORTABLE, more="nn.DataParallel(model, [0, 1]); loss.item()"),
-    "hungry": BODY.format(
-        device=PORTABLE, more="kept.append(torch.empty(3 << 20, device=device))"
-    ).replace("    def step", "    kept = []\n\n    def step"),
-    "breaks_on_a_gpu": BODY.format(
-        device=PORTABLE, more='assert device.type == "cpu", "no kernel for this card"'
-    ),
+LEAVES = 'if not torch.cuda.is_available():\n        raise SystemExit(1)\n    device = "cuda"'
+COMPILES = PORTABLE + "\n    f = torch.compile(lambda x: x * 2)"
+
+PARTS = {
+    "portable": (PORTABLE, "torch.cuda.synchronize() if device.type == 'cuda' else None"),
+    "gpu_only": ('device = "cuda"', "print(loss.item())"),
+    "leaves_without_a_gpu": (LEAVES, "print(loss.item())"),
+    "cpu_only": ('device = "cpu"', "print(loss.item())"),
+    "compiled": (COMPILES, "f(loss.detach()); loss.item()"),
+    "parallel": (PORTABLE, "nn.DataParallel(model, [0, 1]); loss.item()"),
+    "hungry": (PORTABLE, "kept.append(torch.empty(3 << 20, device=device))"),
+    "breaks_on_a_gpu": (PORTABLE, 'assert device.type == "cpu", "no kernel for this card"'),
 }
+TARGETS = {name: BODY.format(device=device, more=more) for name, (device, more) in PARTS.items()}
+TARGETS["hungry"] = TARGETS["hungry"].replace("    def step", "    kept = []\n\n    def step")
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +75,8 @@ def runs(tmp_path_factory, audit):
 
 
 def said(report, code):
-    return [
-        (f["site"]["text"], f["seen_on"], f["basis"])
-        for f in report["findings"]
-        if f["code"] == code
-    ]
+    found = [f for f in report["findings"] if f["code"] == code]
+    return [(f["site"]["text"], f["seen_on"], f["basis"]) for f in found]
 
 
 def status(report, code):
@@ -103,10 +91,8 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
     assert said(report, "SYNC004") == [
         ("torch.cuda.synchronize() if device.type == 'cuda' else None", "rehearsal", "none")
     ]
-    assert {
-        code: status(report, code)
-        for code in ("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001")
-    } == dict.fromkeys(("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001"), "clean")
+    clean = "SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001"
+    assert [status(report, code) for code in clean] == ["clean"] * 5
     assert report["warnings"] == []
     assert "H200" in report["environment"]["rehearsed on"]
     assert (out / "recording" / "rehearsal" / "manifest.json").is_file()
@@ -130,11 +116,8 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
 def test_a_trainer_that_needs_cuda_is_rehearsed_instead(runs, name):
     done, report, _ = runs[name]
     assert done.returncode == 0, done.stderr
-    assert (report["run"]["device"], report["run"]["outcome"], report["run"]["step_us"]) == (
-        "rehearse",
-        "completed",
-        None,
-    )
+    found = [report["run"][key] for key in ("device", "outcome", "step_us")]
+    assert found == ["rehearse", "completed", None]
     assert any("cannot run without CUDA" in warning for warning in report["warnings"])
     assert said(report, "SYNC001") == [("print(loss.item())", "rehearsal", "none")]
 
@@ -187,30 +170,17 @@ def test_memory_limit_raises_the_real_error_and_keeps_a_snapshot(runs):
     assert "CUDA out of memory. Tried to allocate 12.00 MiB" in error["message"]
     assert "total capacity of 164.00 MiB" in error["message"]
     assert error["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
-    blocks = [
-        block
-        for segment in load_plain(out / "recording" / "oom_snapshot.pickle")["segments"]
-        for block in segment["blocks"]
-    ]
-    assert (
-        sum(block["size"] == 12 << 20 and block["state"] == "active_allocated" for block in blocks)
-        >= 5
-    )
-    assert any(
-        block["frames"] and block["frames"][0]["name"] == "step"
-        for block in blocks
-        if block["size"] == 12 << 20
-    )
+    segments = load_plain(out / "recording" / "oom_snapshot.pickle")["segments"]
+    blocks = [one for each in segments for one in each["blocks"] if one["size"] == 12 << 20]
+    assert sum(block["state"] == "active_allocated" for block in blocks) >= 5
+    assert any(block["frames"] and block["frames"][0]["name"] == "step" for block in blocks)
 
 
 @pytest.mark.full
 def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
     done, report, _ = runs["hungry"]
-    assert (done.returncode, report["run"]["outcome"], report["run"]["device"]) == (
-        0,
-        "completed",
-        "cpu",
-    )
+    assert done.returncode == 0
+    assert (report["run"]["outcome"], report["run"]["device"]) == ("completed", "cpu")
     (warning,) = report["warnings"]
     assert "runs out of memory" in warning
     assert "CUDA out of memory. Tried to allocate 12.00 MiB" in warning
@@ -222,12 +192,8 @@ def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
 def test_running_out_of_memory_is_explained_first(runs, name):
     _, report, _ = runs[name]
     first = report["findings"][0]
-    assert (first["code"], first["severity"], first["seen_on"], first["basis"]) == (
-        "MEM015",
-        "error",
-        "snapshot",
-        "estimated",
-    )
+    found = [first[key] for key in ("code", "severity", "seen_on", "basis")]
+    assert found == ["MEM015", "error", "snapshot", "estimated"]
     assert first["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
     assert "12 MiB were requested" in first["message"] and "real demand" in first["message"]
     facts = dict(first["facts"])

@@ -1,8 +1,5 @@
 """Programs that put functions of their own in place of Python's, which our code calls, too."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 TRAINER = """\
@@ -21,24 +18,20 @@ for step in range(12):
 """
 
 
-def run(audit: Any, folder: Path, module: str, name: str) -> Any:
+def run(audit, folder, module, name):
     (folder / "train.py").write_text(TRAINER.format(module=module, name=name))
     return audit("run", "train.py", "--steps", "3", "--device", "cpu", "--out", "out", cwd=folder)
 
 
 @pytest.mark.parametrize(("module", "name"), [("os", "replace"), ("os", "write")])
-def test_the_recording_is_written_with_the_originals(
-    tmp_path: Path, audit: Any, module: str, name: str
-) -> None:
+def test_the_recording_is_written_with_the_originals(tmp_path, audit, module, name):
     done = run(audit, tmp_path, module, name)
     assert done.returncode == 0, done.stderr
     assert "3 steps" in done.stdout
 
 
 @pytest.mark.parametrize(("module", "name"), [("io", "open"), ("os", "stat")])
-def test_a_replaced_function_is_named_and_neither_side_is_blamed(
-    tmp_path: Path, audit: Any, module: str, name: str
-) -> None:
+def test_a_replaced_function_is_named_and_neither_side_is_blamed(tmp_path, audit, module, name):
     done = run(audit, tmp_path, module, name)
     assert done.returncode == 2, done.stdout
     assert "refused in " in done.stderr and "train.py, line 4, raised RuntimeError" in done.stderr

@@ -1,6 +1,4 @@
-"""A run that goes bad is replayed in a process of its own, and the report names the very line; its
-repaired twin is silent.
-"""
+"""A run that goes bad is replayed in a process: the very line is named; its repair is silent."""
 
 import json
 import textwrap
@@ -100,7 +98,7 @@ GUARDED = """
 """
 
 
-def program(*parts: str) -> str:
+def program(*parts):
     return "".join(textwrap.dedent(part) for part in parts)
 
 
@@ -210,13 +208,13 @@ def test_analyze_gives_the_same_from_the_recording_alone(runs, folder, audit):
 # -- the parent's side -----------------------------------------------------------------------------
 
 
-def went_bad(writer: RecordingWriter, in_pass: str, step: int) -> None:
+def went_bad(writer, in_pass, step):
     tensors = [{"name": "w", "shape": [1], "value": "nan"}]
     at = {"pass": in_pass, "step": step, "global_step": step, "last_good": step - 1}
     writer.add_fields("nonfinite", {**at, "what": "gradient", "tensors": tensors, "n": 1})
 
 
-def recorded(folder: Path, *, seconds: float = 1.0) -> tuple[Plan, Recording]:
+def recorded(folder, *, seconds=1.0):
     """A recording of ten steps, of which the fifth went bad."""
     writer = RecordingWriter(folder)
     for step in range(10):

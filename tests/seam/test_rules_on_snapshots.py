@@ -57,9 +57,7 @@ def test_peaks_are_the_ground_truth(key):
 
 
 def bounds(key, told, start):
-    """Of the peak in bytes. The history has requests; torch also counts what a block has beyond its
-    request.
-    """
+    """Of the peak in bytes: torch also counts what a block has beyond its request."""
     if stats := SNAPSHOTS[key].truth.get("torch_stats"):
         return 0.997 * stats["allocated_bytes.all.peak"], stats["allocated_bytes.all.peak"]
     requested = told["peak_delta_bytes"] + start

@@ -1,6 +1,4 @@
-"""Prices of a trace: idle time has one owner, so all that the rules claim together is there; and
-they name only what is there.
-"""
+"""Prices of a trace: idle time has one owner, so the rules' claims together are there."""
 
 import re
 
@@ -129,9 +127,7 @@ def test_memory_from_the_driver_and_the_hosts_own_time_share_the_gap(tmp_path):
 
 
 def test_idle_time_that_no_finding_carries_is_the_warning_itself(tmp_path):
-    """Starved in bursts: where DATA007 is there it is pointed to; where it was asked and is silent
-    the time is nobody's.
-    """
+    """DATA007 is pointed to where it is there; where it was silent the time is nobody's."""
     both = found(tmp_path, "bursts")
     assert (
         both["KERN001"].severity.value == "note"

@@ -1,6 +1,4 @@
-"""A safe patch of a whole program changes nothing that is trained: the examples with each of theirs
-and without, from the same seeds, in processes of their own.
-"""
+"""The examples with each safe patch and without, from the same seeds: the same is trained."""
 
 import json
 import shutil

@@ -1,8 +1,6 @@
 """Modules of the user's with the name of a package that audit imports in the same process."""
 
 import sys
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -22,7 +20,7 @@ for step in range(12):
 """
 
 
-def run(audit: Any, folder: Path, script: str) -> Any:
+def run(audit, folder, script):
     """From elsewhere: what is in the current folder is what ``python -c`` of the fixture imports."""
     (folder / "here").mkdir()
     given = ("--steps", "3", "--device", "cpu", "--out", "out")
@@ -36,9 +34,7 @@ def run(audit: Any, folder: Path, script: str) -> Any:
         ("msgspec", "import msgspec; scale = msgspec.scale"),
     ],
 )
-def test_a_module_that_the_program_does_not_get_is_named(
-    tmp_path: Path, audit: Any, name: str, first: str
-) -> None:
+def test_a_module_that_the_program_does_not_get_is_named(tmp_path, audit, name, first):
     (tmp_path / f"{name}.py").write_text("scale = 2\n")
     (tmp_path / "train.py").write_text(TRAINER.format(first=first, scale="scale"))
     done = run(audit, tmp_path, "train.py")
@@ -46,7 +42,7 @@ def test_a_module_that_the_program_does_not_get_is_named(
     assert f"{tmp_path / name}.py has the name of a package" in done.stderr
 
 
-def test_one_that_nobody_imports_is_no_obstacle(tmp_path: Path, audit: Any) -> None:
+def test_one_that_nobody_imports_is_no_obstacle(tmp_path, audit):
     """Ours are imported before the program's folder is importable."""
     for name in OURS:
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the program does not import this')")
@@ -54,9 +50,7 @@ def test_one_that_nobody_imports_is_no_obstacle(tmp_path: Path, audit: Any) -> N
     assert run(audit, tmp_path, "auditor.py").returncode == 0
 
 
-def test_a_name_that_a_package_really_lacks_is_the_programs_own_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_a_package_really_lacks_is_the_programs_own_error(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(AttributeError) as lacking:
         psutil.no_such_name  # noqa: B018

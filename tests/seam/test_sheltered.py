@@ -1,6 +1,4 @@
-"""Runs after the first one leave nothing in the user's folder, and what they find is named as the
-user's own file.
-"""
+"""Runs after the first leave nothing in the user's folder, and name files as the user's own."""
 
 import json
 import textwrap

@@ -1,6 +1,4 @@
-"""Every command on files whose every text attacks the reader: nothing steers the terminal, and no
-CI system obeys a line.
-"""
+"""Every command on files whose texts attack: no terminal is steered, no CI system obeys."""
 
 import json
 import pickle
@@ -9,11 +7,10 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.cli.main import main
@@ -34,7 +31,7 @@ COMMAND = re.compile(r"^\s*::[\w-]+[^\n]*::", re.MULTILINE)
 MARK = re.compile(r"##(vso|teamcity)?\[")
 
 
-def require_harmless(done: Result, *, commands: bool = False) -> None:
+def require_harmless(done, *, commands=False):
     for stream in (done.stdout, done.stderr):
         steering = {char for char in stream if not (char.isprintable() or char in "\n\t")}
         assert not steering, f"{sorted(map(ascii, steering))} in {ascii(stream)[:2000]}"
@@ -43,7 +40,7 @@ def require_harmless(done: Result, *, commands: bool = False) -> None:
     assert "Traceback" not in done.output and done.exit_code in (0, 1, 2, 3), done.output
 
 
-def _recording(folder: Path) -> Path:
+def _recording(folder):
     said = {
         "schema": SCHEMA,
         "target": ATTACK,
@@ -53,14 +50,8 @@ def _recording(folder: Path) -> Path:
         "outcome": "raised",
         "device": "cpu",
         "passes": [{"name": "quiet", "steps": 3}, {"name": ATTACK, "steps": 1}],
-        "error": {
-            "type": ATTACK,
-            "message": ATTACK,
-            "traceback": ATTACK,
-            "file": ATTACK,
-            "line": 3,
-            "function": ATTACK,
-        },
+        "error": dict.fromkeys(("type", "message", "traceback", "file", "function"), ATTACK)
+        | {"line": 3},
         "warnings": [ATTACK],
         "environment": {"torch": ATTACK, ATTACK: ATTACK, "python": ATTACK},
         "masked_arguments": [ATTACK],
@@ -68,15 +59,14 @@ def _recording(folder: Path) -> Path:
         "recorded_at": ATTACK,
     }
     write_manifest(folder, said)
-    rows = [
-        {"pass": "quiet", "step": number, "us": 1000.0 + number, "start_us": number * 2000.0}
-        for number in range(3)
-    ]
-    (folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for at in range(3):
+        row = {"pass": "quiet", "step": at, "us": 1000.0 + at, "start_us": at * 2000.0}
+        with (folder / "steps.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
     return folder
 
 
-def _trace(path: Path) -> Path:
+def _trace(path):
     from tests.timeline import kineto
 
     events = []
@@ -92,7 +82,7 @@ def _trace(path: Path) -> Path:
     return path
 
 
-def _snapshot(path: Path) -> Path:
+def _snapshot(path):
     frames = [{"name": ATTACK, "filename": ATTACK, "line": 3}]
     allocator = CachingAllocator(1 << 30)
     allocator.malloc(2 << 20, frames=frames)
@@ -103,7 +93,7 @@ def _snapshot(path: Path) -> Path:
     return path
 
 
-def _checkpoint(path: Path) -> Path:
+def _checkpoint(path):
     import torch
 
     torch.save({ATTACK: torch.tensor([float("nan")]), "optimizer": {ATTACK: ATTACK}}, path)
@@ -111,18 +101,15 @@ def _checkpoint(path: Path) -> Path:
 
 
 class _Foreign:
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return (_Foreign, ())
 
 
-def _foreign(path: Path) -> Path:
+def _foreign(path):
     """A checkpoint whose global has an attack for its name."""
     name = ATTACK.replace("\n", " ").encode("utf-8", "surrogatepass")
-    short = (
-        b"\x8c"
-        + bytes([min(len(name), 200)])
-        + name.decode()[:150].encode()[:200].ljust(min(len(name), 200))[:200]
-    )
+    length = min(len(name), 200)
+    short = b"\x8c" + bytes([length]) + name.decode()[:150].encode()[:200].ljust(length)[:200]
     body = b"\x80\x04" + b"\x8c\x05posix" + short + b"\x93)R."
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/data.pkl", body)
@@ -130,7 +117,7 @@ def _foreign(path: Path) -> Path:
     return path
 
 
-def _report(folder: Path) -> Path:
+def _report(folder):
     from tests.reports.golden_attack import attack_report
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,18 +125,16 @@ def _report(folder: Path) -> Path:
     return folder
 
 
-def _forged(folder: Path) -> Path:
+def _forged(folder):
     """A whole report whose every text is the attack."""
     _report(folder)
     file = folder / "report.json"
     said = json.loads(file.read_text())
-    keep = set(
-        """
-        schema outcome severity status basis seen_on action kind tone training axis unit
-    """.split()
+    keep = (
+        "schema outcome severity status basis seen_on action kind tone training axis unit".split()
     )
 
-    def attacked(value: Any, key: str = "") -> Any:
+    def attacked(value, key=""):
         if isinstance(value, dict):
             return {name: attacked(each, name) for name, each in value.items()}
         if isinstance(value, list):
@@ -178,88 +163,55 @@ FILES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def _program(path: Path) -> Path:
+def _program(path):
     path.write_text(f"import torch  # {ATTACK!r}\ntorch.compile(m)\n")
     return path
 
 
-def _junk(path: Path) -> Path:
+def _junk(path):
     path.write_text(ATTACK)
     return path
 
 
 FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown", "agent")
 
+
+COMMANDS = [
+    ("analyze", "recording trace snapshot", [f"{{}} --out out --format {form}" for form in FORMATS]),
+    ("analyze", "report junk none", ["{} --out out"]),
+    ("fix", "report forged junk none", ["{}", "{} --apply --unsafe"]),
+    ("verify", "report forged recording junk none", ["{} --budget 0"]),
+    ("compare", "report forged recording junk none", ["{} {}", "{} {} --json"]),
+    ("checkpoint", "checkpoint foreign junk none", ["{}", "{} --json", "{} --out out", "{} --config {}"]),
+    ("view", "none junk", ["{} --no-browser"]),
+    *((command, "none", ["{}"]) for command in ("run", "rules", "explain", "reproduce")),
+    ("drill", "none", ["{} --inject nan@3"]),
+    ("agents", "none", ["--skill"]),
+    ("check", "source none", ["{}", "{} --format sarif"]),
+]  # fmt: skip
 WALKS = [
-    *(
-        ("analyze", kind, f"{{}} --out out --format {form}")
-        for kind in ("recording", "trace", "snapshot")
-        for form in FORMATS
-    ),
-    *(("analyze", kind, "{} --out out") for kind in ("report", "junk", "none")),
-    *(
-        ("fix", kind, f"{{}} {more}")
-        for kind in ("report", "forged", "junk", "none")
-        for more in ("", "--apply --unsafe")
-    ),
-    *(
-        ("verify", kind, "{} --budget 0")
-        for kind in ("report", "forged", "recording", "junk", "none")
-    ),
-    *(
-        ("compare", kind, f"{{}} {{}} {more}")
-        for kind in ("report", "forged", "recording", "junk", "none")
-        for more in ("", "--json")
-    ),
-    *(
-        ("checkpoint", kind, f"{{}} {more}")
-        for kind in ("checkpoint", "foreign", "junk", "none")
-        for more in ("", "--json", "--out out", "--config {}")
-    ),
-    *(("view", kind, "{} --no-browser") for kind in ("none", "junk")),
-    *((command, "none", "{}") for command in ("run", "rules", "explain")),
-    ("drill", "none", "{} --inject nan@3"),
-    ("reproduce", "none", "{}"),
-    ("agents", "none", "--skill"),
-    *(
-        ("check", kind, f"{{}} {more}")
-        for kind in ("source", "none")
-        for more in ("", "--format sarif")
-    ),
+    (name, kind, each) for name, kinds, said in COMMANDS for kind in kinds.split() for each in said
 ]
 
 
 @pytest.mark.parametrize(
     ("command", "kind", "words"), WALKS, ids=[" ".join(each) for each in WALKS]
 )
-def test_nothing_steers_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, kind: str, words: str
-) -> None:
-    path = (
-        FILES[kind](tmp_path)
-        if kind not in ("recording", "report", "forged")
-        else _made(FILES[kind], tmp_path)
-    )
+def test_nothing_steers_the_terminal(tmp_path, monkeypatch, command, kind, words):
+    if kind in ("recording", "report", "forged"):
+        (tmp_path / NAME).mkdir()
+    path = FILES[kind](tmp_path)
     monkeypatch.chdir(tmp_path)
     given = [word.replace("{}", str(path.relative_to(tmp_path))) for word in words.split()]
     done = CliRunner().invoke(main, [command, *given])
     require_harmless(done, commands="github" in words)
 
 
-def _made(make: Callable[[Path], Path], root: Path) -> Path:
-    (root / NAME).mkdir()
-    return make(root)
+def test_every_command_is_walked():
+    assert {command for command, _, _ in WALKS} >= set(main.commands) - {"plan", "doctor", "mcp"}
 
 
-def test_every_command_is_walked() -> None:
-    assert {command for command, _, _ in WALKS} >= {
-        name for name in main.commands if name not in ("plan", "doctor", "mcp")
-    }
-
-
-def test_a_forged_verdict_line_is_told_from_a_true_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forged_verdict_line_is_told_from_a_true_one(tmp_path, monkeypatch):
     """A name with a line feed cannot add a line that says that another checkpoint is good."""
     monkeypatch.chdir(tmp_path)
     bad = tmp_path / "bad.pt\nother.pt  good  zip, 1 tensors"

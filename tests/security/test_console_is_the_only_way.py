@@ -1,9 +1,6 @@
-"""Nothing of ours writes to the terminal but ``auditor/cli/console.py``: one place makes a
-stranger's text harmless.
-"""
+"""Only ``auditor/cli/console.py`` writes to the terminal: it makes strangers' text harmless."""
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.gathered import for_each, tree_of
@@ -27,7 +24,7 @@ SOURCES = [
 ]
 
 
-def writes(tree: ast.AST) -> Iterator[str]:
+def writes(tree):
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -43,11 +40,11 @@ def writes(tree: ast.AST) -> Iterator[str]:
 
 
 @for_each(SOURCES, lambda path: str(path.relative_to(ROOT)))
-def test_nothing_else_writes_to_the_terminal(path: Path) -> None:
+def test_nothing_else_writes_to_the_terminal(path):
     assert list(writes(tree_of(path))) == []
 
 
-def test_the_search_finds_what_it_is_for() -> None:
+def test_the_search_finds_what_it_is_for():
     code = (
         "print(1)\nclick.echo(2)\nsys.stdout.write(3)\nsys.stderr.buffer.write(4)\n"
         "traceback.print_exc()"

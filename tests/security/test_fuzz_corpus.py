@@ -1,6 +1,4 @@
-"""Failures that ``make fuzz`` found, and a few fresh mutants: nothing is let out but the project's
-own errors.
-"""
+"""Failures that ``make fuzz`` found, and fresh mutants: only the project's own errors get out."""
 
 import random
 
@@ -82,9 +80,7 @@ def test_pages_that_fail_are_noticed(made, tmp_path, monkeypatch):
     ("kind", "error"), [("ranks", MemoryError), ("recording", MemoryError), ("ranks", KeyError)]
 )
 def test_what_is_only_left_out_of_a_report_is_noticed(made, tmp_path, monkeypatch, kind, error):
-    """Charts and tensorboard/ never cost a report: here their failures count, those of memory for
-    any file.
-    """
+    """Charts and tensorboard/ never cost a report: here their failures count."""
 
     def fails(*given, **named):
         raise error

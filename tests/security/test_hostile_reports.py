@@ -1,15 +1,11 @@
-"""Reports and recordings of strangers: no edit or diff of a report is ever made, and what rules ask
-for is made in the user's own sources alone.
-"""
+"""Strangers' reports: none of their edits is made; what rules ask is made in the user's sources."""
 
 import json
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from auditor.cli import rejudged
 from auditor.cli.main import main
@@ -41,7 +37,7 @@ OTHER = {
 }
 
 
-def _edit(marker: str, action: str, file: str = "train.py", **parts: Any) -> Edit:
+def _edit(marker, action, file="train.py", **parts):
     """An edit of the one line that holds the marker."""
     lines = SOURCE.splitlines()
     (line,) = [number for number, text in enumerate(lines, 1) if marker in text]
@@ -72,7 +68,7 @@ NOT_OWN = [
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch):
     """A project in a git repository, with all kinds of files that are no source of the user's."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -88,7 +84,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def report_of(folder: Path, code: str, *edits: Edit) -> Path:
+def report_of(folder, code, *edits):
     """A report with one finding that asks for the edits."""
     run = Run("train:step", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2", "3", "")
     site = edits[0].site if edits else None
@@ -100,7 +96,7 @@ def report_of(folder: Path, code: str, *edits: Edit) -> Path:
     return folder
 
 
-def recorded(project: Path, *edits: Edit, code: str = "DATA003", **manifest: Any) -> None:
+def recorded(project, *edits, code="DATA003", **manifest):
     """A report with these edits, and beside it a recording in which no rule finds anything."""
     folder = report_of(project / "audit", code, *(edits or (GOOD,)))
     sources = store_sources(folder / "recording", str(project), iter([str(project / "train.py")]))
@@ -117,16 +113,16 @@ def recorded(project: Path, *edits: Edit, code: str = "DATA003", **manifest: Any
     )
 
 
-def _state(root: Path) -> dict[str, bytes]:
+def _state(root):
     return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def _fix(*words: str) -> Result:
+def _fix(*words):
     return CliRunner().invoke(main, ["fix", "audit", *words])
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_edit_is_read_from_a_report(project: Path, name: str) -> None:
+def test_no_edit_is_read_from_a_report(project, name):
     code, edit = HOSTILE[name]
     recorded(project, edit, code=code)
     before = _state(project.parent)
@@ -142,10 +138,8 @@ def test_no_edit_is_read_from_a_report(project: Path, name: str) -> None:
     assert _state(project.parent) == before
 
 
-def test_a_report_cannot_bring_a_patch_of_its_own(project: Path) -> None:
-    """Diffs and proposals are texts of a report: neither is applied, and no file is written from
-    them.
-    """
+def test_a_report_cannot_bring_a_patch_of_its_own(project):
+    """Diffs and proposals are texts: none is applied, no file is written from them."""
     recorded(project)
     report = json.loads((project / "audit" / "report.json").read_text())
     evil = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-import os\n+import evil\x1b[2J\n"
@@ -161,14 +155,14 @@ def test_a_report_cannot_bring_a_patch_of_its_own(project: Path) -> None:
 
 
 @pytest.fixture
-def as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_told(monkeypatch):
     """The rules find again what the report says."""
     monkeypatch.setattr(rejudged, "judged_again", lambda report, recording: report)
 
 
 @pytest.mark.usefixtures("as_told")
 @pytest.mark.parametrize("file", NOT_OWN)
-def test_only_the_users_own_sources_are_patched(project: Path, file: str) -> None:
+def test_only_the_users_own_sources_are_patched(project, file):
     recorded(project, _edit("DataLoader(", "set_keyword", file, **PINNED))
     before = _state(project.parent)
     done = _fix("--apply")
@@ -177,7 +171,7 @@ def test_only_the_users_own_sources_are_patched(project: Path, file: str) -> Non
 
 
 @pytest.mark.usefixtures("as_told")
-def test_what_can_be_patched_is_beside_what_cannot(project: Path) -> None:
+def test_what_can_be_patched_is_beside_what_cannot(project):
     recorded(project, _edit("DataLoader(", "set_keyword", "../outside/train.py", **PINNED), GOOD)
     done = _fix("--apply")
     assert done.exit_code == 0 and "not patched: ../outside/train.py" in done.stderr
@@ -185,7 +179,7 @@ def test_what_can_be_patched_is_beside_what_cannot(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_told")
-def test_git_runs_nothing_that_the_repository_names(project: Path) -> None:
+def test_git_runs_nothing_that_the_repository_names(project):
     for setting in ("core.fsmonitor", "core.hooksPath"):
         subprocess.run(["git", "-C", str(project), "config", setting, "touch evil #"], check=True)
     recorded(project)
@@ -220,7 +214,7 @@ PAYLOAD = "from pathlib import Path\nPath('owned').touch()\n\n\ndef step():\n   
         "nothing:step",
     ],
 )
-def test_verify_runs_nothing_but_the_users_own_recorded_program(project: Path, target: str) -> None:
+def test_verify_runs_nothing_but_the_users_own_recorded_program(project, target):
     recorded(project, target=target)
     for file in ("audit/payload.py", "stranger.py"):
         (project / file).write_text(PAYLOAD)
@@ -231,9 +225,7 @@ def test_verify_runs_nothing_but_the_users_own_recorded_program(project: Path, t
     assert _state(project.parent) == before
 
 
-def test_verify_tries_nothing_that_a_report_asks_for(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_tries_nothing_that_a_report_asks_for(project, monkeypatch):
     monkeypatch.setattr("auditor.extensions.verify.command.Laboratory", None)  # nothing may run
     for code, edit in HOSTILE.values():
         recorded(project, edit, code=code)

@@ -15,7 +15,7 @@ from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Finding, Severity
 from auditor.recordings.standalone import TraceRecording
-from tests.recorded_traces import Recorded, collected
+from tests.recorded_traces import collected
 
 Truth = dict[str, Any]
 
@@ -72,16 +72,16 @@ class Judged:
     failed: tuple[str, ...]
 
     @property
-    def visible(self) -> list[str]:
+    def visible(self):
         """Defects that the truth sees."""
         return [kind for kind, one in self.truth["defects"].items() if one["present"]]
 
-    def found(self, kind: str) -> list[Finding]:
+    def found(self, kind):
         """Findings that report a kind of defect."""
         return [one for one in self.findings if one.code in FOUND_BY[kind]]
 
     @property
-    def missed(self) -> list[str]:
+    def missed(self):
         """Visible defects that no finding reports and no reason excuses."""
         return [
             kind
@@ -90,24 +90,24 @@ class Judged:
         ]
 
     @property
-    def false(self) -> list[Finding]:
+    def false(self):
         """Findings louder than a note that the truth contradicts."""
         loud = [one for one in self.findings if one.severity is not Severity.NOTE]
         return [one for one in loud if not self._agrees(one)]
 
-    def _agrees(self, finding: Finding) -> bool:
+    def _agrees(self, finding):
         if finding.code in ("DATA008", "SYNC013"):
             return self._share_of_copies("HtoD" if finding.code == "DATA008" else "DtoH") >= 0.1
         return not PROOF.get(finding.code) or any(
             kind in self.visible for kind in PROOF[finding.code]
         )
 
-    def _share_of_copies(self, way: str) -> float:
+    def _share_of_copies(self, way):
         trace = self.truth["trace"]
         sent = sum(one["ms"] for kind, one in trace["memcpy"].items() if way in kind)
         return float(sent / (sum(trace["steps"]["ms"]) or float("inf")))
 
-    def excuse(self, kind: str) -> str:
+    def excuse(self, kind):
         """Why a visible defect is rightly not reported; empty where nothing excuses it."""
         if (
             kind == "dataloader_wait_ge_10pct"
@@ -142,7 +142,7 @@ class Judged:
             else "under 1 % of a trace without steps"
         )
 
-    def _why_short_kernels_cost_nothing(self) -> str:
+    def _why_short_kernels_cost_nothing(self):
         gpu = max(self.truth["trace"]["gpu"].values(), key=lambda one: one["busy_ms"])
         if gpu.get("launch_to_start_us_median", 0) > 1000:
             return "the queue was full: a kernel started a millisecond after its launch or later"
@@ -154,7 +154,7 @@ class Judged:
         )
 
 
-def judged(file: str, trace: Recorded) -> Judged:
+def judged(file, trace):
     """Ask every rule about one trace."""
     judgement = engine.judge(Evidence(TraceRecording(trace.path)), catalogue.rules())
     failed = tuple(
@@ -163,7 +163,7 @@ def judged(file: str, trace: Recorded) -> Judged:
     return Judged(file, trace.truth, judgement.findings, failed)
 
 
-def table(all_judged: list[Judged]) -> str:
+def table(all_judged):
     """The Markdown table by file, and the sums by kind of defect."""
     rows = "\n".join(_row(one) for one in all_judged)
     kinds = "\n".join(_kind(kind, all_judged) for kind in FOUND_BY)
@@ -176,7 +176,7 @@ def table(all_judged: list[Judged]) -> str:
     )
 
 
-def _kind(kind: str, all_judged: list[Judged]) -> str:
+def _kind(kind, all_judged):
     seen = [one for one in all_judged if kind in one.visible]
     found = sum(bool(one.found(kind)) for one in seen)
     missed = sum(kind in one.missed for one in seen)
@@ -189,7 +189,7 @@ def _kind(kind: str, all_judged: list[Judged]) -> str:
     )
 
 
-def _row(one: Judged) -> str:
+def _row(one):
     codes = sorted({(finding.code, finding.severity is Severity.NOTE) for finding in one.findings})
     said = " ".join(
         f"({code})" if note and (code, False) not in codes else code
@@ -204,10 +204,8 @@ def _row(one: Judged) -> str:
     return f"| {_short(one.file)} | {', '.join(one.visible)} | {said} | {'; '.join(silent)} |"
 
 
-def beside_peers(all_judged: list[Judged], said: dict[str, dict[str, str]]) -> str:
-    """What HTA and torch-tb-profiler say of the same files (benchmarks/trace_peers.py); their
-    errors in brackets.
-    """
+def beside_peers(all_judged, said):
+    """What HTA and torch-tb-profiler say of the files (benchmarks/trace_peers.py)."""
     rows = "\n".join(
         f"| {_short(one.file)} | {_loud(one)} | {_cell(said, one.file, 'hta')} | "
         f"{_cell(said, one.file, 'tb')} |"
@@ -224,11 +222,11 @@ def beside_peers(all_judged: list[Judged], said: dict[str, dict[str, str]]) -> s
     )
 
 
-def _short(file: str) -> str:
+def _short(file):
     return f"{file.partition('/')[0]}/{file.rpartition('/')[2][:24]}"
 
 
-def _loud(one: Judged) -> str:
+def _loud(one):
     return (
         " ".join(
             sorted(
@@ -239,7 +237,7 @@ def _loud(one: Judged) -> str:
     )
 
 
-def _cell(said: dict[str, dict[str, str]], file: str, peer: str) -> str:
+def _cell(said, file, peer):
     return said.get(file, {}).get(peer, "").replace("|", "/")
 
 
@@ -259,7 +257,7 @@ to rules yet, or are decoys:
 """
 
 
-def main() -> None:
+def main():
     """Write docs/log/traces.md."""
     folder = Path(sys.argv[1])
     found = sorted(collected(folder).items())

@@ -1,26 +1,16 @@
-"""Traces of a job's ranks: each step computes and then reduces, and nobody's collective ends before
-the last has come.
-"""
-
-from collections.abc import Callable
+"""Traces of a job's ranks: a step computes, then reduces, and ends when the last has come."""
 
 from tests.timeline.kineto import HEAD, kernel, note, text
 
 STEP, COMPUTE, SENDING = 1000.0, 500.0, 40.0
 
 
-def job(
-    ranks: int, late: Callable[[int, int], float], steps: int = 6, clock: float = 77_000.0
-) -> list[str]:
-    """One text a rank. ``late(rank, step)`` is how much longer a rank computes, in us; each has a
-    clock of its own.
-    """
+def job(ranks, late, steps=6, clock=77_000.0):
+    """One text a rank, its own clock; it computes ``late(rank, step)`` us longer."""
     return [_rank(rank, ranks, late, steps, 5_000_000.0 + clock * rank) for rank in range(ranks)]
 
 
-def _rank(
-    rank: int, ranks: int, late: Callable[[int, int], float], steps: int, clock: float
-) -> str:
+def _rank(rank, ranks, late, steps, clock):
     events = []
     for step in range(steps):
         begin = clock + STEP * step

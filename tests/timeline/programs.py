@@ -1,8 +1,5 @@
-"""Traces of small programs: a host that runs operators one after the other, and a device that runs
-their kernels in order.
-"""
+"""Traces of small programs: a host runs operators, a device their kernels, one by one."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,11 +9,9 @@ NAMES = {"V100": (7, 0), "A100": (8, 0), "H100": (9, 0), "GP100": (6, 0)}
 
 
 class Program:
-    """Times in us. The device starts a kernel 3 us after its launch, or when the one before has
-    ended.
-    """
+    """In us. A kernel starts 3 us after its launch, or when the one before has ended."""
 
-    def __init__(self, device: str = "A100") -> None:
+    def __init__(self, device="A100"):
         self.device = device
         self.events: list[dict[str, Any]] = []
         self.host = 1000.0
@@ -26,15 +21,15 @@ class Program:
 
     def operator(
         self,
-        name: str,
-        kernel_us: float = 0.0,
+        name,
+        kernel_us=0.0,
         *,
-        host_us: float = 10.0,
-        kernels: int = 1,
-        runs: str = "vectorized_elementwise_kernel",
-        stream: int = 7,
-        **args: Any,
-    ) -> None:
+        host_us=10.0,
+        kernels=1,
+        runs="vectorized_elementwise_kernel",
+        stream=7,
+        **args,
+    ):
         """An operator that launches kernels (none where ``kernel_us`` is 0)."""
         begin = self.host
         self.events.append(op(name, begin, host_us, **args))
@@ -42,7 +37,7 @@ class Program:
             self.launch(runs, kernel_us, stream, host_us / (kernels + 1))
         self.host = begin + host_us
 
-    def launch(self, runs: str, kernel_us: float, stream: int = 7, host_us: float = 5.0) -> None:
+    def launch(self, runs, kernel_us, stream=7, host_us=5.0):
         """One launch of the host, and its kernel."""
         self.launched += 1
         self.events.append(
@@ -54,18 +49,18 @@ class Program:
             self.free = start + kernel_us
         self.host += host_us
 
-    def think(self, us: float, function: str = "") -> None:
+    def think(self, us, function=""):
         """The host does something that is no operator."""
         if function:
             self.events.append(frame(function, self.host, us))
         self.host += us
 
-    def drain(self) -> None:
+    def drain(self):
         """The host comes back when the device has finished (no wait is recorded)."""
         self.host = max(self.host, self.free)
 
     @contextmanager
-    def inside(self, name: str, *, annotation: bool = False, **args: Any) -> Iterator[None]:
+    def inside(self, name, *, annotation=False, **args):
         """A span around what the body does."""
         begin, place = self.host, len(self.events)
         self.host += 1
@@ -79,7 +74,7 @@ class Program:
         self.events.insert(place, span)
 
     @contextmanager
-    def step(self, *, drain: bool = True) -> Iterator[None]:
+    def step(self, *, drain=True):
         """A step of the profiler."""
         self.number += 1
         with self.inside(f"ProfilerStep#{self.number}", annotation=True):
@@ -87,11 +82,11 @@ class Program:
             if drain:
                 self.drain()
 
-    def optimizer(self, name: str) -> Any:
+    def optimizer(self, name):
         """A span of ``Optimizer.step``."""
         return self.inside(f"Optimizer.step#{name}.step", annotation=True)
 
-    def trace(self, **head: str) -> str:
+    def trace(self, **head):
         """The trace's text; ``head`` replaces values of ``distributedInfo``."""
         major, minor = NAMES[self.device]
         begin = HEAD.replace("NVIDIA A100", f"NVIDIA {self.device}")

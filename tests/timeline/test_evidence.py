@@ -1,6 +1,4 @@
-"""Evidence of small traces whose answers can be counted by hand, and properties against plain
-loops.
-"""
+"""Evidence of small traces, counted by hand, and properties against plain loops."""
 
 import numpy as np
 import pytest
@@ -20,11 +18,14 @@ from tests.timeline.kineto import (
     call,
     frame,
     kernel,
+    launch,
+    mark,
     memcpy,
     memory,
     note,
     op,
     span,
+    sync,
     text,
     training,
     write,
@@ -33,12 +34,12 @@ from tests.timeline.kineto import (
 
 @pytest.fixture
 def line_of(tmp_path):
-    return lambda events: Timeline.of(write(tmp_path, text(events)))
+    return lambda *events: Timeline.of(write(tmp_path, text(events)))
 
 
 @pytest.fixture
 def line(line_of):
-    return line_of(training(3))
+    return line_of(*training(3))
 
 
 def names(line, rows):
@@ -55,7 +56,9 @@ def test_the_profilers_marks_are_the_steps(line):
 
 
 def test_without_marks_the_optimizer_gives_the_rhythm(line_of):
-    line = line_of([event for event in training(4) if not event["name"].startswith("ProfilerStep")])
+    line = line_of(
+        *[event for event in training(4) if not event["name"].startswith("ProfilerStep")]
+    )
     assert (line.steps.source, line.steps.count) == (OPTIMIZER, 3)
     assert (line.steps.end - line.steps.start).tolist() == [1_000_000] * 3
 
@@ -63,20 +66,17 @@ def test_without_marks_the_optimizer_gives_the_rhythm(line_of):
 def test_of_two_optimizers_the_rarer_one_counts(line_of):
     often = [note("Optimizer.step#Adam.step", 10.0 * number, 2) for number in range(6)]
     rare = [note("Optimizer.step#SGD.step", 30.0 * number + 5, 2) for number in range(2)]
-    assert line_of([*often, *rare]).steps.count == 1
+    assert line_of(*often, *rare).steps.count == 1
 
 
 def test_without_either_the_whole_trace_is_one_step_and_says_so(line_of):
-    steps = line_of([op("aten::mm", 5, 10)]).steps
+    steps = line_of(op("aten::mm", 5, 10)).steps
     assert (steps.source, steps.count, steps.marked) == (WHOLE, 1, False)
 
 
 def test_marks_of_the_device_and_repeated_marks_are_not_steps(line_of):
-    mark = span("gpu_user_annotation", "ProfilerStep#1", 3, 10, pid=0, tid=7)
-    assert (
-        line_of([note("ProfilerStep#1", 0, 10), note("ProfilerStep#1", 0, 10), mark]).steps.count
-        == 1
-    )
+    own = span("gpu_user_annotation", "ProfilerStep#1", 3, 10, pid=0, tid=7)
+    assert line_of(mark(0, 10), mark(0, 10), own).steps.count == 1
 
 
 # the call tree
@@ -96,17 +96,17 @@ def test_parents_are_the_innermost_open_spans(line):
 
 
 def test_self_time_is_what_children_leave(line_of):
-    line = line_of([op("outer", 0, 10), op("inner", 2, 3), op("inner", 6, 1)])
+    line = line_of(op("outer", 0, 10), op("inner", 2, 3), op("inner", 6, 1))
     assert line.tree.self_ns().tolist() == [6000, 3000, 1000]
 
 
 def test_equal_times_the_longer_span_is_outside_and_calls_are_innermost(line_of):
-    line = line_of([op("inner", 0, 5), call("cudaLaunchKernel", 0, 5, 1), op("outer", 0, 9)])
+    line = line_of(op("inner", 0, 5), launch(0, 5, 1), op("outer", 0, 9))
     assert names(line, line.tree.parent) == ["outer", None, "inner"]
 
 
 def test_an_end_is_exclusive(line_of):
-    line = line_of([op("first", 0, 5), call("cudaLaunchKernel", 5, 1, 1)])
+    line = line_of(op("first", 0, 5), launch(5, 1, 1))
     assert line.tree.parent.tolist() == [-1, -1]
 
 
@@ -173,7 +173,7 @@ def test_operators_nested_thousands_deep_have_their_ancestors(wanted_each):
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=12)
 
 
-def cells(intervals) -> set[int]:
+def cells(intervals):
     return {
         cell
         for start, end in zip(intervals.start.tolist(), intervals.end.tolist(), strict=True)
@@ -202,15 +202,9 @@ def test_intervals_against_sets_of_cells(one, other):
 
 
 def test_busy_and_idle_time_of_a_device(line_of):
-    line = line_of(
-        [
-            kernel("a", 0, 10),
-            kernel("b", 5, 10, stream=8),
-            kernel("c", 30, 10),
-            memcpy("DtoH (Device -> Pinned)", 60, 5, 4),
-        ]
-    )
-    (use,) = line.devices
+    copied = memcpy("DtoH (Device -> Pinned)", 60, 5, 4)
+    kernels = kernel("a", 0, 10), kernel("b", 5, 10, stream=8), kernel("c", 30, 10)
+    (use,) = line_of(*kernels, copied).devices
     assert (use.busy.length, use.span_ns, use.kernels, use.copies) == (30_000, 65_000, 3, 1)
     assert use.stream_busy_ns == {7: 25_000, 8: 10_000}
     assert (use.busy.gaps().end - use.busy.gaps().start).tolist() == [15_000, 20_000]
@@ -218,27 +212,16 @@ def test_busy_and_idle_time_of_a_device(line_of):
 
 
 def test_launches_are_joined_by_correlation_and_zero_joins_nothing(line_of):
-    line = line_of(
-        [
-            call("cudaLaunchKernel", 0, 1, 5),
-            call("cudaLaunchKernel", 2, 1, 0),
-            kernel("a", 3, 1, 5),
-            kernel("b", 4, 1, 0),
-        ]
-    )
-    assert line.launches.call_of_work.tolist() == [0, -1]
-    assert line.launches.work_of_call.tolist() == [0, -1]
+    line = line_of(launch(0, 1, 5), launch(2, 1, 0), kernel("a", 3, 1, 5), kernel("b", 4, 1, 0))
+    assert line.launches.call_of_work.tolist() == line.launches.work_of_call.tolist() == [0, -1]
     assert line.launch_delay_ns.tolist() == [3000]
-
-
-def test_a_graph_launch_has_many_kernels(line_of):
-    line = line_of([call("cudaGraphLaunch", 0, 1, 5), kernel("a", 3, 1, 5), kernel("b", 4, 1, 5)])
-    assert line.launches.call_of_work.tolist() == [0, 0]
+    graph = line_of(call("cudaGraphLaunch", 0, 1, 5), kernel("a", 3, 1, 5), kernel("b", 4, 1, 5))
+    assert graph.launches.call_of_work.tolist() == [0, 0]
 
 
 def test_kernels_that_were_launched_but_not_recorded_are_known_missing(line_of):
-    assert line_of([call("cudaLaunchKernel", 0, 1, 5)]).device_missing
-    assert not line_of([call("cudaLaunchKernel", 0, 1, 5), kernel("a", 1, 1, 5)]).device_missing
+    assert line_of(launch(0, 1, 5)).device_missing
+    assert not line_of(launch(0, 1, 5), kernel("a", 1, 1, 5)).device_missing
 
 
 # waits
@@ -262,7 +245,7 @@ def test_the_profilers_own_wait_is_known(line):
 def test_a_users_synchronisation_is_not_the_profilers(line_of):
     events = training(2)
     events.insert(5, call("cudaDeviceSynchronize", 1900, 20, 777))
-    found = line_of(events).waits
+    found = line_of(*events).waits
     mine = found.start == 1_900_000
     assert found.cause[mine].tolist() == [EXPLICIT]
     assert found.profiler[mine].tolist() == [False]
@@ -274,11 +257,8 @@ def test_a_users_synchronisation_is_not_the_profilers(line_of):
         ([], True),
         ([op("aten::add", 2999, 1)], True),
         ([op("aten::add", 3201, 1)], False),  # the program goes on
-        ([call("cudaLaunchKernel", 2999, 1, 778)], True),
-        (
-            [call("cudaLaunchKernel", 3201, 1, 778)],
-            False,
-        ),  # as a library that is not torch's launches
+        ([launch(2999, 1, 778)], True),
+        ([launch(3201, 1, 778)], False),  # as a library that is not torch's launches
         ([call("cudaMemcpyAsync", 3201, 1, 778)], False),
         ([note("done", 3201, 1)], True),  # no work
     ],
@@ -286,7 +266,7 @@ def test_a_users_synchronisation_is_not_the_profilers(line_of):
 def test_the_last_synchronisation_is_the_profilers_only_if_no_work_follows(
     line_of, after, profilers
 ):
-    found = line_of([*training(2), *after]).waits
+    found = line_of(*training(2), *after).waits
     assert found.profiler[found.start == 3_200_000].tolist() == [profilers]
 
 
@@ -294,7 +274,7 @@ def test_the_last_synchronisation_is_the_profilers_only_if_no_work_follows(
 def test_a_synchronisation_before_the_first_operator_is_the_profilers_outside_the_steps(
     line_of, at, profilers
 ):
-    found = line_of([call("cudaDeviceSynchronize", at, 3, 777), *training(2)]).waits
+    found = line_of(call("cudaDeviceSynchronize", at, 3, 777), *training(2)).waits
     assert found.profiler[found.start == 1000 * at].tolist() == [profilers]
 
 
@@ -308,110 +288,60 @@ def test_a_synchronisation_before_the_first_operator_is_the_profilers_outside_th
     ],
 )
 def test_causes_by_operator(line_of, operator, kind, cause):
-    line = line_of(
-        [
-            op(operator, 0, 50),
-            call("cudaMemcpyAsync", 1, 5, 3),
-            memcpy(kind, 2, 3, 3),
-            call("cudaStreamSynchronize", 10, 5, 4),
-            op("aten::add", 60, 5),
-        ]
-    )
+    copied = call("cudaMemcpyAsync", 1, 5, 3), memcpy(kind, 2, 3, 3)
+    line = line_of(op(operator, 0, 50), *copied, sync(10, 5, 4), op("aten::add", 60, 5))
     assert set(line.waits.cause.tolist()) == {cause}
 
 
 def test_waits_of_a_backward_pass(line_of):
-    line = line_of(
-        [
-            op("autograd::engine::evaluate_function: X", 0, 50, BACKWARD),
-            call("cudaStreamSynchronize", 5, 3, 2, BACKWARD),
-        ]
-    )
-    assert line.waits.backward.tolist() == [True]
+    outer = op("autograd::engine::evaluate_function: X", 0, 50, BACKWARD)
+    assert line_of(outer, sync(5, 3, 2, BACKWARD)).waits.backward.tolist() == [True]
 
 
 def test_reads_of_host_tensors_are_no_waits(line_of):
     decoys = [op("aten::_local_scalar_dense", 3000.0 + number, 0.5) for number in range(5)]
-    assert len(line_of([*training(2), *decoys]).waits.call) == len(line_of(training(2)).waits.call)
+    assert len(line_of(*training(2), *decoys).waits.call) == len(line_of(*training(2)).waits.call)
 
 
 # prices: what a wait costs
 
 
-def price(line):
-    return line.waits.prices.idle_after.tolist(), line.waits.prices.won_back.tolist()
+FIRST = kernel("a", 0, 100)
 
 
-def test_the_price_is_the_devices_idle_time_after_the_wait(line_of):
-    line = line_of(
-        [
-            kernel("a", 0, 100),
-            call("cudaStreamSynchronize", 10, 95, 1),
-            call("cudaLaunchKernel", 120, 5, 2),
-            kernel("b", 130, 10, 2),
-        ]
-    )
-    assert price(line) == ([20_000], [20_000]), (
-        "from the end of the launching call on the work was queued"
-    )
+def event_sync(ts, dur):
+    return call("cudaEventSynchronize", ts, dur, 1)
 
 
-def test_a_short_wait_cannot_win_back_more_than_it_took(line_of):
-    line = line_of(
-        [
-            kernel("a", 0, 100),
-            call("cudaStreamSynchronize", 102, 3, 1),
-            call("cudaLaunchKernel", 900, 5, 2),
-            kernel("b", 910, 10, 2),
-        ]
-    )
-    assert price(line) == ([800_000], [3_000])
+PRICES = {
+    "from the end of the launching call on the work was queued": (
+        [FIRST, sync(10, 95, 1), launch(120, 5, 2), kernel("b", 130, 10, 2)], [20_000], [20_000]
+    ),
+    "a short wait cannot win back more than it took": (
+        [FIRST, sync(102, 3, 1), launch(900, 5, 2), kernel("b", 910, 10, 2)], [800_000], [3_000]
+    ),
+    "the device still works after it": (
+        [kernel("a", 0, 500), event_sync(10, 95), kernel("b", 600, 10)], [0], [0]
+    ),
+    "work was queued behind it already": (
+        [FIRST, launch(5, 5, 2), event_sync(20, 85), kernel("b", 150, 10, 2)], [0], [0]
+    ),
+    "those in one gap share it in proportion to the time each held": (
+        [FIRST, sync(10, 90, 1), sync(110, 10, 2), launch(140, 5, 3), kernel("b", 150, 10, 3)],
+        [20_000, 25_000], [40_500, 4_500],
+    ),
+    "idle time behind the step is not the step's": (
+        [mark(0, 120), FIRST, sync(10, 95, 1), kernel("b", 500, 10)], [15_000], [15_000]
+    ),
+}  # fmt: skip
 
 
-def test_a_wait_after_which_the_device_still_works_costs_nothing(line_of):
-    line = line_of(
-        [kernel("a", 0, 500), call("cudaEventSynchronize", 10, 95, 1), kernel("b", 600, 10)]
-    )
-    assert price(line) == ([0], [0])
-
-
-def test_a_wait_behind_which_work_was_queued_already_costs_nothing(line_of):
-    line = line_of(
-        [
-            kernel("a", 0, 100),
-            call("cudaLaunchKernel", 5, 5, 2),
-            call("cudaEventSynchronize", 20, 85, 1),
-            kernel("b", 150, 10, 2),
-        ]
-    )
-    assert price(line) == ([0], [0])
-
-
-def test_waits_in_one_gap_share_it(line_of):
-    line = line_of(
-        [
-            kernel("a", 0, 100),
-            call("cudaStreamSynchronize", 10, 90, 1),
-            call("cudaStreamSynchronize", 110, 10, 2),
-            call("cudaLaunchKernel", 140, 5, 3),
-            kernel("b", 150, 10, 3),
-        ]
-    )
-    idle, won = price(line)
-    assert idle == [20_000, 25_000]
-    assert won == [40_500, 4_500], "in proportion to the time each held"
-
-
-def test_idle_time_behind_the_step_is_not_the_steps(line_of):
-    line = line_of(
-        [
-            note("ProfilerStep#1", 0, 120),
-            kernel("a", 0, 100),
-            call("cudaStreamSynchronize", 10, 95, 1),
-            kernel("b", 500, 10),
-        ]
-    )
-    assert price(line)[0] == [15_000]
+@pytest.mark.parametrize("why", PRICES)
+def test_what_a_wait_costs(line_of, why):
+    """The device's idle time after it."""
+    events, idle, won = PRICES[why]
+    prices = line_of(*events).waits.prices
+    assert (prices.idle_after.tolist(), prices.won_back.tolist()) == (idle, won)
 
 
 waiting = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200)), min_size=1, max_size=8)
@@ -419,9 +349,9 @@ waiting = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200)), min_size
 
 @given(waiting, waiting)
 def test_prices_never_exceed_the_step_nor_the_idle_time(tmp_path_factory, held, worked):
-    events = [note("ProfilerStep#1", 0, 500), note("ProfilerStep#2", 500, 500)]
+    events = [mark(0, 500), mark(500, 500, 2)]
     events += [
-        call("cudaStreamSynchronize", start, size, 1000 + number, tid=number % 2)
+        sync(start, size, 1000 + number, tid=number % 2)
         for number, (start, size) in enumerate(held)
     ]
     events += [kernel("k", start, size) for start, size in worked]
@@ -452,66 +382,36 @@ def test_loader_optimizer_and_copies(line):
 
 
 def test_absent_things_are_none_or_empty(line_of):
-    line = line_of([op("aten::mm", 0, 5)])
+    line = line_of(op("aten::mm", 0, 5))
     assert line.loader is None
     assert line.optimizer is None
     assert line.devices == line.communication == line.allocator_calls == line.memory == ()
 
 
-def test_allocator_calls_by_step(line_of):
-    line = line_of(
-        [
-            note("ProfilerStep#1", 0, 50),
-            note("ProfilerStep#2", 50, 50),
-            call("cudaMalloc", 10, 5),
-            call("cudaFree", 60, 5),
-            call("cudaFree", 70, 5),
-        ]
-    )
-    assert {one.api: (one.ns, one.per_step.tolist()) for one in line.allocator_calls} == {
-        "cudaMalloc": (5000, [1, 0]),
-        "cudaFree": (10_000, [0, 2]),
-    }
-
-
-def test_communication_exposed_and_overlapped(line_of):
-    line = line_of(
-        [
-            kernel("ncclKernel_AllReduce_RING(x)", 0, 100, stream=9),
-            kernel("gemm", 20, 30),
-            kernel("gemm", 90, 30),
-        ]
-    )
-    (talk,) = line.communication
-    assert (talk.busy.length, talk.exposed.length, talk.names) == (
-        100_000,
-        60_000,
-        {"ncclKernel_AllReduce_RING": 1},
-    )
-
-
-def test_memory_by_device(line_of):
-    line = line_of(
-        [
-            note("ProfilerStep#1", 0, 50),
-            memory(10, 100, 100),
-            memory(20, -40, 60),
-            memory(60, 500, 560),
-        ]
-    )
+def test_allocator_calls_and_memory_by_step(line_of):
+    freed = call("cudaFree", 60, 5), call("cudaFree", 70, 5)
+    seen = memory(10, 100, 100), memory(20, -40, 60), memory(60, 500, 560)
+    line = line_of(mark(0, 50), mark(50, 50, 2), call("cudaMalloc", 10, 5), *freed, *seen)
+    found = {one.api: (one.ns, one.per_step.tolist()) for one in line.allocator_calls}
+    assert found == {"cudaMalloc": (5000, [1, 0]), "cudaFree": (10_000, [0, 2])}
     (use,) = line.memory
     assert use.peak_allocated == 560
 
 
+def test_communication_exposed_and_overlapped(line_of):
+    reduced = kernel("ncclKernel_AllReduce_RING(x)", 0, 100, stream=9)
+    (talk,) = line_of(reduced, kernel("gemm", 20, 30), kernel("gemm", 90, 30)).communication
+    assert (talk.busy.length, talk.exposed.length) == (100_000, 60_000)
+    assert talk.names == {"ncclKernel_AllReduce_RING": 1}
+
+
 def test_the_users_function_around_a_wait(line_of):
     line = line_of(
-        [
-            *training(1),
-            frame("train.py(3): <module>", 900, 3000),
-            frame("train.py(40): step", 1000, 900),
-            frame("torch/_tensor.py(7): wrapper", 1090, 320),
-            frame("<built-in method item of Tensor object>", 1095, 310),
-        ]
+        *training(1),
+        frame("train.py(3): <module>", 900, 3000),
+        frame("train.py(40): step", 1000, 900),
+        frame("torch/_tensor.py(7): wrapper", 1090, 320),
+        frame("<built-in method item of Tensor object>", 1095, 310),
     )
     place = line.wait_places[0]
     assert (place.file, place.line, place.function) == ("train.py", 40, "step")

@@ -18,12 +18,13 @@ from auditor.timeline.waits import (
     queue_depth,
 )
 from tests.timeline.kineto import (
-    HEAD,
     call,
     frame,
     kernel,
+    launch,
+    loading,
+    mark,
     memcpy,
-    note,
     op,
     span,
     text,
@@ -32,86 +33,68 @@ from tests.timeline.kineto import (
 )
 
 
-def of(tmp_path, events, head=HEAD):
-    return Timeline.of(write(tmp_path, text(events, head)))
+@pytest.fixture
+def line_of(tmp_path):
+    return lambda *events: Timeline.of(write(tmp_path, text(events)))
 
 
 def step(*events, us=5000.0):
-    return [note("ProfilerStep#1", 1000, us), *events]
+    return [mark(1000, us), *events]
+
+
+def causes_of(line):
+    return {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
 
 
 def launched(at, start, us, number, name="k", stream=7):
-    return [call("cudaLaunchKernel", at, 5, number), kernel(name, start, us, number, stream)]
+    return [launch(at, 5, number), kernel(name, start, us, number, stream)]
 
 
-def test_each_gap_goes_to_who_could_have_filled_it(tmp_path):
-    line = of(
-        tmp_path,
-        step(
-            note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000, 900),
-            *launched(
-                1950, 2000, 500, 1
-            ),  # after 100 us of the host: the gap before it is 900 us of input and 100 of the host
+def test_each_gap_goes_to_who_could_have_filled_it(line_of):
+    line = line_of(
+        *step(
+            loading(1000, 900),
+            # after 100 us of the host: the gap before it is 900 us of input and 100 of the host
+            *launched(1950, 2000, 500, 1),
             *launched(2600, 2700, 300, 2),  # 200 us without work, launched in them
             *launched(2650, 3050, 450, 3),  # 50 us with work in the queue
             *launched(4200, 4300, 200, 4),  # 800 us in which the host did something else
             us=4000,
-        ),
+        )
     )
-    found = {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
-    queued = (
-        45_000 + 95_000 + 50_000 + 95_000
-    )  # from the end of each launching call (5 us) on, and all of the third gap
-    assert found == {
-        INPUT: 900_000,
-        LAUNCHING: 105_000,
-        HOST: 55_000 + 705_000,
-        DEVICE: queued,
-        UNKNOWN: 500_000,
-    }
+    found = causes_of(line)
+    # from the end of each launching call (5 us) on, and all of the third gap
+    queued = 45_000 + 95_000 + 50_000 + 95_000
+    host = {INPUT: 900_000, LAUNCHING: 105_000, HOST: 55_000 + 705_000}
+    assert found == {**host, DEVICE: queued, UNKNOWN: 500_000}
     assert line.idle.total == 4_000_000 - 1_450_000
 
 
-def test_a_gap_is_split_at_the_end_of_the_launching_call(tmp_path):
-    """As in five recordings: the next work was launched 40 us into the gap, and did not start for
-    130 ms.
-    """
+def test_a_gap_is_split_at_the_end_of_the_launching_call(line_of):
+    """As recorded: the next work, launched 40 us into the gap, did not start for 130 ms."""
     graph = [call("cudaGraphLaunch", 2030, 10, 2), kernel("replayed", 132_000, 500, 2)]
-    line = of(tmp_path, step(*launched(1000, 1010, 990, 1), *graph, us=140_000))
+    line = line_of(*step(*launched(1000, 1010, 990, 1), *graph, us=140_000))
     found = line.idle
-    assert {cause: ns for cause, ns in found.by_cause().items() if ns} == {
-        LAUNCHING: 5_000
-        + 40_000,  # of the first work's gap and of the graph's: up to the end of the call
+    assert causes_of(line) == {
+        # of the first work's gap and of the graph's: up to the end of the call
+        LAUNCHING: 5_000 + 40_000,
         DEVICE: 5_000 + 132_000_000 - 2_040_000,
         UNKNOWN: 141_000_000 - 132_500_000,
     }
-    assert [
-        line.trace.names[line.trace.calls.name[found.call[row]]]
-        for row in found.of_queue().tolist()
-    ][:1] == ["cudaGraphLaunch"]
+    first = line.trace.calls.name[found.call[found.of_queue()[0]]]
+    assert line.trace.names[first] == "cudaGraphLaunch"
     assert len(found.of_host()) == 0
 
 
-def test_a_launch_that_was_held_until_the_gap_had_begun_is_the_hosts_until_it_ended(tmp_path):
-    line = of(
-        tmp_path,
-        step(
-            *launched(1000, 1010, 990, 1),
-            call("cudaLaunchKernel", 1500, 1300, 2),
-            kernel("k", 2900, 3100, 2),
-        ),
+def test_a_launch_that_was_held_until_the_gap_had_begun_is_the_hosts_until_it_ended(line_of):
+    line = line_of(
+        *step(*launched(1000, 1010, 990, 1), launch(1500, 1300, 2), kernel("k", 2900, 3100, 2))
     )
-    assert {cause: ns for cause, ns in line.idle.by_cause().items() if ns} == {
-        LAUNCHING: 5_000,
-        HOST: 800_000,
-        DEVICE: 105_000,
-    }
+    assert causes_of(line) == {LAUNCHING: 5_000, HOST: 800_000, DEVICE: 105_000}
 
 
-def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(tmp_path):
-    """900 us of a gap: 100 in cudaMalloc, 300 in cudaFree, and 100 that it made the device idle
-    after it.
-    """
+def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(line_of):
+    """Of 900 us: 100 in cudaMalloc, 300 in cudaFree, and 100 idle after it."""
     events = step(
         *launched(1000, 1000, 1000, 1),
         call("cudaMalloc", 2050, 100, 2),
@@ -119,61 +102,51 @@ def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(tmp
         call("cudaMalloc", 2300, 300, 4),
         *launched(2895, 2900, 3100, 5),
     )
-    line = of(tmp_path, events)
-    causes = {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
+    line = line_of(*events)
+    causes = causes_of(line)
     assert causes[DRIVER] == sum(line.idle.of_driver.tolist())
     assert causes[DRIVER] + causes[HOST] == 900_000
     assert line.call_prices(line.driver_calls).tolist() == line.idle.of_driver.tolist()
     assert sum(line.wait_prices.tolist()) == 0
 
 
-def test_what_a_wait_cost_is_the_waits(tmp_path):
-    line = of(tmp_path, training(3))
-    assert (
-        line.idle.by_cause()[WAIT]
-        == int(line.waits.prices.won_back[line.waits.step >= 0].sum())
-        > 0
-    )
+def test_what_a_wait_cost_is_the_waits(line_of):
+    line = line_of(*training(3))
+    won = int(line.waits.prices.won_back[line.waits.step >= 0].sum())
+    assert line.idle.by_cause()[WAIT] == won > 0
 
 
-def test_what_the_profiler_does_for_itself_is_nobodys_gap(tmp_path):
+def test_what_the_profiler_does_for_itself_is_nobodys_gap(line_of):
     own = span("overhead", "Activity Buffer Request", 1300, 1500, pid=-1, tid=0)
-    line = of(
-        tmp_path, step(*launched(1000, 1010, 100, 1), own, *launched(2950, 2960, 100, 2), us=2100)
+    line = line_of(
+        *step(*launched(1000, 1010, 100, 1), own, *launched(2950, 2960, 100, 2), us=2100)
     )
     causes = line.idle.by_cause()
     assert (causes[PROFILER], causes[HOST]) == (1_500_000, 345_000)
     assert len(line.idle.of_host()) == 0
 
 
-def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(tmp_path):
-    line = of(
-        tmp_path,
-        step(
+def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(line_of):
+    line = line_of(
+        *step(
             *launched(1000, 1010, 100, 1),
             op("aten::sort", 1200, 1700),
             frame("trainer.py(3): step", 1000, 4000),
             frame("trainer.py(9): report", 1150, 1800),
             *launched(2950, 2960, 100, 2),
-        ),
+        )
     )
     found = line.idle
     (row,) = found.of_host().tolist()
-    assert (
-        line.host_in(
-            int(found.start[row]),
-            int(found.end[row]),
-            int(line.trace.calls.thread[found.call[row]]),
-        )
-        == "aten::sort"
-    )
-    assert line.host_in(int(found.start[row]), int(found.end[row]), 99) == ""
+    gap = int(found.start[row]), int(found.end[row])
+    assert line.host_in(*gap, int(line.trace.calls.thread[found.call[row]])) == "aten::sort"
+    assert line.host_in(*gap, 99) == ""
 
 
 @pytest.mark.parametrize(("at", "long"), [(2494.999, False), (2495.0, True)])
-def test_a_gap_is_the_hosts_from_half_a_millisecond_on(tmp_path, at, long):
+def test_a_gap_is_the_hosts_from_half_a_millisecond_on(line_of, at, long):
     """The launching call takes 5 us, so that the queue was empty for 499.999 or for 500 us."""
-    line = of(tmp_path, step(*launched(1000, 1000, 1000, 1), *launched(at, 2510, 3490, 2)))
+    line = line_of(*step(*launched(1000, 1000, 1000, 1), *launched(at, 2510, 3490, 2)))
     ns, found = round(1000 * (at + 5 - 2000)), line.idle
     causes = found.by_cause()
     assert (causes[HOST], causes[LAUNCHING]) == ((ns, 0) if long else (0, ns))
@@ -181,60 +154,48 @@ def test_a_gap_is_the_hosts_from_half_a_millisecond_on(tmp_path, at, long):
     assert len(found.of_host()) == long
 
 
-@pytest.mark.parametrize(("loading", "named"), [(300, 1), (301, 0)])
-def test_a_long_gap_is_named_where_half_of_it_has_no_other_cause(tmp_path, loading, named):
-    loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 2000, loading)
-    line = of(
-        tmp_path, step(*launched(1000, 1000, 1000, 1), loader, *launched(2595, 2600, 3400, 2))
-    )
-    assert line.idle.by_cause()[HOST] == 1000 * (600 - loading)
+@pytest.mark.parametrize(("us", "named"), [(300, 1), (301, 0)])
+def test_a_long_gap_is_named_where_half_of_it_has_no_other_cause(line_of, us, named):
+    loader = loading(2000, us)
+    line = line_of(*step(*launched(1000, 1000, 1000, 1), loader, *launched(2595, 2600, 3400, 2)))
+    assert line.idle.by_cause()[HOST] == 1000 * (600 - us)
     assert len(line.idle.of_host()) == named
 
 
-def test_a_long_gap_inside_a_span_is_no_slow_launch_too(tmp_path):
-    """Else OPT001 and KERN002 had the same time of an optimizer that did something else for a
-    while.
-    """
-    line = of(
-        tmp_path,
-        step(
-            *launched(1000, 1010, 990, 1),
-            *launched(2150, 2160, 340, 2),
-            *launched(3300, 3310, 2690, 3),
-        ),
-    )
+def test_a_long_gap_inside_a_span_is_no_slow_launch_too(line_of):
+    """Else OPT001 and KERN002 had the same time of an optimizer."""
+    last = launched(3300, 3310, 2690, 3)
+    line = line_of(*step(*launched(1000, 1010, 990, 1), *launched(2150, 2160, 340, 2), *last))
     everything = line.idle.windows
     assert line.idle.by_cause()[LAUNCHING] == launched_in(line.idle, everything) == 5_000 + 155_000
     assert line.idle.by_cause()[HOST] == 805_000
 
 
-def test_without_marked_steps_the_windows_are_the_devices_span(tmp_path):
-    line = of(
-        tmp_path,
-        [*launched(0, 10, 100, 1), *launched(400, 410, 100, 2), op("aten::later", 9000, 10)],
+def test_without_marked_steps_the_windows_are_the_devices_span(line_of):
+    line = line_of(
+        *launched(0, 10, 100, 1), *launched(400, 410, 100, 2), op("aten::later", 9000, 10)
     )
     assert (line.idle.windows.length, line.idle.total) == (500_000, 300_000)
 
 
-def test_no_device_no_idle_time(tmp_path):
-    assert of(tmp_path, [op("aten::add", 0, 10)]).idle is None
+def test_no_device_no_idle_time(line_of):
+    assert line_of(op("aten::add", 0, 10)).idle is None
 
 
-def test_work_that_only_copies_counts_as_work(tmp_path):
-    line = of(
-        tmp_path,
-        step(call("cudaMemcpyAsync", 1000, 5, 1), memcpy("HtoD (Pinned -> Device)", 1000, 5000, 1)),
+def test_work_that_only_copies_counts_as_work(line_of):
+    line = line_of(
+        *step(call("cudaMemcpyAsync", 1000, 5, 1), memcpy("HtoD (Pinned -> Device)", 1000, 5000, 1))
     )
     assert line.idle.total == 0
 
 
-def test_queue_depth_counts_kernels_that_have_not_started(tmp_path):
+def test_queue_depth_counts_kernels_that_have_not_started(line_of):
     events = [
         event
         for number in range(5)
         for event in launched(10 * number, 1000 + 100 * number, 100, number + 1)
     ]
-    line = of(tmp_path, events)
+    line = line_of(*events)
     assert queue_depth(line).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -245,13 +206,11 @@ def test_queue_depth_counts_kernels_that_have_not_started(tmp_path):
     st.booleans(),
 )
 def test_causes_add_up_to_the_idle_time(tmp_path_factory, kernels, marked):
-    events = (
-        [note("ProfilerStep#1", 500, 1500), note("ProfilerStep#2", 2200, 2000)] if marked else []
-    )
+    events = [mark(500, 1500), mark(2200, 2000, 2)] if marked else []
     for number, (at, delay, us) in enumerate(kernels, 1):
         events += launched(at, at + delay, us, number)
     events.append(op("aten::add", 0, 5000))
-    line = of(tmp_path_factory.mktemp("idle"), events)
+    line = Timeline.of(write(tmp_path_factory.mktemp("idle"), text(events)))
     if line.idle is None:
         assert not kernels
         return

@@ -1,6 +1,4 @@
-"""Small files that ask for gigabytes, minutes or all of the stack: one sentence each, in little
-memory and time.
-"""
+"""Small files that ask for gigabytes, minutes or the stack: one sentence each, in little."""
 
 import gzip
 import json

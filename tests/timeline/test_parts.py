@@ -6,26 +6,36 @@ import pytest
 
 from auditor.timeline import Timeline
 from auditor.timeline.phases import TONES, step_parts
-from tests.timeline.kineto import BACKWARD, call, kernel, memcpy, note, op, text
+from tests.timeline.kineto import (
+    BACKWARD,
+    call,
+    kernel,
+    launch,
+    loading,
+    mark,
+    memcpy,
+    note,
+    op,
+    sync,
+    text,
+)
 
 
 def step(number, at, length=1000.0, wait=100.0):
-    """A step of 1 ms: loader, forward with a kernel, a wait, backward on another thread, the
-    optimizer.
-    """
+    """1 ms: loader, forward with a kernel, a wait, backward on another thread, optimizer."""
     k = 10 * number
     return [
-        note(f"ProfilerStep#{number}", at, length),
-        note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 100.0),
+        mark(at, length, number),
+        loading(at, 100.0),
         op("aten::linear", at + 100.0, 200.0),
         op("aten::addmm", at + 120.0, 100.0),
-        call("cudaLaunchKernel", at + 150.0, 10.0, k + 1),
+        launch(at + 150.0, 10.0, k + 1),
         kernel("gemm", at + 160.0, 300.0, k + 1),
         op("aten::item", at + 300.0, wait),
         op("aten::_local_scalar_dense", at + 300.0, wait),
         call("cudaMemcpyAsync", at + 300.0, 10.0, k + 2),
         memcpy("DtoH (Device -> Pageable)", at + 470.0, 2.0, k + 2),
-        call("cudaStreamSynchronize", at + 310.0, wait - 10.0, k + 3),
+        sync(at + 310.0, wait - 10.0, k + 3),
         op("autograd::engine::evaluate_function: AddmmBackward0", at + 500.0, 200.0, tid=BACKWARD),
         note("Optimizer.step#AdamW.step", at + 800.0, 150.0),
     ]
@@ -69,7 +79,7 @@ def test_all_steps_of_a_script_are_drawn_and_counted(line, begins):
         for event in step(number, 1000.0 * number)[1:-1]
         + [note("Optimizer.step#AdamW.step", 1000.0 * number + 800.0, 160.0)]
     ]
-    marks = [note(f"ProfilerStep#{n}", 1000.0 * n + begins, 999.0) for n in range(5)]
+    marks = [mark(1000.0 * n + begins, 999.0, n) for n in range(5)]
     drawn = line([*work, *marks])
 
     assert drawn.steps.count == 5

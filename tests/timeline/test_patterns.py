@@ -1,6 +1,4 @@
-"""Patterns of operators, conversions and the arithmetic of matrix products, with exact rows and
-times.
-"""
+"""Patterns of operators, conversions, arithmetic of products, with exact rows and times."""
 
 import numpy as np
 

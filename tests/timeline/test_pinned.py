@@ -1,6 +1,4 @@
-"""What pageable copies lose: their time on the device beside that of the same bytes from pinned
-memory.
-"""
+"""What pageable copies lose: their device time beside that of the same bytes, pinned."""
 
 import pytest
 
@@ -10,7 +8,7 @@ from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.recordings.standalone import TraceRecording
 from auditor.timeline import Timeline
 from auditor.timeline.device import LARGE, LINK_GBS, OVERHEAD_NS
-from tests.timeline.kineto import call, kernel, loop, memcpy, op, text, write
+from tests.timeline.kineto import call, kernel, launch, loop, memcpy, op, text, write
 
 MB = 1_000_000
 UP, DOWN = "HtoD (Pageable -> Device)", "DtoH (Device -> Pageable)"
@@ -36,7 +34,7 @@ def copies(*kinds, us=35_000, size=154 * MB):
         behind = start + 200 + (us + 100) * len(kinds)
         return [
             *events,
-            call("cudaLaunchKernel", behind, 5, 100 * number + 99),
+            launch(behind, 5, 100 * number + 99),
             kernel("k", behind + 6, 500, 100 * number + 99),
         ]
 
@@ -45,12 +43,12 @@ def copies(*kinds, us=35_000, size=154 * MB):
 
 @pytest.fixture
 def line_of(tmp_path):
-    return lambda events: Timeline.of(write(tmp_path, text(events)))
+    return lambda *events: Timeline.of(write(tmp_path, text(events)))
 
 
 @pytest.fixture
 def recorded(tmp_path):
-    return lambda events: Evidence(TraceRecording(write(tmp_path, text(events))))
+    return lambda *events: Evidence(TraceRecording(write(tmp_path, text(events))))
 
 
 def pinned_us(size, gbs=LINK_GBS):
@@ -60,7 +58,7 @@ def pinned_us(size, gbs=LINK_GBS):
 @pytest.mark.parametrize(("kind", "cause"), [(UP, "copy to device"), (DOWN, "copy to host")])
 def test_a_pageable_copy_is_priced_by_its_bandwidth(recorded, kind, cause):
     """35 ms at 4.4 GB/s: the device idled for 64 us after it, and that was its price."""
-    (place,) = recorded(copies(kind)).get(TraceWaits).of(cause, asynchronous=True)
+    (place,) = recorded(*copies(kind)).get(TraceWaits).of(cause, asynchronous=True)
     assert place.amount == "147 MiB each at 4.4 GB/s"
     assert place.slow_us / 3 == pytest.approx(35_000 - pinned_us(154 * MB), rel=1e-3)
     assert place.lost_us_per_step == pytest.approx(place.slow_us / 3 + place.won_us_per_step)
@@ -75,9 +73,9 @@ def test_pinned_copies_of_the_trace_itself_say_what_pinned_memory_reaches(line_o
     for event in events:
         if event["name"] == "Memcpy HtoD (Pinned -> Device)":
             event["dur"] = 154 * MB / fast / 1e3
-    rate = line_of(events).pageable.to_device
+    rate = line_of(*events).pageable.to_device
     assert (round(rate.gbs, 3), rate.seen) == (fast, True)
-    (place,) = recorded(events).get(TraceWaits).of("copy to device", asynchronous=True)
+    (place,) = recorded(*events).get(TraceWaits).of("copy to device", asynchronous=True)
     assert place.slow_us / 3 == pytest.approx(35_000 - pinned_us(154 * MB, fast), rel=1e-3)
     assert "as the pinned copies of this trace" in dict(place.facts)["pinned memory reaches"]
     assert slow < LINK_GBS
@@ -92,7 +90,7 @@ def test_a_rate_needs_three_large_copies(line_of, number, size, seen):
         for place in range(number)
         for event in copy(100 * place, 50, place + 1, "DtoH (Device -> Pinned)", size)
     ]
-    rate = line_of(events).pageable
+    rate = line_of(*events).pageable
     assert (rate.to_host.seen, rate.to_device.seen) == (seen, False)
 
 
@@ -102,7 +100,7 @@ def test_what_a_kernel_hides_is_not_lost(line_of):
         for number in (1, 2, 3)
         for event in (kernel("k", 200_000.0 * number, 20_110, 9_000 + number, stream=9),)
     ]
-    found = line_of(copies(UP) + beside)
+    found = line_of(*copies(UP) + beside)
     share = 1 - pinned_us(154 * MB) / 35_000
     assert found.pageable.slow_ns.sum() / 3e3 == pytest.approx(15_000 * share, rel=1e-3)
 
@@ -117,15 +115,13 @@ def test_what_a_kernel_hides_is_not_lost(line_of):
     ],
 )
 def test_nothing_is_lost(line_of, kind, us, size):
-    assert line_of(copies(kind, us=us, size=size)).pageable.slow_ns.sum() == 0
+    assert line_of(*copies(kind, us=us, size=size)).pageable.slow_ns.sum() == 0
 
 
 def test_both_ways_at_once_cost_once_each_and_nothing_twice(line_of):
-    """Copies of one direction that overlap (two streams): their common time counts for the
-    first.
-    """
+    """Of copies of one direction that overlap the common time counts for the first."""
     events = [*copy(1000, 30_000, 1), *copy(11_000, 30_000, 2, stream=8)]
-    slow = line_of(events).pageable.slow_ns
+    slow = line_of(*events).pageable.slow_ns
     share = 1 - pinned_us(154 * MB) / 30_000
     assert sorted(slow.tolist()) == pytest.approx(
         [10_000_000 * share, 30_000_000 * share], rel=1e-3
@@ -133,7 +129,7 @@ def test_both_ways_at_once_cost_once_each_and_nothing_twice(line_of):
 
 
 def test_the_rule_about_a_bound_step_leaves_out_what_pinned_memory_saves(recorded):
-    steps = recorded(copies(UP, DOWN)).get(TraceSteps)
+    steps = recorded(*copies(UP, DOWN)).get(TraceSteps)
     for way in ("to_device", "to_host"):
         assert steps.mean(f"{way}_alone_us") == pytest.approx(35_000)
         assert steps.mean(f"{way}_slow_us") == pytest.approx(35_000 - pinned_us(154 * MB), rel=1e-3)

@@ -1,6 +1,4 @@
-"""Folders of ranks: clocks set by collectives, the straggler named, damaged and missing ranks
-said.
-"""
+"""Folders of ranks: clocks set by collectives, the straggler, damaged and missing ranks."""
 
 import json
 
@@ -9,26 +7,20 @@ import pytest
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
 from auditor.timeline.timeline import RankFacts, rank_facts
-from tests.timeline.kineto import HEAD, kernel, note, text, write
+from tests.timeline.kineto import HEAD, kernel, mark, text, write
+
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32(x)"
 
 
-def rank_events(rank: int, clock: float, late: float):
-    """Ten steps; the collective ends everywhere at the same time, and a rank that computes longer
-    comes to it later.
-    """
+def rank_events(rank, clock, late):
+    """Ten steps; a rank that computes longer comes later to the collective."""
     events = []
     for step in range(10):
         start = clock + 1000.0 * step
         events += [
-            note(f"ProfilerStep#{step}", start, 990),
+            mark(start, 990, step),
             kernel("gemm", start + 10, 300 + late, 100 * step + 1),
-            kernel(
-                "ncclDevKernel_AllReduce_Sum_f32(x)",
-                start + 310 + late,
-                500 - late,
-                100 * step + 2,
-                stream=9,
-            ),
+            kernel(REDUCE, start + 310 + late, 500 - late, 100 * step + 2, stream=9),
         ]
     return events
 
@@ -36,16 +28,11 @@ def rank_events(rank: int, clock: float, late: float):
 @pytest.fixture
 def folder(tmp_path):
     for rank in range(4):
-        content = text(
-            rank_events(rank, 5_000_000.0 + 77_000 * rank, 200 if rank == 2 else 10 * rank)
-        )
-        write(
-            tmp_path,
-            content.replace('"rank": 3', f'"rank": {rank}').replace(
-                '"world_size": 8', '"world_size": 4'
-            ),
-            f"worker{rank}.json.gz",
-        )
+        late = 200 if rank == 2 else 10 * rank
+        content = text(rank_events(rank, 5_000_000.0 + 77_000 * rank, late))
+        content = content.replace('"world_size": 8', '"world_size": 4')
+        content = content.replace('"rank": 3', f'"rank": {rank}')
+        write(tmp_path, content, f"worker{rank}.json.gz")
     return tmp_path
 
 

@@ -1,6 +1,4 @@
-"""What torch.profiler writes is read whole; of a file that is damaged one sentence says so, and
-nothing else is raised.
-"""
+"""What torch.profiler writes is read whole; of a damaged file one sentence says so."""
 
 import gzip
 import json
@@ -228,7 +226,7 @@ def test_a_quote_that_kineto_left_in_a_name(tmp_path, place):
     assert list(trace.names) == names
 
 
-def without(old: str, new: str) -> bytes:
+def without(old, new):
     return text(EVENTS).replace(old, new, 1).encode()
 
 

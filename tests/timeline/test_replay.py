@@ -11,23 +11,32 @@ from auditor.timeline import Timeline
 from auditor.timeline.schedule import QUEUE
 from auditor.timeline.what_if import Edits, replay
 from tests.recorded_traces import TRACES
-from tests.timeline.kineto import BACKWARD, call, kernel, memcpy, note, op, text, write
+from tests.timeline.kineto import (
+    BACKWARD,
+    call,
+    kernel,
+    launch,
+    loading,
+    mark,
+    memcpy,
+    note,
+    op,
+    sync,
+    text,
+    write,
+)
 
 US = 1000
 
 
-def replays(tmp_path, events):
-    made = Timeline.of(write(tmp_path, text(events))).replays
-    assert made is not None
-    return made
+@pytest.fixture
+def replays(tmp_path):
+    return lambda *events: Timeline.of(write(tmp_path, text(events))).replays
 
 
 def launched(at, start, us, number, stream=7, thread=None):
     where = {} if thread is None else {"tid": thread}
-    return [
-        call("cudaLaunchKernel", at, 5, number, **where),
-        kernel("k", start, us, number, stream),
-    ]
+    return [launch(at, 5, number, **where), kernel("k", start, us, number, stream)]
 
 
 def waits(*rows):
@@ -37,19 +46,16 @@ def waits(*rows):
 # by hand
 
 
-def test_a_wait_gone_lets_the_next_kernel_follow_at_once(tmp_path):
+def test_a_wait_gone_lets_the_next_kernel_follow_at_once(replays):
     """Another stream that was told to wait for it follows, too."""
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 160),
-            *launched(1010, 1020, 100, 1),
-            call("cudaStreamSynchronize", 1020, 105, 9),
-            *launched(1135, 1145, 200, 2),
-            call("cudaEventRecord", 1142, 1, 10),
-            call("cudaStreamWaitEvent", 1145, 2, 11),
-            *launched(1150, 1347, 100, 3, stream=20),
-        ],
+        mark(1000, 160),
+        *launched(1010, 1020, 100, 1),
+        sync(1020, 105, 9),
+        *launched(1135, 1145, 200, 2),
+        call("cudaEventRecord", 1142, 1, 10),
+        call("cudaStreamWaitEvent", 1145, 2, 11),
+        *launched(1150, 1347, 100, 3, stream=20),
     )
     assert made.unchanged.whole_ns == made.recorded_ns == 447 * US
     # The host is 105 us earlier. The second kernel begins when the first ends, 25 us earlier; the
@@ -60,23 +66,21 @@ def test_a_wait_gone_lets_the_next_kernel_follow_at_once(tmp_path):
 
 
 def full(number, us):
-    """Launches that follow one another at once, each of 5 us, and find the queue full from the
-    1025th on.
-    """
+    """Launches of 5 us at once, which find the queue full from the 1025th on."""
     events, begun, at, free = [], [], 1000.0, 0.0
     for one in range(number):
         start = max(at + 10, free)
         end = max(at + 5, begun[one - QUEUE] if one >= QUEUE else 0)
-        events.append(call("cudaLaunchKernel", at, end - at, one + 1))
+        events.append(launch(at, end - at, one + 1))
         events.append(kernel("k", start, us, one + 1))
         begun.append(start)
         at, free = end, start + us
-    return [note("ProfilerStep#1", 1000, at - 1000), *events]
+    return [mark(1000, at - 1000), *events]
 
 
-def test_a_launch_waits_for_room_in_the_queue(tmp_path):
+def test_a_launch_waits_for_room_in_the_queue(replays):
     number, us = QUEUE + 60, 60
-    made = replays(tmp_path, full(number, us))
+    made = replays(*full(number, us))
     assert made.unchanged.whole_ns == made.recorded_ns == (10 + number * us) * US
     assert made.plan.limit == QUEUE
     # With kernels of no length nothing holds a launch: 5 us each, the last one's kernel 5 us later.
@@ -85,19 +89,19 @@ def test_a_launch_waits_for_room_in_the_queue(tmp_path):
     assert replay(made.plan, edits).whole_ns == (5 * number + 5) * US
 
 
-def test_the_queue_is_one_of_each_stream(tmp_path):
+def test_the_queue_is_one_of_each_stream(replays):
     events = full(QUEUE - 10, 60)
     end = events[0]["ts"] + events[0]["dur"]
     for one in range(20):
         events += launched(end + 5 * one, end + 5 * one + 10, 60, 5000 + one, stream=20 + one)
-    made = replays(tmp_path, events)
+    made = replays(*events)
     assert made.unchanged.whole_ns == made.recorded_ns
 
 
 def copied(*more, size=1_200_000):
     """A pageable copy of 285 us; pinned, its bytes take 10 us and 1 us for each 12 kB."""
     return [
-        note("ProfilerStep#1", 1000, 340),
+        mark(1000, 340),
         op("aten::copy_", 1005, 306),
         call("cudaMemcpyAsync", 1010, 300, 1),
         memcpy("HtoD (Pageable -> Device)", 1020, 285, 1, size),
@@ -106,8 +110,8 @@ def copied(*more, size=1_200_000):
     ]
 
 
-def test_a_blocking_copy_pinned_and_asynchronous(tmp_path):
-    made = replays(tmp_path, copied())
+def test_a_blocking_copy_pinned_and_asynchronous(replays):
+    made = replays(*copied())
     assert made.unchanged.whole_ns == made.recorded_ns == 430 * US
     # The copy takes 110 us, the kernel comes at its end, and the host waits for neither.
     edited = replay(made.plan, made.edits(waits(0)))
@@ -115,31 +119,28 @@ def test_a_blocking_copy_pinned_and_asynchronous(tmp_path):
     assert made.gain(waits(0)) == 200 * US
 
 
-def test_of_a_copy_beside_other_work_the_pageable_part_stays(tmp_path):
+def test_of_a_copy_beside_other_work_the_pageable_part_stays(replays):
     """It is part of the price of the wait."""
-    made = replays(tmp_path, copied())
+    made = replays(*copied())
     hidden = [Change("copies to device")]
     assert made.edits(hidden).length.tolist() == [175 * US, 100 * US]
     assert made.gain([*hidden, *waits(0)]) > made.gain(waits(0))
     assert made.edits([Change("copies to host")]).length.tolist() == [285 * US, 100 * US]
 
 
-def test_a_copy_whose_size_is_not_known_keeps_its_length(tmp_path):
-    made = replays(tmp_path, copied(size=-1))
+def test_a_copy_whose_size_is_not_known_keeps_its_length(replays):
+    made = replays(*copied(size=-1))
     assert made.edits(waits(0)).length.tolist() == [285 * US, 100 * US]
 
 
-def test_waits_in_a_row_buy_more_together_than_one_by_one(tmp_path):
+def test_waits_in_a_row_buy_more_together_than_one_by_one(replays):
     """Where the first is gone, the second takes its time."""
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 545),
-            *launched(1010, 1020, 300, 1),
-            call("cudaStreamSynchronize", 1020, 302, 8),
-            call("cudaStreamSynchronize", 1325, 2, 9),
-            *launched(1527, 1537, 100, 2),
-        ],
+        mark(1000, 545),
+        *launched(1010, 1020, 300, 1),
+        sync(1020, 302, 8),
+        sync(1325, 2, 9),
+        *launched(1527, 1537, 100, 2),
     )
     assert made.unchanged.whole_ns == made.recorded_ns == 637 * US
     assert made.gain(waits(0)) == 5 * US
@@ -148,98 +149,81 @@ def test_waits_in_a_row_buy_more_together_than_one_by_one(tmp_path):
     assert made.gain([*waits(0), *waits(1)]) == 217 * US
 
 
-def test_the_loader_never_waited_for(tmp_path):
+def test_the_loader_never_waited_for(replays):
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 600),
-            note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1010, 400),
-            *launched(1420, 1430, 150, 1),
-            note("ProfilerStep#2", 1600, 600),
-            note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1610, 400),
-            *launched(2020, 2030, 150, 2),
-        ],
+        mark(1000, 600),
+        loading(1010, 400),
+        *launched(1420, 1430, 150, 1),
+        mark(1600, 600, 2),
+        loading(1610, 400),
+        *launched(2020, 2030, 150, 2),
     )
     assert made.gain([Change("loader")]) == 800 * US
 
 
-def test_launches_merged_leave_what_else_the_host_does(tmp_path):
+def test_launches_merged_leave_what_else_the_host_does(replays):
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 1000),
-            *launched(1100, 1110, 20, 1),
-            *launched(1200, 1210, 20, 2),
-            *launched(1900, 1910, 20, 3),  # 695 us of something else
-        ],
+        mark(1000, 1000),
+        *launched(1100, 1110, 20, 1),
+        *launched(1200, 1210, 20, 2),
+        *launched(1900, 1910, 20, 3),  # 695 us of something else
     )
     # Two gaps of 100 and 95 us, and two launches of 5 us: the third keeps its gap, and its launch
     # of 5 us is gone, too.
     assert made.gain([Change("launches")]) == (100 + 95 + 15) * US
 
 
-def test_a_collective_beside_other_work(tmp_path):
+def test_a_collective_beside_other_work(replays):
     events = [
-        note("ProfilerStep#1", 1000, 100),
+        mark(1000, 100),
         *launched(1010, 1020, 100, 1),
         call("cudaStreamWaitEvent", 1020, 2, 11),
-        call("cudaLaunchKernel", 1025, 5, 2),
+        launch(1025, 5, 2),
         kernel("ncclKernel_AllReduce_RING_LL_Sum_float", 1121, 200, 2, 20),
         call("cudaStreamWaitEvent", 1040, 2, 12),
         *launched(1050, 1322, 50, 3),
     ]
-    made = replays(tmp_path, events)
+    made = replays(*events)
     assert made.unchanged.whole_ns == made.recorded_ns == 372 * US
     assert made.gain([Change("collectives")]) == 200 * US
 
 
-def test_the_backward_thread_goes_on_where_the_loop_left_off(tmp_path):
-    """A wait of the forward pass gone is time won in the backward pass of another thread, and in
-    the step after it.
-    """
+def test_the_backward_thread_goes_on_where_the_loop_left_off(replays):
+    """Time won in the forward pass is won in the backward pass's thread and the next step."""
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 400),
-            *launched(1010, 1020, 90, 1),
-            call("cudaStreamSynchronize", 1020, 100, 9),
-            op("autograd::engine::evaluate_function: MmBackward0", 1150, 60, BACKWARD),
-            *launched(1160, 1170, 10, 2, thread=BACKWARD),
-            *launched(1300, 1310, 10, 3),
-        ],
+        mark(1000, 400),
+        *launched(1010, 1020, 90, 1),
+        sync(1020, 100, 9),
+        op("autograd::engine::evaluate_function: MmBackward0", 1150, 60, BACKWARD),
+        *launched(1160, 1170, 10, 2, thread=BACKWARD),
+        *launched(1300, 1310, 10, 3),
     )
     assert made.unchanged.whole_ns == made.recorded_ns == 400 * US
     starts = replay(made.plan, made.edits(waits(0))).work_start
     assert [start // US for start in starts] == [1020, 1110, 1210]
 
 
-def test_two_threads_that_work_at_once_do_not_wait_for_one_another(tmp_path):
+def test_two_threads_that_work_at_once_do_not_wait_for_one_another(replays):
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 400),
-            *launched(1010, 1020, 90, 1),
-            call("cudaStreamSynchronize", 1020, 100, 9),
-            op("aten::mm", 1100, 60, BACKWARD),
-            *launched(1150, 1160, 10, 2, stream=20, thread=BACKWARD),
-        ],
+        mark(1000, 400),
+        *launched(1010, 1020, 90, 1),
+        sync(1020, 100, 9),
+        op("aten::mm", 1100, 60, BACKWARD),
+        *launched(1150, 1160, 10, 2, stream=20, thread=BACKWARD),
     )
     starts = replay(made.plan, made.edits(waits(0))).work_start
     assert [start // US for start in starts] == [1020, 1160]
 
 
-def test_a_graph_keeps_its_order_and_the_stream_waits_for_it(tmp_path):
+def test_a_graph_keeps_its_order_and_the_stream_waits_for_it(replays):
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 150),
-            *launched(1010, 1020, 20, 1),
-            call("cudaStreamSynchronize", 1020, 40, 9),
-            call("cudaGraphLaunch", 1070, 5, 2),
-            kernel("a", 1080, 50, 2, 164),
-            kernel("b", 1140, 50, 2, 165),
-            *launched(1085, 1192, 30, 3),
-        ],
+        mark(1000, 150),
+        *launched(1010, 1020, 20, 1),
+        sync(1020, 40, 9),
+        call("cudaGraphLaunch", 1070, 5, 2),
+        kernel("a", 1080, 50, 2, 164),
+        kernel("b", 1140, 50, 2, 165),
+        *launched(1085, 1192, 30, 3),
     )
     assert made.unchanged.whole_ns == made.recorded_ns == 222 * US
     # The graph begins 2 us after the kernel before it, as the kernel after it did after the graph.
@@ -247,15 +231,12 @@ def test_a_graph_keeps_its_order_and_the_stream_waits_for_it(tmp_path):
     assert [start // US for start in starts] == [1020, 1042, 1102, 1154]
 
 
-def test_calls_that_take_long_stay_as_they_were(tmp_path):
+def test_calls_that_take_long_stay_as_they_were(replays):
     made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 500),
-            *launched(1010, 1020, 10, 1),
-            call("cudaMalloc", 1040, 300, 8),
-            *launched(1350, 1360, 10, 2),
-        ],
+        mark(1000, 500),
+        *launched(1010, 1020, 10, 1),
+        call("cudaMalloc", 1040, 300, 8),
+        *launched(1350, 1360, 10, 2),
     )
     assert made.unchanged.whole_ns == made.recorded_ns
     assert made.gain([Change("calls", (1,))]) == 300 * US
@@ -264,8 +245,8 @@ def test_calls_that_take_long_stay_as_they_were(tmp_path):
 # when it is not trusted
 
 
-def test_a_delay_that_nothing_shows_is_left_out_and_makes_the_replay_untrusted(tmp_path):
-    made = replays(tmp_path, [note("ProfilerStep#1", 1000, 100), *launched(1010, 1500, 100, 1)])
+def test_a_delay_that_nothing_shows_is_left_out_and_makes_the_replay_untrusted(replays):
+    made = replays(mark(1000, 100), *launched(1010, 1500, 100, 1))
     assert made.plan.streams.lost_ns == (490 - 55) * US
     assert made.error == pytest.approx(-435 / 600)
     assert made.reason == (
@@ -274,24 +255,17 @@ def test_a_delay_that_nothing_shows_is_left_out_and_makes_the_replay_untrusted(t
 
 
 @pytest.mark.parametrize(("us", "trusted"), [(5, True), (30, False)])
-def test_work_without_its_launch_makes_it_untrusted(tmp_path, us, trusted):
-    made = replays(
-        tmp_path,
-        [
-            note("ProfilerStep#1", 1000, 400),
-            *launched(1010, 1020, 100, 1),
-            kernel("k", 1130, us, 77),
-        ],
-    )
+def test_work_without_its_launch_makes_it_untrusted(replays, us, trusted):
+    made = replays(mark(1000, 400), *launched(1010, 1020, 100, 1), kernel("k", 1130, us, 77))
     assert made.unchanged.whole_ns == made.recorded_ns
     assert (made.reason == "") is trusted
     assert trusted or "does not show the launches of 23%" in made.reason
 
 
 def test_nothing_is_replayed_without_work_of_a_device(tmp_path):
-    events = [note("ProfilerStep#1", 1000, 400), op("aten::mm", 1010, 20)]
+    events = [mark(1000, 400), op("aten::mm", 1010, 20)]
     assert Timeline.of(write(tmp_path, text(events))).replays is None
-    lone = [note("ProfilerStep#1", 1000, 400), kernel("k", 1130, 10, 77)]
+    lone = [mark(1000, 400), kernel("k", 1130, 10, 77)]
     assert Timeline.of(write(tmp_path, text(lone), "lone.json")).replays is None
 
 
@@ -336,10 +310,7 @@ def played(actions):
             at += 1
         at += us // 8 if what == "host" else 2
     middle = (1000 + at) // 2
-    marks = [
-        note("ProfilerStep#1", 1000, middle - 1000),
-        note("ProfilerStep#2", middle, at - middle),
-    ]
+    marks = [mark(1000, middle - 1000), mark(middle, at - middle, 2)]
     return [*marks, *events]
 
 

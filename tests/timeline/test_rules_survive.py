@@ -1,6 +1,4 @@
-"""All rules on traces that nobody would write: events lost, doubled, moved and stretched. No rule
-fails, and no part exceeds its step.
-"""
+"""All rules on traces that nobody would write: none fails, no part exceeds its step."""
 
 import tempfile
 from pathlib import Path
@@ -18,11 +16,11 @@ from tests.timeline.kineto import (
     call,
     frame,
     head_with_memory,
+    loading,
     loop,
     memcpy,
     memory,
     memset,
-    note,
     op,
     product,
     text,
@@ -34,7 +32,7 @@ from tests.timeline.kineto import (
 def _body(number, start):
     first = 1000 * number
     return [
-        note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, 300),
+        loading(start, 300),
         *product(start + 310, first),
         op("aten::copy_", start + 400, 90),
         call("cudaMemcpyAsync", start + 405, 30, first + 1),

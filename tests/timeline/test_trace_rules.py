@@ -1,15 +1,13 @@
-"""All rules on real traces of many makers and years: what the truth sees is reported, and nothing
-loud contradicts it.
-"""
+"""All rules on real traces: what the truth sees is reported, nothing loud contradicts it."""
 
 import pytest
 
 from tests.recorded_traces import TRACES
-from tests.timeline.against_truth import Judged, judged
+from tests.timeline.against_truth import judged
 
 
 @pytest.fixture(scope="module", params=TRACES)
-def trace(request) -> Judged:
+def trace(request):
     return judged(request.param, TRACES[request.param])
 
 

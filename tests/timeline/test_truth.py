@@ -50,9 +50,7 @@ def in_our_words(trace):
 
 
 def differences(truth, ours, where=()):
-    """(path, truth, ours) wherever the two differ; what the truth does not hold is not looked
-    at.
-    """
+    """(path, truth, ours) where the two differ; what the truth does not hold is left out."""
     if isinstance(truth, dict):
         for key, value in truth.items():
             if (

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from auditor.timeline import Timeline
 from auditor.timeline.device import join
 from auditor.timeline.intervals import is_launch, mask
 from auditor.timeline.phases import PROFILER
@@ -38,11 +37,11 @@ CLASSES = {
 }
 
 
-def ms(ns: float) -> float:
+def ms(ns):
     return float(ns) / 1e6
 
 
-def facts(line: Timeline) -> dict[str, Any]:
+def facts(line):
     """What truth.json holds of a trace, computed by us."""
     trace, steps = line.trace, line.steps
     marked = steps.source == PROFILER
@@ -78,11 +77,11 @@ def facts(line: Timeline) -> dict[str, Any]:
     }
 
 
-def lengths(steps) -> list[float]:
+def lengths(steps):
     return [ms(one) for one in steps.end - steps.start]
 
 
-def copied(line: Timeline) -> dict[str, Any]:
+def copied(line):
     found, names = line.copies, line.trace.work.name[line.copies.work]
     return {
         line.trace.names[code]: {
@@ -94,11 +93,11 @@ def copied(line: Timeline) -> dict[str, Any]:
     }
 
 
-def runtime(line: Timeline) -> dict[str, Any]:
+def runtime(line):
     return {one.name: {"n": one.calls, "ms": ms(one.ns)} for one in line.runtime_calls}
 
 
-def sync(line: Timeline, marked: bool) -> dict[tuple[str, str], Any]:
+def sync(line, marked):
     found, trace = line.waits, line.trace
     rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row in range(len(found.call)):
@@ -125,7 +124,7 @@ def sync(line: Timeline, marked: bool) -> dict[tuple[str, str], Any]:
     return result
 
 
-def loader(line: Timeline, marked: bool) -> dict[str, Any] | None:
+def loader(line, marked):
     found = line.loader
     if not found:
         return None
@@ -139,7 +138,7 @@ def loader(line: Timeline, marked: bool) -> dict[str, Any] | None:
     return result
 
 
-def optimizer(line: Timeline, marked: bool) -> dict[str, Any] | None:
+def optimizer(line, marked):
     found = line.optimizer
     if not found:
         return None
@@ -155,7 +154,7 @@ def optimizer(line: Timeline, marked: bool) -> dict[str, Any] | None:
     }
 
 
-def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
+def gpu(line, use, marked):
     gaps = use.busy.gaps()
     long = (gaps.end - gaps.start)[gaps.end - gaps.start > 1_000_000]
     result: dict[str, Any] = {
@@ -196,10 +195,8 @@ def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
     return result
 
 
-def first_kernel_delays(line: Timeline) -> np.ndarray:
-    """One value a launch: to its first kernel, as truth.py counts (a graph launch is none
-    there).
-    """
+def first_kernel_delays(line):
+    """To each launch's first kernel, as truth.py counts (a graph launch is none there)."""
     trace = line.trace
     kernels = np.flatnonzero(trace.work.kind == 0)
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch))
@@ -208,6 +205,6 @@ def first_kernel_delays(line: Timeline) -> np.ndarray:
     return trace.work.start[kernels[first[known]]] - trace.calls.start[launching[known]]
 
 
-def memory(one) -> dict[str, Any]:
+def memory(one):
     totals = {"peak_total_allocated": one.peak_allocated, "peak_total_reserved": one.peak_reserved}
     return {key: value if value >= 0 else None for key, value in totals.items()}

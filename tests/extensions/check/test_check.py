@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -28,7 +27,7 @@ def train(loader, model, optimizer):
 """
 
 
-def found(source: str) -> list[tuple[str, int]]:
+def found(source):
     return [(each.code, each.line) for each in proofs(textwrap.dedent(source))]
 
 
@@ -105,12 +104,12 @@ def test_any_text_is_looked_at_or_refused(text):
         pass
 
 
-def check(*words: str):
+def check(*words):
     return CliRunner().invoke(main, ["check", *words], prog_name="audit")
 
 
 @pytest.fixture
-def file(tmp_path) -> Path:
+def file(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(PROVEN["anomaly mode"][0] + "\n" + "torch.compile(m)\n")
     return path

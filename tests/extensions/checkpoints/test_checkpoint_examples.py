@@ -1,6 +1,4 @@
-"""The text recogniser's checkpoints: the broken trainer writes poisoned ones and goes on from them,
-the repaired one does not.
-"""
+"""The text recogniser's checkpoints: the broken trainer's are poisoned, the repaired one's not."""
 
 import importlib.util
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""``audit checkpoint`` from the outside: exit codes, the table, the latest good one, JSON,
-folders.
-"""
+"""``audit checkpoint`` from outside: exit codes, table, the latest good one, JSON, folders."""
 
 import json
 

@@ -1,12 +1,9 @@
-"""The corpora of fuzz/: what torch refuses, what is not whole and what is not finite is never good;
-what trainers save is never damaged. Nothing of them is ever run.
-"""
+"""The corpora of fuzz/, never run: what is damaged is never good, what trainers save never bad."""
 
 import collections
 import math
 import warnings
 import zipfile
-from pathlib import Path
 
 import pytest
 import torch
@@ -49,7 +46,7 @@ def test_a_hostile_checkpoint_is_good_only_if_torch_loads_it_whole(tmp_path, mon
 
 
 @pytest.fixture
-def real(tmp_path) -> list[Path]:
+def real(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return real_checkpoints.write(tmp_path)

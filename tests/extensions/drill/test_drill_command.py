@@ -1,6 +1,4 @@
-"""``audit drill`` as a user runs it: whole processes, scripts, restarts, exit codes, and what it
-leaves behind.
-"""
+"""``audit drill`` as a user runs it: whole processes, scripts, restarts, exit codes, leftovers."""
 
 import json
 import textwrap

@@ -1,6 +1,4 @@
-"""The examples under a drill: what their write-ups say of the broken and the repaired trainers is
-shown.
-"""
+"""The examples under a drill: what their write-ups say of both trainers is shown."""
 
 import os
 

@@ -1,6 +1,4 @@
-"""What a long run leaves on disk is bounded, and nothing of anybody else's is touched; and where the
-number of findings goes.
-"""
+"""What a long run leaves on disk is bounded, nobody else's file is touched; the logged number."""
 
 import sys
 from types import SimpleNamespace

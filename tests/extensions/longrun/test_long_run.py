@@ -1,10 +1,7 @@
-"""A run that is watched: no bit of it differs, everything is put back between looks, and what is
-found is told while it goes on.
-"""
+"""A watched run: no bit differs, all is put back between looks, findings are told on the way."""
 
 import os
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +15,7 @@ from auditor.extensions.longrun.run import NextBackward
 from tests.api.test_python import hooks, training
 
 
-def looks(folder: Path) -> list[Path]:
+def looks(folder):
     return sorted((folder / "out" / "looks").iterdir())
 
 

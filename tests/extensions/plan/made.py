@@ -13,9 +13,7 @@ BLOCKS = PlannedBlocksRow(name="train:Block", n=4, bytes=10 * MIB, at=None)
 ADAM = PlannedOptimizerRow(name="AdamW", takes=["foreach", "fused"], on=[], off=[], at=None)
 
 
-def measured(
-    batch: int, step: int, update: int = 0, *, slack: float = 1.0, **more: object
-) -> Measured:
+def measured(batch, step, update=0, *, slack=1.0, **more):
     """A re-run with these peaks, in bytes."""
     peak = max(step, update)
     known: dict[str, object] = {
@@ -52,7 +50,7 @@ class Formula(Reruns):
     asked: list[Wanted] = field(default_factory=list)
     stop_at: int = 10**9
 
-    def run(self, wanted: Wanted) -> Measured:
+    def run(self, wanted):
         """By the formula; interrupted at re-run ``stop_at``."""
         self.n += 1
         self.asked.append(wanted)
@@ -75,6 +73,6 @@ class Formula(Reruns):
         )
 
 
-def formula(peak: Callable[[int, Wanted], float], **more: object) -> Formula:
+def formula(peak, **more):
     """Re-runs of a program that takes ``peak``."""
     return Formula("train.py", (), "null", "T4", peak=peak, **more)  # type: ignore[arg-type]

@@ -129,9 +129,7 @@ def test_without_time_what_was_not_run_is_estimated():
 
 @pytest.mark.parametrize("outcome", ["timeout", "raised"])
 def test_a_time_out_is_no_lack_of_memory(outcome, monkeypatch):
-    """Of a batch that was too slow to be rehearsed nothing is known: it stays predicted. One that
-    the program cannot take is the end.
-    """
+    """A batch too slow to be rehearsed stays predicted; one that cannot be taken is the end."""
     reruns = formula(linear)
     run = reruns.run
 

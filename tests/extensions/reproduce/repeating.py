@@ -5,9 +5,6 @@ child: a fork takes a tenth of a second, where a process imports torch for secon
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +15,12 @@ from auditor.capture.probes.registry import select
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.capture.session import Session
 from auditor.extensions.reproduce.comparing import Log
-from auditor.extensions.reproduce.runs import PARTS, Order, Outcome, Runs
+from auditor.extensions.reproduce.runs import PARTS, Order, Runs
 from auditor.model.devices import CPU
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.writer import store_sources
 from auditor.runs.plan import Plan
 from auditor.runs.project_copy import NOTHING
-from auditor.runs.repeat import Repeat
 
 STEPS = 3
 
@@ -36,12 +32,7 @@ class InForks(Runs):
     is this process's.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Callable[[], Any]],
-        folder: Path,
-        before: Callable[[], Callable[[], Any]] | None = None,
-    ) -> None:
+    def __init__(self, make, folder, before=None):
         super().__init__(
             Order("test:step", (), STEPS, "cpu", against="v1" if before else ""),
             lambda text: None,
@@ -51,9 +42,7 @@ class InForks(Runs):
         self._before = before or make
         self._folder = folder
 
-    def _run(
-        self, repeat: Repeat, hash_seed: str, files: Mapping[str, bytes | None] = NOTHING
-    ) -> Log:
+    def _run(self, repeat, hash_seed, files=NOTHING):
         folder = self._folder / str(self._made)
         self._made += 1
         child = os.fork()
@@ -71,7 +60,7 @@ class InForks(Runs):
         return Log(recording)
 
 
-def _record(folder: Path, make: Callable[[], Any], repeat: Repeat, run: int) -> None:
+def _record(folder, make, repeat, run):
     os.makedirs(folder)
     os.chdir(folder)
     torch.seed()
@@ -112,6 +101,6 @@ def _record(folder: Path, make: Callable[[], Any], repeat: Repeat, run: int) -> 
     )
 
 
-def compared(make: Callable[[], Callable[[], Any]], folder: Path) -> Outcome:
+def compared(make, folder):
     """What two runs of the program show."""
     return InForks(make, folder).outcome()

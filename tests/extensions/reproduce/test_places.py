@@ -38,28 +38,28 @@ name = uuid.uuid4().hex  # system
 """
 
 
-def marked(text: str, mark: str) -> list[int]:
+def marked(text, mark):
     return [n for n, line in enumerate(text.split("\n"), 1) if re.search(rf"#.*\b{mark}\b", line)]
 
 
-def test_where_a_set_becomes_a_sequence() -> None:
+def test_where_a_set_becomes_a_sequence():
     assert lines_to_blame(ORDERED, "hash") == marked(ORDERED, "here")
 
 
-def test_where_no_order_is_taken_the_sets_are_named() -> None:
+def test_where_no_order_is_taken_the_sets_are_named():
     assert lines_to_blame(NO_ORDER, "hash") == [2]
     assert lines_to_blame("total = sorted([1])", "hash") == []
 
 
 @pytest.mark.parametrize("cause", ["numpy", "system"])
-def test_generators_without_a_seed(cause: str) -> None:
+def test_generators_without_a_seed(cause):
     assert lines_to_blame(GENERATORS, cause) == marked(GENERATORS, cause)
 
 
-def test_other_causes_have_no_lines() -> None:
+def test_other_causes_have_no_lines():
     assert lines_to_blame(GENERATORS, "clock") == []
 
 
 @given(st.text(), st.sampled_from(BLAMED))
-def test_any_text_is_read(text: str, cause: str) -> None:
+def test_any_text_is_read(text, cause):
     assert lines_to_blame(text, cause) == sorted(set(lines_to_blame(text, cause)))

@@ -36,7 +36,7 @@ ORDER = Order("test:step", (), 3, "cpu")
 LINES = Path(programs.__file__).read_text().splitlines()
 
 
-def expected(name: str) -> tuple[int, str]:
+def expected(name):
     """Line and cause: marked in the program's own lines, or elsewhere with its name."""
     own, start = inspect.getsourcelines(getattr(programs, name))
     for number, line in enumerate(own, start):
@@ -48,13 +48,13 @@ def expected(name: str) -> tuple[int, str]:
     raise AssertionError(f"{name} has no mark")
 
 
-def test_there_are_programs_of_both_kinds() -> None:
+def test_there_are_programs_of_both_kinds():
     assert len(PLANTED) + len(OF_A_PROCESS) >= 20
     assert len(ALIKE) >= 9
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_the_first_difference_has_its_line_and_its_cause(name: str, tmp_path: Path) -> None:
+def test_the_first_difference_has_its_line_and_its_cause(name, tmp_path):
     line, cause = expected(name)
     outcome = compared(getattr(programs, name), tmp_path)
     found = outcome.found
@@ -64,7 +64,7 @@ def test_the_first_difference_has_its_line_and_its_cause(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_alike_is_alike(name: str, tmp_path: Path) -> None:
+def test_alike_is_alike(name, tmp_path):
     outcome = compared(getattr(programs, name), tmp_path)
     assert outcome.found is None
     assert outcome.runs == 2 + (name == "alike_timed")  # once more with another clock
@@ -72,14 +72,12 @@ def test_alike_is_alike(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "late"), [("initial_weights", False), ("seeded_too_late", True)])
-def test_a_seed_that_comes_too_late_is_no_missing_one(
-    name: str, late: bool, tmp_path: Path
-) -> None:
+def test_a_seed_that_comes_too_late_is_no_missing_one(name, late, tmp_path):
     said = "\n".join(result.lines(compared(getattr(programs, name), tmp_path)))
     assert ("before it has its seed" in said, "has no seed" in said) == (late, not late)
 
 
-def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None:
+def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path):
     outcome = compared(programs.racing_operator, tmp_path)
     assert outcome.found is not None
     assert outcome.found.operator is not None
@@ -97,14 +95,14 @@ def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None
         ("drawn_to_the_host_by_its_own", "# drawn by its own"),
     ],
 )
-def test_the_line_that_drew_is_named_too(name: str, mark: str, tmp_path: Path) -> None:
+def test_the_line_that_drew_is_named_too(name, mark, tmp_path):
     outcome = compared(getattr(programs, name), tmp_path)
     source = result.content(ORDER, outcome)["source"]
     assert mark in source["text"]
     assert f"{source['file']}:{source['line']}" in "\n".join(result.lines(outcome)[1:])
 
 
-def test_lines_of_the_text_are_named_where_nothing_was_seen_to_draw(tmp_path: Path) -> None:
+def test_lines_of_the_text_are_named_where_nothing_was_seen_to_draw(tmp_path):
     outcome = compared(programs.workers_own_generators, tmp_path)
     content = result.content(ORDER, outcome)
     assert (content["causes"], content["source"]) == (["numpy"], None)
@@ -117,8 +115,8 @@ def test_lines_of_the_text_are_named_where_nothing_was_seen_to_draw(tmp_path: Pa
     [("system", "random", "system"), ("", "random", "random"), ("", "", "")],
 )
 def test_what_makes_runs_alike_to_the_end_goes_before_what_only_helps_here(
-    alike: str, later: str, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    alike, later, cause, tmp_path, monkeypatch
+):
     runs = InForks(programs.two_causes, tmp_path)
     found, beyond = _at_operator(3), _at_operator(7)
     again = {(alike,): None, (later,): beyond}
@@ -130,35 +128,33 @@ class _Placed(comparing.Difference):
     """At a line of its own."""
 
     @property
-    def site(self) -> Site:
+    def site(self):
         return Site("train.py", self.number)
 
 
-def _at_operator(number: int) -> comparing.Difference:
+def _at_operator(number):
     outcome = ReproduceOutcomeRow(name="loss", at=None, digest="", inputs=[number])
     row = ReproduceOperatorRow(number=number, at=None, name="", digest="", inputs=[])
     return _Placed(outcome, row)
 
 
-def test_a_seed_that_differs_is_quoted(tmp_path: Path) -> None:
+def test_a_seed_that_differs_is_quoted(tmp_path):
     lines = result.lines(compared(programs.seeded_by_the_time, tmp_path))
     assert re.search(r"torch\.manual_seed at \S+:\d+ was given \d+ and \d+", lines[1])
 
 
-def test_operators_that_lead_nowhere_are_a_note(tmp_path: Path) -> None:
+def test_operators_that_lead_nowhere_are_a_note(tmp_path):
     alike, note = result.lines(compared(programs.alike_timed, tmp_path))
     assert alike.startswith("alike: ")
     assert re.match(r"note: \d+ operators? .* no loss and no weight$", note)
 
 
-def test_operators_on_the_list_for_cuda_are_named(tmp_path: Path) -> None:
+def test_operators_on_the_list_for_cuda_are_named(tmp_path):
     lines = result.lines(compared(programs.alike_memory_as_it_was, tmp_path))
     assert any("CUDA" in line and "index_put_" in line for line in lines)
 
 
-def test_a_bound_on_operators_is_said_and_losses_are_compared_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_on_operators_is_said_and_losses_are_compared_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "MOST_BEFORE", 2)
     monkeypatch.setattr(reproduce, "MOST", 4)
     outcome = compared(programs.alike_seeded, tmp_path)
@@ -169,8 +165,8 @@ def test_a_bound_on_operators_is_said_and_losses_are_compared_all_the_same(
     assert "first 4 were" in warned
 
 
-def test_what_is_patched_is_put_back() -> None:
-    def now() -> list[object]:
+def test_what_is_patched_is_put_back():
+    def now():
         return [
             *(time.time, time.monotonic_ns, random.seed, random.random, random.Random.seed),
             *(os.urandom, torch.manual_seed, np.random.default_rng, np.random.rand),
@@ -192,8 +188,8 @@ def test_what_is_patched_is_put_back() -> None:
     assert now() == before
 
 
-def test_what_is_held_is_the_same_again() -> None:
-    def drawn() -> list[object]:
+def test_what_is_held_is_the_same_again():
+    def drawn():
         sources = Sources()
         sources.begin(Repeat(HELD))
         try:

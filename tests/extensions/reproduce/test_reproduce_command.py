@@ -26,13 +26,13 @@ for step in range(6):
 """
 
 
-def reproduce(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def reproduce(where, *words):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     command = [sys.executable, "-m", "auditor", "reproduce", *words]
     return subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True)
 
 
-def test_a_script_that_is_alike_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_script_that_is_alike_and_leaves_nothing_behind(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = reproduce(tmp_path, "train.py", "--steps", "4", "--", "7")
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ def test_a_script_that_is_alike_and_leaves_nothing_behind(tmp_path: Path) -> Non
     assert [each.name for each in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_the_hash_seed_is_found_at_the_line_of_the_set(tmp_path: Path) -> None:
+def test_the_hash_seed_is_found_at_the_line_of_the_set(tmp_path):
     text = Path(programs.__file__).read_text()
     (tmp_path / "trainer.py").write_text(f"{text}\n\nstep = order_of_a_set()\n")
     done = reproduce(tmp_path, "trainer:step", "--format", "json")
@@ -51,7 +51,7 @@ def test_the_hash_seed_is_found_at_the_line_of_the_set(tmp_path: Path) -> None:
     assert said["first"]["step"] == 0
 
 
-def test_a_target_that_fails_is_3_and_one_that_trains_nothing_2(tmp_path: Path) -> None:
+def test_a_target_that_fails_is_3_and_one_that_trains_nothing_2(tmp_path):
     (tmp_path / "bad.py").write_text(
         "import torch\ndef step(): raise ValueError('mine')\ndef forward(): torch.ones(2).sum()\n"
     )
@@ -63,7 +63,7 @@ def test_a_target_that_fails_is_3_and_one_that_trains_nothing_2(tmp_path: Path) 
     assert "no backward" in nothing.stderr
 
 
-def test_a_commit_is_run_in_the_place_of_the_project(tmp_path: Path) -> None:
+def test_a_commit_is_run_in_the_place_of_the_project(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("square()", "abs()"))
     names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")

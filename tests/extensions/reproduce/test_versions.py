@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,19 +10,18 @@ import torch
 
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.extensions.reproduce import result, runs
-from auditor.extensions.reproduce.runs import Outcome
 from tests.extensions.reproduce import programs
 from tests.extensions.reproduce.repeating import InForks
 
 Make = Callable[[], Callable[[], Any]]
 
 
-def training(activation: Callable[[torch.Tensor], torch.Tensor], *, lr: float = 0.1) -> Make:
-    def make() -> Callable[[], None]:
+def training(activation, *, lr=0.1):
+    def make():
         model = torch.nn.Linear(4, 4)
         optimizer = torch.optim.SGD(model.parameters(), lr=lr)
 
-        def step() -> None:
+        def step():
             hidden = activation(model(torch.ones(2, 4)))
             hidden.square().mean().backward()
             optimizer.step()
@@ -34,42 +32,42 @@ def training(activation: Callable[[torch.Tensor], torch.Tensor], *, lr: float = 
     return make
 
 
-def relu(x: torch.Tensor) -> torch.Tensor:
+def relu(x):
     return torch.relu(x)
 
 
-def relu_by_hand(x: torch.Tensor) -> torch.Tensor:
+def relu_by_hand(x):
     positive = x > 0
     return torch.where(positive, x, 0.0)
 
 
-def halved(x: torch.Tensor) -> torch.Tensor:
+def halved(x):
     kept = torch.relu(x)
     return kept * 0.5  # halved
 
 
 @pytest.fixture
-def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Make, Make], Outcome]:
+def versions(tmp_path, monkeypatch):
     """What the runs of a program and of the one before it show."""
     monkeypatch.setattr(runs, "files_of", lambda name, folder: ({"a.py": b""}, ""))
     return lambda now, before: InForks(now, tmp_path, before).outcome()
 
 
-def test_another_way_to_the_same_values_is_alike(versions: Callable[[Make, Make], Outcome]) -> None:
+def test_another_way_to_the_same_values_is_alike(versions):
     outcome = versions(training(relu), training(relu_by_hand))
     assert (outcome.found, outcome.runs) == (None, 2)
     (line,) = result.lines(outcome)  # no note on operators whose lines moved
     assert line.endswith("as in v1")
 
 
-def test_a_change_has_its_line(versions: Callable[[Make, Make], Outcome]) -> None:
+def test_a_change_has_its_line(versions):
     found = versions(training(halved), training(relu)).found
     assert found is not None
     assert found.site is not None
     assert found.site.text.endswith("# halved")
 
 
-def test_the_version_before_has_a_line_too(versions: Callable[[Make, Make], Outcome]) -> None:
+def test_the_version_before_has_a_line_too(versions):
     outcome = versions(training(relu), training(halved))
     assert outcome.found is not None
     assert outcome.found.twin is not None
@@ -78,9 +76,7 @@ def test_the_version_before_has_a_line_too(versions: Callable[[Make, Make], Outc
     assert any("# halved" in line for line in result.lines(outcome))
 
 
-def test_another_learning_rate_parts_at_the_optimizer(
-    versions: Callable[[Make, Make], Outcome],
-) -> None:
+def test_another_learning_rate_parts_at_the_optimizer(versions):
     found = versions(training(relu), training(relu, lr=0.2)).found
     assert found is not None
     assert found.outcome.name == "weights"
@@ -97,9 +93,7 @@ UNLIKE = programs.the_date
     [(UNLIKE, SELF, "the working directory"), (SELF, UNLIKE, "v1")],
     ids=["now", "before"],
 )
-def test_what_differs_from_itself_is_laid_beside_nothing(
-    now: Make, before: Make, which: str, versions: Callable[[Make, Make], Outcome]
-) -> None:
+def test_what_differs_from_itself_is_laid_beside_nothing(now, before, which, versions):
     with pytest.raises(TargetProblem, match=f"^{which} differs from itself"):
         versions(now, before)
 
@@ -107,14 +101,14 @@ def test_what_differs_from_itself_is_laid_beside_nothing(
 # -- the commit ------------------------------------------------------------------------------------
 
 
-def git(where: Path, *words: str) -> None:
+def git(where, *words):
     names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
     subprocess.run(["git", *names, *words], cwd=where, env=environment, check=True)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     """A repository whose project lies in a folder of it; one commit."""
     inside = tmp_path / "inside"
     (inside / "lib").mkdir(parents=True)
@@ -127,7 +121,7 @@ def project(tmp_path: Path) -> Path:
     return inside
 
 
-def test_files_are_those_of_the_commit(project: Path) -> None:
+def test_files_are_those_of_the_commit(project):
     (project / "train.py").write_text("ONE = 2\n")
     (project / "lib" / "gone.py").unlink()
     (project / "new.py").write_text("NEW = 1\n")
@@ -138,7 +132,7 @@ def test_files_are_those_of_the_commit(project: Path) -> None:
     assert said == ""
 
 
-def test_what_lies_outside_of_the_directory_is_said(project: Path) -> None:
+def test_what_lies_outside_of_the_directory_is_said(project):
     (project / "train.py").write_text("ONE = 2\n")
     (project.parent / "outside.py").write_text("OUTSIDE = 2\n")
     files, said = runs.files_of("HEAD", str(project))
@@ -150,14 +144,12 @@ def test_what_lies_outside_of_the_directory_is_said(project: Path) -> None:
     ("name", "why"),
     [("HEAD", "has changed since"), ("nowhere", "no such commit"), ("--all", "no such commit")],
 )
-def test_nothing_to_compare_is_one_sentence(project: Path, name: str, why: str) -> None:
+def test_nothing_to_compare_is_one_sentence(project, name, why):
     with pytest.raises(AuditProblem, match=why):
         runs.files_of(name, str(project))
 
 
-def test_a_git_that_fails_is_no_project_without_changes(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_git_that_fails_is_no_project_without_changes(project, monkeypatch):
     (project / "train.py").write_text("ONE = 2\n")
     for failing in ("diff", "cat-file"):
         known = runs.git
@@ -173,6 +165,6 @@ def test_a_git_that_fails_is_no_project_without_changes(
         monkeypatch.undo()
 
 
-def test_a_directory_without_a_repository_is_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_without_a_repository_is_one_sentence(tmp_path):
     with pytest.raises(AuditProblem, match="no git repository"):
         runs.files_of("HEAD", str(tmp_path))

@@ -1,29 +1,26 @@
 """What fits into a budget, told from how long runs took, by a clock that the test moves."""
 
-from collections.abc import Callable
-from typing import Any
-
 from auditor.extensions.verify.trials import Budget
 
 
 class Clock:
     """Seconds; ``run`` makes a run that takes so many."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
-    def run(self, seconds: float) -> Callable[[], Any]:
-        def run() -> str:
+    def run(self, seconds):
+        def run():
             self.now += seconds
             return "measured"
 
         return run
 
 
-def test_rounds_are_planned_and_begun_by_the_longest_run_of_late() -> None:
+def test_rounds_are_planned_and_begun_by_the_longest_run_of_late():
     clock = Clock()
     budget = Budget(100.0, clock)
     assert budget.length() is None
@@ -36,7 +33,7 @@ def test_rounds_are_planned_and_begun_by_the_longest_run_of_late() -> None:
     assert (budget.spent, budget.room()) == (52.0, 8)
 
 
-def test_a_spent_budget_fits_nothing() -> None:
+def test_a_spent_budget_fits_nothing():
     clock = Clock()
     assert Budget(0.0, clock).room() == 0
     budget = Budget(5.0, clock)

@@ -2,12 +2,10 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.reports import as_json
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from auditor.cli.main import main
 from auditor.model import Finding, PeakBytes, Report, Run, Site, StepTimes, Verdict, finding_key
@@ -16,41 +14,20 @@ from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
 MANIFEST = {"schema": SCHEMA, "device": "cpu", "recorded_at": "2026-01-01", "outcome": "completed"}
 
 
-def _finding(line: str, per_step: float = 2.0) -> Finding:
+def _finding(line, per_step=2.0):
     site = Site("train.py", 7, "step", line)
-    return Finding(
-        site,
-        f"`{line}` reads",
-        50,
-        per_step,
-        code="SYNC001",
-        name="scalar-read",
-        key=finding_key("SYNC001", site),
-    )
+    said = {"code": "SYNC001", "name": "scalar-read", "key": finding_key("SYNC001", site)}
+    return Finding(site, f"`{line}` reads", 50, per_step, **said)
 
 
-def _report(step_us: float, *findings: Finding, host: int = 1 << 30) -> Report:
+def _report(step_us, *findings, host=1 << 30):
     times = StepTimes(step_us, step_us, step_us, step_us, 50)
-    run = Run(
-        "train:step",
-        50,
-        5,
-        1,
-        "cpu",
-        "completed",
-        None,
-        times,
-        PeakBytes(None, host),
-        "2.13.0",
-        "3.11",
-        "2026-01-01",
-    )
+    about = "train:step", 50, 5, 1, "cpu", "completed", None, times, PeakBytes(None, host)
+    run = Run(*about, "2.13.0", "3.11", "2026-01-01")
     return Report(run, (Verdict("SYNC001", "scalar-read", "found"),), findings)
 
 
-def _audit(
-    folder: Path, step_us: float, *findings: Finding, steps: bool = True, queued_us: float = 0.0
-) -> Path:
+def _audit(folder, step_us, *findings, steps=True, queued_us=0.0):
     folder.mkdir(parents=True)
     (folder / "report.json").write_bytes(as_json.Json().render(_report(step_us, *findings)))
     if steps:
@@ -66,11 +43,11 @@ def _audit(
     return folder
 
 
-def _compare(*arguments: Any) -> Result:
+def _compare(*arguments):
     return CliRunner().invoke(main, ["compare", *map(str, arguments)])
 
 
-def test_findings_are_told_apart_by_their_key_not_by_their_line(tmp_path: Path) -> None:
+def test_findings_are_told_apart_by_their_key_not_by_their_line(tmp_path):
     moved = replace(_finding("a.item()"), site=Site("train.py", 99, "step", "a.item()"))
     before = _audit(tmp_path / "before", 1000, _finding("a.item()"), _finding("b.item()"))
     after = _audit(tmp_path / "after", 1000, moved, _finding("c.item()"))
@@ -88,7 +65,7 @@ def test_findings_are_told_apart_by_their_key_not_by_their_line(tmp_path: Path) 
     assert "new  SYNC001 train.py:7" in shown
 
 
-def test_a_proven_regression_fails_and_one_within_the_noise_does_not(tmp_path: Path) -> None:
+def test_a_proven_regression_fails_and_one_within_the_noise_does_not(tmp_path):
     before, slower = _audit(tmp_path / "before", 1000), _audit(tmp_path / "slower", 1400)
     little = _audit(tmp_path / "little", 1080)
     assert _compare(before, slower, "--max-regression", "5%").exit_code == 1
@@ -99,7 +76,7 @@ def test_a_proven_regression_fails_and_one_within_the_noise_does_not(tmp_path: P
     assert _compare(before, slower).exit_code == 0
 
 
-def test_several_runs_prove_what_one_cannot(tmp_path: Path) -> None:
+def test_several_runs_prove_what_one_cannot(tmp_path):
     for number in range(5):
         _audit(tmp_path / "before" / str(number), 1000 + number)
         _audit(tmp_path / "after" / str(number), 1080 + number)
@@ -108,17 +85,14 @@ def test_several_runs_prove_what_one_cannot(tmp_path: Path) -> None:
     assert "5 runs and 5 runs" in found.stdout
 
 
-def test_waiting_for_the_processor_is_no_regression(tmp_path: Path) -> None:
-    before, held_up = (
-        _audit(tmp_path / "before", 1000),
-        _audit(tmp_path / "after", 1000, queued_us=900),
-    )
-    assert json.loads(_compare(before, held_up, "--json").stdout)["ratio"][
-        "ratio"
-    ] == pytest.approx(1.0)
+def test_waiting_for_the_processor_is_no_regression(tmp_path):
+    before = _audit(tmp_path / "before", 1000)
+    held_up = _audit(tmp_path / "after", 1000, queued_us=900)
+    facts = json.loads(_compare(before, held_up, "--json").stdout)
+    assert facts["ratio"]["ratio"] == pytest.approx(1.0)
 
 
-def test_a_report_alone_has_no_interval_and_says_so(tmp_path: Path) -> None:
+def test_a_report_alone_has_no_interval_and_says_so(tmp_path):
     before, alone = _audit(tmp_path / "before", 1000), _audit(tmp_path / "alone", 2000, steps=False)
     assert "no interval" in _compare(before, alone).stdout
     refused = _compare(before, alone, "--max-regression", "5%")
@@ -126,31 +100,27 @@ def test_a_report_alone_has_no_interval_and_says_so(tmp_path: Path) -> None:
     assert str(alone) in refused.stderr
 
 
-def test_a_recording_of_another_run_beside_a_report_is_not_used(tmp_path: Path) -> None:
+def test_a_recording_of_another_run_beside_a_report_is_not_used(tmp_path):
     before, other = _audit(tmp_path / "before", 1000), _audit(tmp_path / "other", 2000)
     write_manifest(other / "recording", {**MANIFEST, "recorded_at": "2025-05-05"})
     assert "no interval" in _compare(before, other).stdout
 
 
 @pytest.mark.parametrize("bound", ["much", "-3%"])
-def test_a_bound_that_is_none_is_refused(tmp_path: Path, bound: str) -> None:
+def test_a_bound_that_is_none_is_refused(tmp_path, bound):
     assert _compare(tmp_path, tmp_path, f"--max-regression={bound}").exit_code == 2
 
 
-def test_what_is_no_audit_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_what_is_no_audit_is_refused_in_one_sentence(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         refused = _compare(path, path)
         assert refused.exit_code == 2
         assert refused.stderr.startswith(f"audit: {path}")
 
 
-def test_what_else_differs_is_said(tmp_path: Path) -> None:
+def test_what_else_differs_is_said(tmp_path):
     before, after = _audit(tmp_path / "before", 1000), _audit(tmp_path / "after", 1000)
-    other = _report(1000)
-    (after / "report.json").write_bytes(
-        as_json.Json().render(replace(other, run=replace(other.run, torch="2.6.0")))
-    )
-    done = _compare(before, after)
+    done = _compare(before, _changed(after, torch="2.6.0"))
     assert "the two differ in their torch, 2.13.0 and 2.6.0" in done.stdout
     assert done.stderr == ""
     assert "torch, 2.13.0" in json.loads(_compare(before, after, "--json").stdout)["differs"][0]
@@ -159,7 +129,7 @@ def test_what_else_differs_is_said(tmp_path: Path) -> None:
 # -- unlike runs -----------------------------------------------------------------------------------
 
 
-def _changed(folder: Path, environment: dict[str, str] | None = None, **run: Any) -> Path:
+def _changed(folder, environment=None, **run):
     """Another report in the folder of an audit: its run changed in these fields."""
     report = as_json.load((folder / "report.json").read_bytes())
     changed = replace(
@@ -169,10 +139,8 @@ def _changed(folder: Path, environment: dict[str, str] | None = None, **run: Any
     return folder
 
 
-def _steps(folder: Path, first: int, n: int, us: float = 1000.0) -> Path:
-    """An audit whose recording timed ``n`` steps after ``first`` of warm-up; step ``k`` of the
-    program takes ``us * (1 + k)``.
-    """
+def _steps(folder, first, n, us=1000.0):
+    """An audit of ``n`` steps after ``first`` of warm-up; step ``k`` takes ``us * (1 + k)``."""
     _audit(folder, us, steps=False)
     _changed(folder, steps=n, warmup=first)
     passes = [{"name": "warmup", "steps": first}, {"name": "quiet", "steps": n}]
@@ -200,9 +168,7 @@ TRACE = {"recorded_at": "", "device": "NVIDIA A100"}
         ({"device": "rehearse"}, TRACE, "a rehearsal and a trace"),
     ],
 )
-def test_what_has_nothing_in_common_is_refused_in_one_sentence(
-    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], said: str
-) -> None:
+def test_what_has_nothing_in_common_is_refused_in_one_sentence(tmp_path, one, other, said):
     before, after = (
         _changed(_audit(tmp_path / "a", 1000), **one),
         _changed(_audit(tmp_path / "b", 1000), **other),
@@ -215,7 +181,7 @@ def test_what_has_nothing_in_common_is_refused_in_one_sentence(
 
 
 @pytest.mark.parametrize("other", ["./train.py:step", "train.py:step", "/elsewhere/train.py:step"])
-def test_one_program_by_another_name_is_compared(tmp_path: Path, other: str) -> None:
+def test_one_program_by_another_name_is_compared(tmp_path, other):
     before, after = (
         _audit(tmp_path / "a", 1000),
         _changed(_audit(tmp_path / "b", 1000), target=other),
@@ -241,8 +207,8 @@ def test_one_program_by_another_name_is_compared(tmp_path: Path, other: str) -> 
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_compared_says_so_in_the_table(
-    tmp_path: Path, run: dict[str, Any], environment: dict[str, str], reason: str, rows: set[str]
-) -> None:
+    tmp_path, run, environment, reason, rows
+):
     facts = {"processor": "A", "torch_threads": "1"}
     before = _changed(_audit(tmp_path / "a", 1000, _finding("a.item()")), facts)
     after = _changed(
@@ -266,7 +232,7 @@ def test_a_row_that_cannot_be_compared_says_so_in_the_table(
         assert judged.exit_code == 1
 
 
-def test_only_the_steps_that_both_timed_are_compared(tmp_path: Path) -> None:
+def test_only_the_steps_that_both_timed_are_compared(tmp_path):
     """Later steps take longer here: all steps of each would be a regression that is none."""
     before, after = _steps(tmp_path / "a", 5, 20), _steps(tmp_path / "b", 10, 50)
     done = _compare(before, after, "--max-regression", "5%")
@@ -279,9 +245,7 @@ def test_only_the_steps_that_both_timed_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "compared"), [(20, True), (21, False), (40, False)])
-def test_fewer_than_five_steps_in_common_are_none(
-    tmp_path: Path, first: int, compared: bool
-) -> None:  # noqa: FBT001
+def test_fewer_than_five_steps_in_common_are_none(tmp_path, first, compared):  # noqa: FBT001
     before, after = _steps(tmp_path / "a", 5, 20), _steps(tmp_path / "b", first, 20)
     done = _compare(before, after, "--max-regression", "5%")
     assert done.exit_code == (0 if compared else 2)
@@ -289,7 +253,7 @@ def test_fewer_than_five_steps_in_common_are_none(
     assert ("other steps of the program were timed" in shown) is not compared
 
 
-def test_reports_alone_with_other_numbers_of_steps_have_no_times_to_compare(tmp_path: Path) -> None:
+def test_reports_alone_with_other_numbers_of_steps_have_no_times_to_compare(tmp_path):
     before, after = (
         _audit(tmp_path / "a", 1000, steps=False),
         _audit(tmp_path / "b", 1000, steps=False),
@@ -300,7 +264,7 @@ def test_reports_alone_with_other_numbers_of_steps_have_no_times_to_compare(tmp_
     )
 
 
-def test_a_rule_that_looked_on_one_side_only_finds_nothing_new(tmp_path: Path) -> None:
+def test_a_rule_that_looked_on_one_side_only_finds_nothing_new(tmp_path):
     before, after = (
         _audit(tmp_path / "a", 1000, _finding("a.item()")),
         _audit(tmp_path / "b", 1000, _finding("a.item()")),
@@ -323,7 +287,7 @@ def test_a_rule_that_looked_on_one_side_only_finds_nothing_new(tmp_path: Path) -
     )
 
 
-def test_what_a_rehearsal_cannot_see_is_not_gone_in_it(tmp_path: Path) -> None:
+def test_what_a_rehearsal_cannot_see_is_not_gone_in_it(tmp_path):
     rehearsed = replace(_finding("b.item()"), seen_on="rehearsal")
     before = _audit(tmp_path / "a", 1000, _finding("a.item()"), rehearsed)
     after = _changed(_audit(tmp_path / "b", 1000), device="rehearse")
@@ -332,7 +296,7 @@ def test_what_a_rehearsal_cannot_see_is_not_gone_in_it(tmp_path: Path) -> None:
     assert [each["message"] for each in facts["not_compared"]] == ["`a.item()` reads"]
 
 
-def test_a_folder_of_unlike_runs_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_unlike_runs_is_refused(tmp_path):
     for number in range(3):
         _audit(tmp_path / "many" / str(number), 1000)
     _changed(tmp_path / "many" / "1", device="cuda")
@@ -341,7 +305,7 @@ def test_a_folder_of_unlike_runs_is_refused(tmp_path: Path) -> None:
     assert "holds audits of unlike runs" in refused.stderr and "cuda" in refused.stderr
 
 
-def test_what_a_stranger_wrote_steers_no_terminal(tmp_path: Path) -> None:
+def test_what_a_stranger_wrote_steers_no_terminal(tmp_path):
     before, after = _audit(tmp_path / "a", 1000), _audit(tmp_path / "b", 1000)
     _changed(after, torch="\x1b[2J2.6", device="\x1b[1mcuda")
     shown = _compare(before, after)

@@ -1,9 +1,7 @@
-"""The experiment's own logic, with runs that are made up: what is decided when, what breaks a
-patch, what is only noise.
-"""
+"""The experiment's logic on made-up runs: what is decided when, what breaks a patch, the noise."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,23 +15,18 @@ from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import MOST_PAIRS, Interval
 from auditor.extensions.verify.trials import Budget, Measured, Results
 from auditor.model import Edit, Site
-from auditor.patch import PatchedFile
 
+CALLS = ("first", "second", "third")
 SOURCE = b"first(flag=True)\nsecond(flag=True)\nthird(flag=True)\n"
 RECORDING: Any = SimpleNamespace(original_bytes=lambda file: SOURCE)
 STEADY = Results((1.0, 0.5), (("parameter 0", 2.0, 7),))
 OTHER = Results((1.0, 0.6), (("parameter 0", 2.1, 8),))
 
 
-def candidate(number: int, *, rehearsed: bool = False) -> Candidate:
-    call = ("first", "second", "third")[number]
-    edit = Edit(
-        Site("train.py", number + 1, "", f"{call}(flag=True)"),
-        "drop_keyword",
-        call,
-        "flag",
-        safe=True,
-    )
+def candidate(number, *, rehearsed=False):
+    call = CALLS[number]
+    site = Site("train.py", number + 1, "", f"{call}(flag=True)")
+    edit = Edit(site, "drop_keyword", call, "flag", safe=True)
     files = patch.plan([edit], lambda file: SOURCE).files
     return Candidate((number,), (f"CODE00{number}",), call, (edit,), files, rehearsed)
 
@@ -42,11 +35,9 @@ Behaviour = Callable[[set[str], int], dict[str, Any]]
 
 
 class Laboratory:
-    """``behaviour`` says from the applied patches and the run's number what comes out; a run takes
-    ``takes`` s, or 1 s.
-    """
+    """``behaviour(applied, run)`` says what comes out; a run takes ``takes`` s, or 1 s."""
 
-    def __init__(self, behaviour: Behaviour, device: str = "cpu") -> None:
+    def __init__(self, behaviour, device="cpu"):
         self.now = 0.0
         self._behaviour = behaviour
         self._draw = random.Random(1)
@@ -56,56 +47,37 @@ class Laboratory:
         self.runs = 0
         self.asked: list[tuple[set[str], bool]] = []
 
-    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
-        applied = {
-            call
-            for file in patched
-            for call in ("first", "second", "third")
-            if f"{call}()".encode() in file.after
-        }
+    def run(self, patched=(), *, rehearsed=False):
+        text = b"".join(file.after for file in patched)
+        applied = {call for call in CALLS if f"{call}()".encode() in text}
         self.runs += 1
         self.asked.append((applied, rehearsed))
-        facts = {
-            "results": STEADY,
-            "step_us": 1000.0,
-            "failed": "",
-            "loaded": frozenset({"train.py"}),
-            "peak_device": None,
-        }
-        facts |= self._behaviour(applied, self.runs)
+        facts = {"results": STEADY, "step_us": 1000.0, "failed": "", "peak_device": None}
+        facts |= {"loaded": frozenset({"train.py"})} | self._behaviour(applied, self.runs)
         self.now += facts.get("takes", 1.0)
-        times = None if rehearsed else facts["step_us"] * (1 + self._draw.gauss(0, 0.001))
-        return Measured(
-            facts["results"],
-            times,
-            facts["peak_device"],
-            100,
-            None,
-            facts["loaded"],
-            0.0,
-            facts["failed"],
-        )
+        us = None if rehearsed else facts["step_us"] * (1 + self._draw.gauss(0, 0.001))
+        results, peak, loaded = (facts[key] for key in ("results", "peak_device", "loaded"))
+        return Measured(results, us, peak, 100, None, loaded, 0.0, facts["failed"])
 
 
-def verify(
-    behaviour: Behaviour, *candidates: Candidate, budget: float = 60.0, device: str = "cpu"
-) -> Any:
+def verify(behaviour, *candidates, budget=60.0, device="cpu"):
     laboratory: Any = Laboratory(behaviour, device)
     said: list[str] = []
     whole = Budget(budget, lambda: laboratory.now)
-    found, summary = Experiment(laboratory, RECORDING, whole, said.append).run(candidates)
+    given = tuple(candidate(one) if isinstance(one, int) else one for one in candidates)
+    found, summary = Experiment(laboratory, RECORDING, whole, said.append).run(given)
     return SimpleNamespace(
         found=found, summary=summary, said=said, asked=laboratory.asked, took=laboratory.now
     )
 
 
-def faster(applied: set[str], run: int) -> dict[str, Any]:
+def faster(applied, run):
     """``first`` halves the step; the others change nothing."""
     return {"step_us": 500.0 if "first" in applied else 1000.0}
 
 
-def test_what_is_faster_is_better_with_an_interval_around_the_truth() -> None:
-    done = verify(faster, candidate(0))
+def test_what_is_faster_is_better_with_an_interval_around_the_truth():
+    done = verify(faster, 0)
     first = done.found[0]
     assert first.status == "better"
     assert first.ratio_low <= 0.5 <= first.ratio_high
@@ -115,38 +87,31 @@ def test_what_is_faster_is_better_with_an_interval_around_the_truth() -> None:
     assert done.summary.noise[0] < 1.0 < done.summary.noise[1]
 
 
-def test_what_changes_nothing_stays_the_same_until_the_budget_is_spent() -> None:
-    done = verify(faster, candidate(1), budget=20.0)
+def test_what_changes_nothing_stays_the_same_until_the_budget_is_spent():
+    done = verify(faster, 1, budget=20.0)
     assert done.found[1].status == "same"
     assert done.found[1].pairs > 3
 
 
-def test_what_is_slower_is_worse_and_not_among_those_together() -> None:
+def test_what_is_slower_is_worse_and_not_among_those_together():
     done = verify(
-        lambda applied, run: {
-            "step_us": 1000.0 + 300.0 * ("second" in applied) - 400.0 * ("first" in applied)
-        },
-        candidate(0),
-        candidate(1),
+        lambda on, run: {"step_us": 1000.0 + 300.0 * ("second" in on) - 400.0 * ("first" in on)},
+        0,
+        1,
     )
     assert (done.found[0].status, done.found[1].status) == ("better", "worse")
     assert done.summary.codes == ("CODE000",)
 
 
-def test_all_good_patches_are_measured_together() -> None:
-    done = verify(
-        lambda applied, run: {"step_us": 1000.0 * 0.8 ** len(applied)},
-        candidate(0),
-        candidate(1),
-        candidate(2),
-    )
+def test_all_good_patches_are_measured_together():
+    done = verify(lambda on, run: {"step_us": 1000.0 * 0.8 ** len(on)}, 0, 1, 2)
     assert done.summary.codes == ("CODE000", "CODE001", "CODE002")
     assert done.summary.together.status == "better"
     assert done.summary.together.ratio == pytest.approx(0.512, rel=0.02)
 
 
-def test_without_budget_one_round_still_checks_the_result() -> None:
-    done = verify(faster, candidate(0), candidate(1), budget=0.0)
+def test_without_budget_one_round_still_checks_the_result():
+    done = verify(faster, 0, 1, budget=0.0)
     assert [each.status for each in done.found.values()] == ["inconclusive", "inconclusive"]
     assert done.found[0].ratio is None
     assert done.found[0].same_result is True
@@ -157,40 +122,31 @@ def test_without_budget_one_round_still_checks_the_result() -> None:
 
 @pytest.mark.parametrize("budget", [0.5, 2.0, 3.0, 5.0, 7.5, 12.0, 20.0, 33.3, 60.0])
 @pytest.mark.parametrize("rehearsed", [(), (2,), (0, 1, 2)])
-def test_the_budget_holds_but_for_the_run_in_progress(
-    budget: float, rehearsed: tuple[int, ...]
-) -> None:
+def test_the_budget_holds_but_for_the_run_in_progress(budget, rehearsed):
     done = verify(
-        lambda applied, run: {},
+        lambda on, run: {},
         *(candidate(each, rehearsed=each in rehearsed) for each in range(3)),
         budget=budget,
     )
     assert done.took <= max(budget, 1.0)
     tried = {call for applied, _ in done.asked for call in applied}
     untried = " ".join(note for note in done.summary.notes if "not tried" in note)
-    assert all((call in tried) != (call in untried) for call in ("first", "second", "third"))
+    assert all((call in tried) != (call in untried) for call in CALLS)
     assert {0, 1, 2} - set(done.found) == {
-        number for number, call in enumerate(("first", "second", "third")) if call in untried
+        number for number, call in enumerate(CALLS) if call in untried
     }
 
 
-def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs() -> None:
-    done = verify(
-        lambda applied, run: {"takes": 1.0 if run < 6 else 10.0},
-        candidate(0),
-        candidate(1),
-        budget=40.0,
-    )
+def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs():
+    done = verify(lambda on, run: {"takes": 1.0 if run < 6 else 10.0}, 0, 1, budget=40.0)
     assert done.took <= 40.0
 
 
 @pytest.mark.parametrize(("patched", "pairs"), [(1, [3, 1, 1]), (2, [3, 3, 1])])
-def test_time_for_few_intervals_goes_to_the_dearest_findings_and_not_to_halves(
-    patched: int, pairs: list[int]
-) -> None:
+def test_time_for_few_intervals_goes_to_the_dearest_findings_and_not_to_halves(patched, pairs):
     done = verify(
-        lambda applied, run: {"step_us": 300.0 if "first" in applied else 1000.0},
-        *map(candidate, range(3)),
+        lambda on, run: {"step_us": 300.0 if "first" in on else 1000.0},
+        *range(3),
         budget=8 + 2 * patched + 0.5,
     )
     assert done.summary.together is None
@@ -200,44 +156,42 @@ def test_time_for_few_intervals_goes_to_the_dearest_findings_and_not_to_halves(
     assert said in done.summary.notes
 
 
-def test_where_no_interval_fits_the_patches_are_still_checked_together() -> None:
-    done = verify(lambda applied, run: {}, candidate(0), candidate(1), budget=4 + 3.5)
+def test_where_no_interval_fits_the_patches_are_still_checked_together():
+    done = verify(lambda on, run: {}, 0, 1, budget=4 + 3.5)
     assert [each.pairs for each in done.found.values()] == [1, 1]
     assert done.summary.together.pairs == 1 and done.summary.together.same_result is True
 
 
-def test_all_have_an_interval_before_any_goes_on() -> None:
-    done = verify(lambda applied, run: {}, *map(candidate, range(3)), budget=26.0)
+def test_all_have_an_interval_before_any_goes_on():
+    done = verify(lambda on, run: {}, *range(3), budget=26.0)
     assert [each.pairs for each in (*done.found.values(), done.summary.together)] == [5, 4, 4, 4]
 
 
-def test_no_more_pairs_are_made_than_the_interval_allows_looks() -> None:
-    done = verify(lambda applied, run: {}, candidate(0), budget=300.0)
+def test_no_more_pairs_are_made_than_the_interval_allows_looks():
+    done = verify(lambda on, run: {}, 0, budget=300.0)
     assert done.found[0].pairs <= MOST_PAIRS and done.took < 40.0
 
 
-def test_a_difference_that_nobody_had_time_to_see_twice_breaks_the_patch_and_is_said() -> None:
-    done = verify(
-        lambda applied, run: {"results": OTHER if applied else STEADY}, candidate(0), budget=3.0
-    )
+def test_a_difference_that_nobody_had_time_to_see_twice_breaks_the_patch_and_is_said():
+    done = verify(lambda on, run: {"results": OTHER if on else STEADY}, 0, budget=3.0)
     assert done.found[0].status == "broken"
     assert "no time to see it a second time" in done.found[0].note
     assert len(done.asked) == 3
 
 
-def test_without_a_second_unpatched_run_nobody_knows_whether_results_repeat() -> None:
-    done = verify(lambda applied, run: {}, candidate(0), budget=2.5)
+def test_without_a_second_unpatched_run_nobody_knows_whether_results_repeat():
+    done = verify(lambda on, run: {}, 0, budget=2.5)
     assert done.found[0].same_result is True
     assert any("no time to see whether the target repeats" in note for note in done.summary.notes)
 
 
-def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
+def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest():
     done = verify(
-        lambda applied, run: (
-            {"results": OTHER, "step_us": 500.0} if "second" in applied else {"results": STEADY}
+        lambda on, run: (
+            {"results": OTHER, "step_us": 500.0} if "second" in on else {"results": STEADY}
         ),
-        candidate(0),
-        candidate(1),
+        0,
+        1,
     )
     broken = done.found[1]
     assert broken.status == "broken"
@@ -245,88 +199,68 @@ def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
     assert "loss 2 is 0.6 instead of 0.5" in broken.note
     assert done.summary.codes == ("CODE000",)
     assert any("second: the patch is left out" in note for note in done.summary.notes)
-    assert (
-        sum("second" in applied for applied, _ in done.asked) == 2
-    )  # once, and once more to be sure
+    # once, and once more to be sure
+    assert sum("second" in applied for applied, _ in done.asked) == 2
 
 
-def test_a_difference_that_does_not_come_again_accuses_the_target_not_the_patch() -> None:
-    done = verify(
-        lambda applied, run: {"results": OTHER if run == 2 else STEADY}, candidate(0), budget=0.0
-    )
+def test_a_difference_that_does_not_come_again_accuses_the_target_not_the_patch():
+    done = verify(lambda on, run: {"results": OTHER if run == 2 else STEADY}, 0, budget=0.0)
     assert done.found[0].status == "inconclusive"
     assert done.found[0].same_result is None
     assert not done.summary.repeatable
 
 
 @pytest.mark.parametrize("rehearsed", [False, True])
-def test_a_target_that_is_not_repeatable_is_said_and_no_result_is_compared(
-    *, rehearsed: bool
-) -> None:
+def test_a_target_that_is_not_repeatable_is_said_and_no_result_is_compared(*, rehearsed):
     done = verify(
-        lambda applied, run: {"results": Results((1.0 + run,), ())},
+        lambda on, run: {"results": Results((1.0 + run,), ())},
         candidate(0, rehearsed=rehearsed),
         budget=0.0,
     )
     assert done.found[0].same_result is None
-    assert done.found[0].status == (
-        "same" if rehearsed else "inconclusive"
-    )  # times are not what a rehearsal is for
+    # times are not what a rehearsal is for
+    assert done.found[0].status == ("same" if rehearsed else "inconclusive")
     assert not done.summary.repeatable
-    assert any(
-        "with the same seeds computed different losses" in note for note in done.summary.notes
-    )
+    said = "with the same seeds computed different losses"
+    assert any(said in note for note in done.summary.notes)
 
 
-def test_a_patch_with_which_the_target_fails_is_broken() -> None:
-    done = verify(
-        lambda applied, run: {"failed": "TypeError: no flag" if "first" in applied else ""},
-        candidate(0),
-    )
+def test_a_patch_with_which_the_target_fails_is_broken():
+    done = verify(lambda on, run: {"failed": "TypeError: no flag" if "first" in on else ""}, 0)
     assert done.found[0].status == "broken"
     assert "TypeError: no flag" in done.found[0].note
 
 
-def test_patches_that_only_break_together_are_said() -> None:
-    done = verify(
-        lambda applied, run: {"results": OTHER if len(applied) > 1 else STEADY},
-        candidate(0),
-        candidate(1),
-    )
+def test_patches_that_only_break_together_are_said():
+    done = verify(lambda on, run: {"results": OTHER if len(on) > 1 else STEADY}, 0, 1)
     assert done.summary.together.status == "broken"
     assert any("not so together" in note for note in done.summary.notes)
 
 
-def test_an_unpatched_target_that_fails_is_a_problem_not_a_verdict() -> None:
+def test_an_unpatched_target_that_fails_is_a_problem_not_a_verdict():
     with pytest.raises(AuditProblem, match="does not run to its end any more: killed"):
-        verify(lambda applied, run: {"failed": "killed"}, candidate(0))
+        verify(lambda on, run: {"failed": "killed"}, 0)
 
 
-def test_what_was_measured_before_the_target_failed_is_kept() -> None:
+def test_what_was_measured_before_the_target_failed_is_kept():
     done = verify(
-        lambda applied, run: {"failed": "it was still running after 120 s" if run == 7 else ""},
-        candidate(0),
+        lambda on, run: {"failed": "it was still running after 120 s" if run == 7 else ""}, 0
     )
     assert done.summary.runs == 7
-    assert (done.found[0].status, done.found[0].pairs, done.found[0].same_result) == (
-        "inconclusive",
-        2,
-        True,
-    )
-    assert any(
-        "ended before the budget was spent" in note and "still running" in note
-        for note in done.summary.notes
-    )
+    first = done.found[0]
+    assert (first.status, first.pairs, first.same_result) == ("inconclusive", 2, True)
+    said = "ended before the budget was spent"
+    assert any(said in note and "still running" in note for note in done.summary.notes)
 
 
-def test_a_patched_file_that_the_target_does_not_use_proves_nothing() -> None:
-    done = verify(lambda applied, run: {"loaded": frozenset({"other.py"})}, candidate(0))
+def test_a_patched_file_that_the_target_does_not_use_proves_nothing():
+    done = verify(lambda on, run: {"loaded": frozenset({"other.py"})}, 0)
     assert done.found == {}
     assert any("reads no train.py" in note for note in done.summary.notes)
 
 
-def test_what_only_a_gpu_runs_is_checked_in_the_rehearsal_and_not_priced() -> None:
-    done = verify(faster, candidate(0), candidate(2, rehearsed=True))
+def test_what_only_a_gpu_runs_is_checked_in_the_rehearsal_and_not_priced():
+    done = verify(faster, 0, candidate(2, rehearsed=True))
     unpriced = done.found[2]
     assert unpriced.status == "same"
     assert unpriced.ratio is None
@@ -337,23 +271,16 @@ def test_what_only_a_gpu_runs_is_checked_in_the_rehearsal_and_not_priced() -> No
     assert ({"first", "third"}, False) in done.asked  # and it is among those together
 
 
-def test_a_target_that_was_only_rehearsed_is_not_timed() -> None:
-    done = verify(faster, candidate(0), device="rehearse")
+def test_a_target_that_was_only_rehearsed_is_not_timed():
+    done = verify(faster, 0, device="rehearse")
     assert done.found[0].ratio is None
     assert all(rehearsed for _, rehearsed in done.asked)
     assert done.summary.noise is None
 
 
-def test_time_for_single_patches_is_not_spent_on_all_together() -> None:
-    """After the first round eight runs are left: for an interval of each patch, or for that of both
-    together alone.
-    """
-    done = verify(
-        lambda applied, run: {"step_us": 1000.0 * 0.5 ** len(applied)},
-        candidate(0),
-        candidate(1),
-        budget=12.5,
-    )
+def test_time_for_single_patches_is_not_spent_on_all_together():
+    """Eight runs are left after a round: an interval for each patch, or for both together."""
+    done = verify(lambda on, run: {"step_us": 1000.0 * 0.5 ** len(on)}, 0, 1, budget=12.5)
     assert [each.status for each in done.found.values()] == ["better", "better"]
     assert [each.pairs for each in done.found.values()] == [3, 3]
     assert done.summary.together is None or done.summary.together.status == "inconclusive"
@@ -370,9 +297,7 @@ def test_time_for_single_patches_is_not_spent_on_all_together() -> None:
         ((0.8, 1.3), MOST_PAIRS, "same"),  # no more looks are allowed
     ],
 )
-def test_too_few_runs_to_tell_are_inconclusive(
-    ratios: tuple[float, float], pairs: int, status: str
-) -> None:
+def test_too_few_runs_to_tell_are_inconclusive(ratios, pairs, status):
     arm = Arm(candidate(0))
     for number in range(pairs):
         one = Measured(STEADY, 1000.0, None, 100, None, frozenset({"train.py"}), 0.0)
@@ -383,28 +308,21 @@ def test_too_few_runs_to_tell_are_inconclusive(
     assert verified.same_result is True
 
 
-def test_one_pair_in_which_memory_fell_says_nothing_of_the_time() -> None:
+def test_one_pair_in_which_memory_fell_says_nothing_of_the_time():
     done = verify(
-        lambda applied, run: {"peak_device": 900 if applied else 1000},
-        candidate(0),
-        device="cuda",
-        budget=0.0,
+        lambda on, run: {"peak_device": 900 if on else 1000}, 0, device="cuda", budget=0.0
     )
     assert done.found[0].status == "inconclusive"
 
 
-def test_less_device_memory_in_the_same_time_is_better() -> None:
-    done = verify(
-        lambda applied, run: {"peak_device": 900 if "first" in applied else 1000},
-        candidate(0),
-        device="cuda",
-    )
+def test_less_device_memory_in_the_same_time_is_better():
+    done = verify(lambda on, run: {"peak_device": 900 if "first" in on else 1000}, 0, device="cuda")
     assert done.found[0].status == "better"
     assert (done.found[0].peak_bytes_before, done.found[0].peak_bytes_after) == (1000, 900)
 
 
-def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
-    laboratory: Any = Laboratory(lambda applied, run: {"step_us": 1100.0 if applied else 1000.0})
+def test_an_effect_no_larger_than_between_unpatched_runs_is_none():
+    laboratory: Any = Laboratory(lambda on, run: {"step_us": 1100.0 if on else 1000.0})
     arm = Arm(candidate(0))
     for _ in range(3):
         arm.add(laboratory.run(), laboratory.run(arm.candidate.files))
@@ -416,10 +334,8 @@ def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
     ] == ["worse", "inconclusive"]
 
 
-def test_patches_that_only_a_gpu_runs_are_checked_together_too() -> None:
-    done = verify(
-        lambda applied, run: {}, candidate(0, rehearsed=True), candidate(1, rehearsed=True)
-    )
+def test_patches_that_only_a_gpu_runs_are_checked_together_too():
+    done = verify(lambda on, run: {}, candidate(0, rehearsed=True), candidate(1, rehearsed=True))
     assert done.asked[-1] == ({"first", "second"}, True) and len(done.asked) == 5
     assert done.summary.together.status == "same" and done.summary.together.ratio is None
     assert done.summary.notes == (
@@ -428,8 +344,8 @@ def test_patches_that_only_a_gpu_runs_are_checked_together_too() -> None:
     assert done.summary.steps == 12
 
 
-def test_rehearsed_patches_that_only_break_together_are_said() -> None:
-    def clash(applied: set[str], run: int) -> dict[str, Any]:
+def test_rehearsed_patches_that_only_break_together_are_said():
+    def clash(applied, run):
         return {"results": OTHER if len(applied) == 2 else STEADY}
 
     done = verify(clash, candidate(0, rehearsed=True), candidate(1, rehearsed=True))

@@ -1,6 +1,4 @@
-"""Intervals keep what they promise: how often they miss the truth is counted on made-up runs whose
-truth is known.
-"""
+"""How often intervals miss the truth, counted on made-up runs whose truth is known."""
 
 import math
 import random
@@ -10,27 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.extensions.verify import intervals
-from auditor.extensions.verify.intervals import (
-    MOST_PAIRS,
-    Interval,
-    Run,
-    of_pairs,
-    of_recordings,
-    student_t,
-)
+from auditor.extensions.verify.intervals import MOST_PAIRS, Run, of_pairs, of_recordings, student_t
 
 times = st.floats(min_value=1.0, max_value=1e7)
 
 
-def _runs(
-    draw: random.Random, n: int, ratio: float = 1.0, spread: float = 0.03
-) -> tuple[list[float], list[float]]:
+def _runs(draw, n, ratio=1.0, spread=0.03):
     before = [math.exp(draw.gauss(0, spread)) for _ in range(n)]
     return before, [ratio * math.exp(draw.gauss(0, spread)) for _ in range(n)]
 
 
 @pytest.fixture(autouse=True)
-def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fewer_draws(monkeypatch):
     monkeypatch.setattr(intervals, "RESAMPLES", 300)
 
 
@@ -38,14 +27,12 @@ def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     ("confidence", "freedom", "t"),
     [(0.95, 1, 12.706), (0.95, 2, 4.303), (0.95, 5, 2.571), (0.99, 2, 9.925), (0.99, 9, 3.250)],
 )
-def test_student_quantiles_are_those_of_the_tables(
-    confidence: float, freedom: int, t: float
-) -> None:
+def test_student_quantiles_are_those_of_the_tables(confidence, freedom, t):
     assert student_t(confidence, freedom) == pytest.approx(t, abs=0.001)
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
-def test_an_interval_over_pairs_covers_the_true_ratio(n: int) -> None:
+def test_an_interval_over_pairs_covers_the_true_ratio(n):
     draw = random.Random(n)
     covered = 0
     for _ in range(300):
@@ -55,18 +42,18 @@ def test_an_interval_over_pairs_covers_the_true_ratio(n: int) -> None:
     assert covered >= 291  # nominal 297 of 300; below 97 % has a chance of 1 in 300
 
 
-def test_looking_after_each_pair_rarely_cries_wolf() -> None:
+def test_looking_after_each_pair_rarely_cries_wolf():
     draw = random.Random(7)
     wrong = sum(_ever_excludes_one(*_runs(draw, MOST_PAIRS)) for _ in range(200))
     assert wrong <= 16  # at most 5 % are promised: 17 and more of 200 have a chance of 2 %
 
 
-def _ever_excludes_one(before: list[float], after: list[float]) -> bool:
+def _ever_excludes_one(before, after):
     looks = (of_pairs(before[:n], after[:n]) for n in range(3, len(before) + 1))
     return any(interval is not None and interval.excludes_one for interval in looks)
 
 
-def test_drift_from_pair_to_pair_cancels() -> None:
+def test_drift_from_pair_to_pair_cancels():
     slower_and_slower = [1.0, 1.5, 2.0, 3.0]
     interval = of_pairs(slower_and_slower, [0.8 * each for each in slower_and_slower])
     assert interval is not None
@@ -74,14 +61,12 @@ def test_drift_from_pair_to_pair_cancels() -> None:
     assert interval.high == pytest.approx(0.8)
 
 
-def test_two_pairs_say_nothing() -> None:
+def test_two_pairs_say_nothing():
     assert of_pairs([1.0, 1.0], [0.5, 0.5]) is None
 
 
 @given(st.lists(st.tuples(times, times), min_size=3, max_size=8))
-def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(
-    pairs: list[tuple[float, float]],
-) -> None:
+def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(pairs):
     before, after = zip(*pairs, strict=True)
     one, other = of_pairs(before, after), of_pairs(after, before)
     assert one is not None
@@ -90,7 +75,7 @@ def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(
     assert one.ratio * other.ratio == pytest.approx(1.0)
 
 
-def _steps(draw: random.Random, n: int = 50) -> Run:
+def _steps(draw, n=50):
     """A run: its own level, and neighbouring steps that are slow together."""
     level, slow, steps = math.exp(draw.gauss(0, intervals.RUN_TO_RUN)), 0.0, []
     for _ in range(n):
@@ -99,15 +84,13 @@ def _steps(draw: random.Random, n: int = 50) -> Run:
     return Run(tuple(steps))
 
 
-def test_single_runs_of_one_program_are_told_apart_at_most_once_in_twenty() -> None:
+def test_single_runs_of_one_program_are_told_apart_at_most_once_in_twenty():
     draw = random.Random(3)
     compared = [of_recordings([_steps(draw)], [_steps(draw)]) for _ in range(200)]
     assert sum(each is None or each.excludes_one for each in compared) <= 18  # 10 are expected
 
 
-def test_blocks_are_wider_than_single_steps_where_neighbours_are_alike(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_blocks_are_wider_than_single_steps_where_neighbours_are_alike(monkeypatch):
     monkeypatch.setattr(intervals, "RUN_TO_RUN", 0.0)
     draw = random.Random(5)
     pairs = [([_steps(draw)], [_steps(draw)]) for _ in range(20)]
@@ -118,12 +101,12 @@ def test_blocks_are_wider_than_single_steps_where_neighbours_are_alike(
     assert sum(blocks) > 1.5 * sum(single)
 
 
-def _width(interval: Interval | None) -> float:
+def _width(interval):
     assert interval is not None
     return interval.high - interval.low
 
 
-def test_several_runs_show_their_own_spread() -> None:
+def test_several_runs_show_their_own_spread():
     draw = random.Random(11)
     quiet = [Run(tuple(1000.0 + draw.random() for _ in range(20))) for _ in range(5)]
     slower = [Run(tuple(1.03 * us for us in run.us)) for run in quiet]
@@ -137,7 +120,7 @@ def test_several_runs_show_their_own_spread() -> None:
     assert not single.excludes_one
 
 
-def test_a_busy_machine_makes_an_interval_wider() -> None:
+def test_a_busy_machine_makes_an_interval_wider():
     steps = tuple(1000.0 + step % 7 for step in range(50))
     quiet, busy = (
         of_recordings([Run(steps)], [Run(steps)]),
@@ -147,7 +130,7 @@ def test_a_busy_machine_makes_an_interval_wider() -> None:
 
 
 @pytest.mark.parametrize("empty", [[], [Run(())], [Run((1.0,)), Run(())]])
-def test_no_steps_no_interval(empty: list[Run]) -> None:
+def test_no_steps_no_interval(empty):
     steps = [Run((1.0, 2.0))]
     assert of_recordings(empty, steps) is None
     assert of_recordings(steps, empty) is None

@@ -1,11 +1,9 @@
-"""How long one run is, whatever a step takes; what cannot be run again is refused before anything
-is run.
-"""
+"""How long one run is, whatever a step takes; what cannot be run again is refused before."""
 
 import json
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -33,9 +31,7 @@ from auditor.runs import child_process
         (60.0, 3, 1),
     ],
 )
-def test_a_run_is_long_enough_to_measure_and_no_longer(
-    seconds: float, steps: int, warmup: int
-) -> None:
+def test_a_run_is_long_enough_to_measure_and_no_longer(seconds, steps, warmup):
     assert steps_for([seconds * 1e6] * 3) == (steps, warmup)
 
 
@@ -43,23 +39,21 @@ def test_a_run_is_long_enough_to_measure_and_no_longer(
     ("seconds", "limit", "steps", "warmup"),
     [(0.5, 1.0, 3, 2), (0.5, 3.0, 6, 6), (0.02, 0.4, 20, 20), (0.02, 60.0, 50, 3000)],
 )
-def test_a_small_budget_makes_runs_shorter(
-    seconds: float, limit: float, steps: int, warmup: int
-) -> None:
+def test_a_small_budget_makes_runs_shorter(seconds, limit, steps, warmup):
     assert steps_for([seconds * 1e6], limit) == (steps, warmup)
 
 
-def test_without_times_there_is_a_usual_number() -> None:
+def test_without_times_there_is_a_usual_number():
     assert steps_for([]) == (10, 10)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     (tmp_path / "train.py").write_text("step = print")
     return tmp_path
 
 
-def _recording(project: Path, **facts: Any) -> Recording:
+def _recording(project, **facts):
     folder = project / "recording"
     sources = store_sources(folder, str(project), iter([str(project / "train.py")]))
     manifest = {
@@ -73,7 +67,7 @@ def _recording(project: Path, **facts: Any) -> Recording:
     return Recording(folder)
 
 
-def test_an_unchanged_project_may_be_run_again(project: Path) -> None:
+def test_an_unchanged_project_may_be_run_again(project):
     require_unchanged(_recording(project))
 
 
@@ -87,14 +81,12 @@ def test_an_unchanged_project_may_be_run_again(project: Path) -> None:
         ({"cwd": "/not/there"}, "is not there any more"),
     ],
 )
-def test_what_cannot_be_run_again_is_refused(
-    project: Path, facts: dict[str, Any], why: str
-) -> None:
+def test_what_cannot_be_run_again_is_refused(project, facts, why):
     with pytest.raises(AuditProblem, match=why):
         require_unchanged(_recording(project, **facts))
 
 
-def test_a_file_that_changed_or_went_is_named(project: Path) -> None:
+def test_a_file_that_changed_or_went_is_named(project):
     recording = _recording(project)
     (project / "train.py").write_text("step = 1")
     with pytest.raises(AuditProblem, match=r"train\.py has changed"):
@@ -105,9 +97,7 @@ def test_a_file_that_changed_or_went_is_named(project: Path) -> None:
 
 
 class Rehearsed(Recording):
-    """Two loud steps of a rehearsal: reads, and copies to the device of which some do not hold the
-    host.
-    """
+    """Two loud steps of a rehearsal: reads, and copies of which some do not hold the host."""
 
     manifest: ClassVar[dict[str, str]] = {"device": "rehearse"}
     parts: ClassVar[dict[type[Row], list[Row]]] = {
@@ -126,10 +116,10 @@ class Rehearsed(Recording):
         ],
     }
 
-    def __init__(self) -> None:
+    def __init__(self):
         """Of nothing on disk."""
 
-    def rows(self, kind: type[Row]) -> list[Row]:
+    def rows(self, kind):
         """Of one type."""
         return self.parts[kind]
 
@@ -151,15 +141,13 @@ time.sleep(600)
 """
 
 
-def test_a_run_that_hangs_is_ended_with_all_that_it_started(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_hangs_is_ended_with_all_that_it_started(project, monkeypatch):
     said = project.parent / "hanging"
     (project / "train.py").write_text(HANGING.format(said=str(said)))
     recording = _recording(project, target="train.py:step", argv=[])
     wait, given = child_process.Child.wait, list[float]()
 
-    def until_it_hangs(child: child_process.Child, deadline: float | None) -> str | int:
+    def until_it_hangs(child, deadline):
         assert deadline is not None
         given.append(deadline - time.monotonic())
         while not said.exists():
@@ -175,7 +163,7 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(
     assert not _runs(int(said.read_text()))
 
 
-def _runs(process: int) -> bool:
+def _runs(process):
     """True if it is there, and not only waits for its parent to notice that it has ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -183,7 +171,7 @@ def _runs(process: int) -> bool:
         return False
 
 
-def test_a_run_may_take_as_long_as_the_audit_several_times_over(project: Path) -> None:
+def test_a_run_may_take_as_long_as_the_audit_several_times_over(project):
     recording = _recording(project, target="train.py:step", argv=[])
     rows = [
         {"pass": name, "step": 0, "us": 1e6, "queued_us": 0.0, "start_us": start}

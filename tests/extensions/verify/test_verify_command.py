@@ -36,7 +36,7 @@ TRAINER = """
 """
 
 
-def audit(*arguments: Any, cwd: Path, code: int = 0) -> str:
+def audit(*arguments, cwd, code=0):
     """Run the command line; returns what it said on both streams."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     code_of_audit = "from auditor.cli.main import main; main()"
@@ -46,17 +46,17 @@ def audit(*arguments: Any, cwd: Path, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def report(folder: Path) -> dict[str, Any]:
+def report(folder):
     loaded: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return loaded
 
 
-def by_code(folder: Path) -> dict[str, Any]:
+def by_code(folder):
     return {finding["code"]: finding for finding in report(folder)["findings"]}
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(tmp_path_factory):
     """A project with one audit of a small trainer, to be copied by each test."""
     home = tmp_path_factory.mktemp("verified") / "project"
     home.mkdir()
@@ -67,7 +67,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(audited: Path) -> Path:
+def project(audited):
     """The audited project, whose recording names this very folder."""
     for left in ("trainer.py", "audit"):
         kept = audited.parent / "kept" / left
@@ -79,7 +79,7 @@ def project(audited: Path) -> Path:
     shutil.rmtree(audited / "audit")
 
 
-def test_a_patch_is_proven_to_be_better_and_the_project_stays_as_it_was(project: Path) -> None:
+def test_a_patch_is_proven_to_be_better_and_the_project_stays_as_it_was(project):
     before = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}
     assert {path.name for path in before} == {"trainer.py", "log.txt"}
     said = audit("verify", "audit", "--select", "NUM009", "--budget", "240", cwd=project)
@@ -115,7 +115,7 @@ NEEDS_ITS_GRAPH = """
 """
 
 
-def test_a_patch_that_changes_the_result_is_broken_and_dropped(tmp_path: Path) -> None:
+def test_a_patch_that_changes_the_result_is_broken_and_dropped(tmp_path):
     (tmp_path / "trainer.py").write_text(textwrap.dedent(NEEDS_ITS_GRAPH))
     chosen = ("--select", "NUM009,GRAPH001", "--steps", "10", "--device", "cpu", "--quiet")
     audit("run", "trainer:step", "--out", "audit", *chosen, cwd=tmp_path)
@@ -132,7 +132,7 @@ def test_a_patch_that_changes_the_result_is_broken_and_dropped(tmp_path: Path) -
     assert "left out" in audit("fix", "audit", "--unsafe", cwd=tmp_path)
 
 
-def test_a_target_that_runs_only_once_still_has_its_report(project: Path) -> None:
+def test_a_target_that_runs_only_once_still_has_its_report(project):
     flag = project.parent / "ran"
     once = (
         f"import os\nassert not os.path.exists({str(flag)!r}), 'twice'\nopen({str(flag)!r}, "
@@ -151,7 +151,7 @@ def test_a_target_that_runs_only_once_still_has_its_report(project: Path) -> Non
         (project / "once.py").unlink()
 
 
-def test_a_file_that_changed_since_the_audit_is_refused(project: Path) -> None:
+def test_a_file_that_changed_since_the_audit_is_refused(project):
     (project / "trainer.py").write_text((project / "trainer.py").read_text() + "\n")
     kept = (project / "audit" / "report.json").read_bytes()
     said = audit("verify", "audit", cwd=project, code=2)
@@ -159,7 +159,7 @@ def test_a_file_that_changed_since_the_audit_is_refused(project: Path) -> None:
     assert (project / "audit" / "report.json").read_bytes() == kept
 
 
-def test_without_a_recording_or_a_patch_there_is_nothing_to_run(project: Path) -> None:
+def test_without_a_recording_or_a_patch_there_is_nothing_to_run(project):
     assert "nothing to verify" in audit("verify", "audit", "--select", "SYNC", cwd=project)
     shutil.rmtree(project / "audit" / "recording")
     assert "is not beside it" in audit("verify", "audit", cwd=project, code=2)
@@ -178,7 +178,7 @@ CONFIGURED = """
 """
 
 
-def test_a_patch_of_a_configuration_file_is_tried(tmp_path: Path) -> None:
+def test_a_patch_of_a_configuration_file_is_tried(tmp_path):
     (tmp_path / "trainer.py").write_text(textwrap.dedent(CONFIGURED))
     (tmp_path / "conf.yaml").write_text("debug: true\n")
     chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--quiet")
@@ -189,7 +189,7 @@ def test_a_patch_of_a_configuration_file_is_tried(tmp_path: Path) -> None:
     assert finding["verified"]["same_result"] is True
 
 
-def test_what_no_run_reads_is_known_before_one(project: Path) -> None:
+def test_what_no_run_reads_is_known_before_one(project):
     manifest = project / "audit" / "recording" / "manifest.json"
     told = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**told, "target_files": []}))
@@ -198,7 +198,7 @@ def test_what_no_run_reads_is_known_before_one(project: Path) -> None:
     assert "nothing to verify" in said and "round 1" not in said
 
 
-def test_a_report_does_not_say_where_its_program_is_run(project: Path) -> None:
+def test_a_report_does_not_say_where_its_program_is_run(project):
     manifest = project / "audit" / "recording" / "manifest.json"
     manifest.write_text(manifest.read_text().replace(str(project), str(project.parent)))
     said = audit("verify", "audit", cwd=project, code=2)

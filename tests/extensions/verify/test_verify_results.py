@@ -1,6 +1,4 @@
-"""Whether two runs computed the same: bit for bit, within a stated tolerance, or where they
-part.
-"""
+"""Whether two runs computed the same: to the bit, within a tolerance, or where they part."""
 
 import math
 
@@ -14,7 +12,7 @@ from auditor.model import Edit, Site
 BASE = Results((0.5, 0.25), (("parameter 0", 3.0, 17), ("parameter 1", 4.0, 18)))
 
 
-def test_the_same_bits_agree() -> None:
+def test_the_same_bits_agree():
     assert (
         agree(BASE, Results(*((BASE.losses, BASE.parameters)))).note
         == "2 losses and 2 parameters bit-identical"
@@ -41,18 +39,18 @@ def test_the_same_bits_agree() -> None:
         ),
     ],
 )
-def test_one_bit_is_a_difference_and_the_first_one_is_named(other: Results, note: str) -> None:
+def test_one_bit_is_a_difference_and_the_first_one_is_named(other, note):
     found = agree(BASE, other)
     assert not found.same
     assert note in found.note
 
 
-def test_nan_on_both_sides_is_the_same() -> None:
+def test_nan_on_both_sides_is_the_same():
     broken = Results((math.nan,), ())
     assert agree(broken, Results((float("nan"),), ())).same
 
 
-def test_only_what_rounds_in_another_order_has_a_tolerance_and_it_is_stated() -> None:
+def test_only_what_rounds_in_another_order_has_a_tolerance_and_it_is_stated():
     site = Site("a.py", 1)
     assert tolerance_for([Edit(site, "set_keyword", "AdamW", "set_to_none", "True")]) == (0.0, "")
     tolerance, reason = tolerance_for([Edit(site, "set_keyword", "AdamW", "fused", "True")])
@@ -73,7 +71,7 @@ def test_only_what_rounds_in_another_order_has_a_tolerance_and_it_is_stated() ->
     st.lists(st.floats(), max_size=4),
     st.sampled_from([0.0, TOLERANCE]),
 )
-def test_agreement_has_no_side(one: list[float], other: list[float], tolerance: float) -> None:
+def test_agreement_has_no_side(one, other, tolerance):
     first, second = Results(tuple(one), ()), Results(tuple(other), ())
     assert agree(first, second, tolerance).same == agree(second, first, tolerance).same
     assert agree(first, first, tolerance).same
