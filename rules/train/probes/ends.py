@@ -22,14 +22,13 @@ def ends_ignored(tape: FunctionTape, call: Call) -> Iterator[Dependence]:
         tokens = embedding.argument(0, "input")
         if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
             continue
-        end, first = _end_of(tokens)
-        following = _next_tokens(tokens, target, ignored_by(call))
-        if first is None or following is None:
+        (end, first), following = _end_of(tokens), tokens[:, 1:]
+        if first is None or target.numel() != following.numel():
             continue
-        kept = target.view(following.shape) != ignored_by(call)
-        rows = torch.arange(len(tokens), device=tokens.device)
-        before = kept[rows, (first - 2).clamp(min=0)]  # the last token that is none
-        if bool(before.all()) and not bool((kept & (following == end)).any()):
+        kept = target.reshape(following.shape) != ignored_by(call)
+        shifted = bool((target.reshape(following.shape) == following)[kept].all())
+        before = kept.gather(1, first[:, None] - 2)  # the last token that is none
+        if shifted and bool(before.all()) and not bool((kept & (following == end)).any()):
             yield Dependence("end", call, end, len(tokens))
 
 
@@ -44,13 +43,3 @@ def _end_of(tokens: torch.Tensor) -> tuple[int, torch.Tensor | None]:
     ends = bool((tokens[:, -1] == end).all()) and int(runs.min()) == 1 < int(runs.max())
     text = tokens.unique().numel() > SEGMENTS and int(first.min()) > 1
     return end, first if ends and text else None
-
-
-def _next_tokens(tokens: torch.Tensor, target: torch.Tensor, ignored: int) -> torch.Tensor | None:
-    """The tokens that targets stand for, each the next one; None where they are others."""
-    following = tokens[:, 1:]
-    if target.numel() != following.numel():
-        return None
-    given = target.reshape(following.shape)
-    alike = (given == following) | (given == ignored)
-    return following if bool(alike.all()) else None

@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from torch.utils.data import DataLoader
+
+from auditor.capture.instruments.live_objects import live_instances
 
 from .dependence import COMPARED, Dependence
 from .function_tape import Call, FunctionTape
@@ -60,8 +63,13 @@ def _is_over_one_value(call: Call) -> bool:
 
 
 def _axis_of_weights(tape: FunctionTape, call: Call) -> int | None:
-    """The dimension of the log_softmax whose result, with something added, a logsumexp is given."""
-    given = call.parents[0][0]
+    """The dimension of the log_softmax whose result, with something added, a logsumexp over a
+    loader's batch is given. Over topics or states such a sum is meant.
+    """
+    given, axis = call.parents[0][0], call.argument(1, "dim")
+    sizes = {loader.batch_size for loader in live_instances(DataLoader)}
+    if given.shape[axis] not in sizes or given.shape.count(given.shape[axis]) > 1:
+        return None
     made = tape.maker_before(call, given)
     while made is not None and made.name in ("add", "sub"):
         terms = [(tape.maker_before(made, each), each) for each, _ in made.parents]

@@ -29,3 +29,13 @@ def mixture_summed_over_its_parts():
 
 def largest_of_scores_over_the_batch():
     return _trained(lambda out: torch.logsumexp(out, dim=0).mean())
+
+
+def words_of_any_topic():
+    topics, words = nn.Parameter(torch.randn(3)), nn.Parameter(torch.randn(3, 9))
+
+    def step():
+        joint = topics.log_softmax(0)[:, None] + words.log_softmax(1)
+        torch.logsumexp(joint, dim=0).square().mean().backward()
+
+    return step
