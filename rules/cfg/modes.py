@@ -1,4 +1,4 @@
-"""CFG003 and 9 to 13: layouts and modes of modules, and layers that do not follow their model's mode."""
+"""CFG003 and 9 to 12: layouts and modes of modules, and layers that do not follow their model's mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import CensusRow
 from auditor.rule import Rule, knob
-from auditor.syntax.index import names_in, nodes_in, targets_of
+from auditor.syntax.index import names_in, nodes_in
 
 from ..census import CensusSays
 from .rows import SwitchedRow, TrainModeForwardRow, by_class
@@ -90,50 +90,6 @@ class FrozenNormMoves(CensusSays):
             f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs are "
             "normalized by the batch, and the running statistics move"
         )
-
-
-class AverageWithoutStatistics(CensusSays):
-    """An average of weights keeps the batch norm statistics of its start."""
-
-    code = "CFG013"
-    kind = "average"
-    advice = (
-        "Copy the buffers in the same place: for old, new in zip(teacher.buffers(), model.buffers()): "
-        "old.copy_(new); or use torch.optim.swa_utils.AveragedModel, which does."
-    )
-
-    def said(self, row: CensusRow) -> str:
-        used = (
-            ""
-            if row.other_at is None
-            else f", and runs in eval mode at {row.site_of(row.other_at)}"
-        )
-        return (
-            f"the parameters of a copy follow the model, but the running statistics of its "
-            f"{row.name} ({row.n}) never change{used}: it normalizes by those of its start"
-        )
-
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
-        """At the statement of the loop that writes to them."""
-        for finding in super().detect(census):
-            site = None if finding.site is None else _write_in(source, finding.site)
-            yield finding if site is None else replace(finding, site=site)
-
-
-def _write_in(source: Source, site: Site) -> Site | None:
-    """Of a loop that begins at the line, the first statement that gives something to what it goes
-    through.
-    """
-    for loop in source.index(site.file).on(site.line, ast.For):
-        if loop.lineno <= site.line < loop.body[0].lineno:
-            names = names_in(loop.target, ast.Store)
-            for node in nodes_in(loop.body, ast.Expr, ast.Assign, ast.AugAssign):
-                written = [node.value] if isinstance(node, ast.Expr) else targets_of(node)
-                if any(names & names_in(each, ast.Load) for each in written):
-                    return source.site_of(site.file, node)
-    return None
 
 
 # -- scoring ---------------------------------------------------------------------------------------

@@ -108,8 +108,7 @@ class CensusRow(PassRow, kw_only=True):
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
-            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
-            "`average` (batch norms of a copy that follows a model's parameters alone)"
+            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
@@ -126,8 +125,7 @@ class CensusRow(PassRow, kw_only=True):
         int | None,
         doc(
             "`untied`: where they were tied; `unread`: where it was loaded; `norm`: where it runs; "
-            "`stale`: where the scheduler steps; `state`: the line that calls that of the layer; "
-            "`average`: where it runs in eval mode"
+            "`stale`: where the scheduler steps; `state`: the line that calls that of the layer"
         ),
     ] = older(None)
     meant: Annotated[bool, doc("it may be on purpose")] = older(value=False)

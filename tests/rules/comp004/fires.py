@@ -37,12 +37,12 @@ def second_name_that_nobody_reads():
 
 
 def handed_on_beside_the_module_and_called_by_nobody():
-    def made():
+    def compiled_beside():
         plain = nn.Linear(16, 16)
         quicker = torch.compile(plain, backend=BACKEND)  # COMP004
         return plain, quicker
 
-    plain, quick = made()
+    plain, quick = compiled_beside()
     step = trained_on_noise(plain, plain.parameters())
     step.locals = locals()
     return step
