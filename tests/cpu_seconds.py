@@ -19,7 +19,7 @@ from tests.warm import WARM
 
 FOLDER = Path(__file__).resolve().parent.parent / "build" / "cpu-seconds"
 DEAR = Path(__file__).with_name("dear.txt")
-DEAR_S = 0.3
+DEAR_S = 0.2
 ONE_OF_EACH = (
     "tests/api/test_python.py::test_a_target_runs_in_a_process_of_its_own",
     "tests/cli/test_console.py::",
