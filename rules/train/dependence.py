@@ -109,7 +109,8 @@ class SamplesMix(DependenceSays):
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """A layer that takes the batch for the sequence is repaired where it is made."""
-        made = source.calls_of(*LAYERS.get(SAME.get(row.function, row.function), ()))
+        names = LAYERS.get(SAME.get(row.function, row.function), ())
+        made = source.calls_of(*names if row.kind == "samples" else ())
         form = (
             call for call in made if all(each.arg != "batch_first" for each in call[1].keywords)
         )

@@ -186,7 +186,8 @@ def mask_of(tape: FunctionTape, call: Call) -> Call:
     mask = tape.maker_before(reader, reader.parents[0][0]) if reader.name == "softmax" else None
     if mask is not None and mask.name == "add":
         rows = len(reader.result)
-        added = [each for each, _ in mask.parents if not each.requires_grad and len(each) == rows]
+        data = (each for each, _ in mask.parents if not each.requires_grad)
+        added = [each for each in data if each.dim() and len(each) == rows]
         mask = tape.maker_before(mask, added[0]) if rows > 1 and len(added) == 1 else None
         return mask if mask is not None and mask.at is not None else reader
     return mask if mask is not None and mask.name in MASKING and mask.at is not None else reader

@@ -92,7 +92,7 @@ def _takes_a_shift_away(tape: FunctionTape, call: Call) -> bool:
         first = given.dim() - len(call.argument(1, "normalized_shape"))
     elif call.name == "group_norm" and call.argument(1, "num_groups") != given.shape[1]:
         return False
-    if made is None or made.name != "add" or given[..., 0].numel() == given.numel():
+    if made is None or made.name != "add" or first >= given.dim() or given.shape[-1] == 1:
         return False
     return any(
         each.requires_grad

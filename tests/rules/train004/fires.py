@@ -504,3 +504,10 @@ def additive_mask_of_the_queries(embed, out):
     shares = F.softmax(x @ x.transpose(1, 2) + bias, dim=-1)
     pooled = (shares @ x)[:, 0]
     return F.cross_entropy(out(pooled), torch.tensor([0, 1, 2, 0]))
+
+
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 3)))
+def scores_with_a_number_added(embed, out):
+    x = embed(padded_texts())
+    shares = F.softmax(x @ x.transpose(1, 2) + torch.tensor(0.5), dim=-1)  # TRAIN004
+    return F.cross_entropy(out((shares @ x)[:, 0]), torch.tensor([0, 1, 2, 0]))
