@@ -375,8 +375,12 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
         merges = isinstance(before, torch.Tensor) and before.dim() > each.dim()
         if merges and form is not None and form.name in (*FORMS, "flatten"):
             return None  # tokens of several samples in a row
-    loaded = any(loader.batch_size == batch for loader in live_instances(DataLoader))
-    return given, batch, loaded
+    return given, batch, batch in loaded_sizes()
+
+
+def loaded_sizes() -> set[int | None]:
+    """Sizes of the batches that the program's loaders give."""
+    return {loader.batch_size for loader in live_instances(DataLoader)}
 
 
 def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:

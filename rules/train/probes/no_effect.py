@@ -7,11 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch.utils.data import DataLoader
 
-from auditor.capture.instruments.live_objects import live_instances
-
-from .dependence import COMPARED, Dependence
+from .dependence import COMPARED, Dependence, loaded_sizes
 from .function_tape import Call, FunctionTape
 
 MEANS = COMPARED | {"mean"}
@@ -67,8 +64,7 @@ def _axis_of_weights(tape: FunctionTape, call: Call) -> int | None:
     loader's batch is given. Over topics or states such a sum is meant.
     """
     given, axis = call.parents[0][0], call.argument(1, "dim")
-    sizes = {loader.batch_size for loader in live_instances(DataLoader)}
-    if given.shape[axis] not in sizes or given.shape.count(given.shape[axis]) > 1:
+    if given.shape[axis] not in loaded_sizes() or given.shape.count(given.shape[axis]) > 1:
         return None
     made = tape.maker_before(call, given)
     while made is not None and made.name in ("add", "sub"):

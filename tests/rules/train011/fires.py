@@ -108,6 +108,22 @@ def normalized_by_the_whole_batch__note(head):
     return F.cross_entropy(out.sum(1), torch.randint(0, 3, (6,)))
 
 
+def documents_before_a_layer_of_torch():
+    torch.manual_seed(0)
+    embed, place, out = nn.Embedding(19, 8), nn.Embedding(11, 8), nn.Linear(8, 19)
+    layer, past = nn.MultiheadAttention(8, 2), torch.ones(11, 11).triu(1).bool()
+    places = torch.cat([torch.arange(5), torch.arange(6)]).expand(4, 11)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        x = (embed(tokens[:, :-1]) + place(places)).transpose(0, 1)
+        x, _ = layer(x, x, x, attn_mask=past)  # TRAIN011
+        logits = out(x.transpose(0, 1))
+        F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
+
+
 def documents_packed_into_one_row():
     past = torch.ones(11, 11).tril().bool()
 
