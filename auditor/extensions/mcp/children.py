@@ -41,8 +41,7 @@ class Child:
         self.run = run
         self.words = tuple(words)
         self.began = time.monotonic()
-        self.lines: deque[str] = deque(maxlen=_LINES)
-        self.told = 0
+        self.lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
         self._out: list[str] = []
         self._process = subprocess.Popen(
             # -P: a module auditor.py or types.py of the project must not take the place of another
@@ -105,10 +104,8 @@ class Child:
             room -= len(block[:room])
 
     def _read_lines(self, stream: IO[str]) -> None:
-        for line in iter(lambda: stream.readline(_WIDTH), ""):
-            if line.strip():
-                self.lines.append(line.strip())
-                self.told += 1
+        lines = (line.strip() for line in iter(lambda: stream.readline(_WIDTH), ""))
+        self.lines.extend(enumerate(filter(None, lines), 1))
 
 
 class Children:

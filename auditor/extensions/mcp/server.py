@@ -220,14 +220,18 @@ class Tools:
 
     async def _awaited(self, ctx: Context, child: Child, wait_s: float) -> Reply:
         until, told = time.monotonic() + wait_s, 0
-        while (code := child.ended()) is None and time.monotonic() < until:
-            if child.told > told:
-                told = child.told
-                await ctx.report_progress(told, message=_plain(child.lines[-1]))
+        while True:
+            code = child.ended()
+            for number, line in list(child.lines):
+                if number > told:
+                    await ctx.report_progress(number, message=_plain(line))
+                    told = number
+            if code is not None or time.monotonic() >= until:
+                break
             await anyio.sleep(_POLL_S)
         if code is not None:
             return await self._result(child, code)
-        said = "\n".join(map(_plain, list(child.lines)[-5:]))
+        said = "\n".join(_plain(line) for _, line in list(child.lines)[-5:])
         words = (
             f"{_command(child)} runs for {child.seconds:.0f} s: status with run {child.run} waits"
         )
@@ -235,7 +239,7 @@ class Tools:
 
     async def _result(self, child: Child, code: int) -> Reply:
         """Raises ``ToolError`` where a command could not be done and left no report."""
-        said = "\n".join(map(_plain, list(child.lines)[-8:]))
+        said = "\n".join(_plain(line) for _, line in list(child.lines)[-8:])
         folder = self._folder(child)
         if code not in MEANINGS or (code == EXIT_IMPOSSIBLE and not folder):
             raise ToolError(bounded(said or f"{_command(child)} ended with {code}"))
