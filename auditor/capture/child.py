@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import multiprocessing.connection as connections
 import os
@@ -267,6 +268,8 @@ class Recorder:
     def run(self) -> None:
         """Record. Raises :class:`TargetProblem` when the target cannot be run at all."""
         self.opened.start()
+        if self.plan.rehearses:  # takes no times: its collections and searches pass over torch
+            gc.freeze()
         try:
             if self.address.kind == "script":
                 self._run_script()
