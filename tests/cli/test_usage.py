@@ -81,8 +81,7 @@ REPLIES = {
     "run train:step --world 8 --nproc 2": "--nproc does not apply",
     "run train:step --world 8 --verify": "--verify does not apply",
     "run train:step --world 8 --device cpu": "--device cpu does not apply",
-    "run train:step --device cpu --gpu T4": "--gpu names the GPU that is played: none is with "
-    "--device cpu",
+    "run train:step --device cpu --gpu T4": "--device cpu simulates no GPU",
     "run train:step --gpu T5": "no GPU model 'T5' is known known are H100, H200, B200",
     "run train:step --device null": "torch-null-device is not installed pip install ./nulldevice",
     "run train:step --verify=yes": "does not take a value",
