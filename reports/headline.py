@@ -178,9 +178,7 @@ def recoverable(report: Report) -> tuple[tuple[str, what_ifs.Together], ...]:
 
 
 def proven(report: Report) -> Finding | None:
-    """The finding whose patch saved most time when it was re-run; None where no patch was verified
-    as better.
-    """
+    """The finding whose patch saved most time in re-runs; None if no patch was verified as better."""
 
     def saved(finding: Finding) -> float:
         made = finding.verified

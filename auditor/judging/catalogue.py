@@ -317,5 +317,5 @@ def instead_of(code: str) -> str:
 
 
 def that_left(words: Iterable[str]) -> tuple[str, ...]:
-    """Those of these words that are such codes, each once."""
+    """Codes of rules that left among these words, each once."""
     return tuple(dict.fromkeys(word for word in words if word in LEFT))

@@ -307,7 +307,7 @@ def _differences(node: ast.AST) -> Iterator[list[ast.expr]]:
 
 
 def _of_two(parts: list[ast.expr], results: set[str] | None) -> bool:
-    """One of them is a result, another has names and is none."""
+    """One of them is a result; another has names and is not a result."""
     if results is None:
         rest = [part for part in parts if not any(nodes_in(part, ast.Call))]
         return len(rest) < len(parts) and bool(names_in(rest, ast.Load))
@@ -351,7 +351,7 @@ def calls_of(source: Source, name: str) -> int:
 
 
 def function_of(source: Source, site: Site) -> str:
-    """Name of the function around a line; empty where there is none."""
+    """Name of the function around a line; empty outside of functions."""
     scope = source.index(site.file).scope_at(site.line)
     return scope.name if isinstance(scope, Function) else ""
 

@@ -82,7 +82,7 @@ def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Sl
 
 
 def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
-    """The line that makes a loader whose workers are started anew for each short epoch."""
+    """The line that creates a loader whose workers are restarted for each short epoch."""
     often = starts.made >= LEAST_STARTS and starts.share >= MOST
     if not loader.workers or loader.persistent or not often or loader.made_at is None:
         return None
@@ -251,9 +251,9 @@ class StepWaitsForInput(Rule):
         )
 
     def _begun(self, batches: Batches, loading: Loading) -> Iterator[Finding]:
-        """Iterators that are made anew for each batch, whatever of it the steps waited for: they
-        drop what workers had loaded ahead. And workers that are started anew for each short epoch,
-        where that takes its share of the clock's time.
+        """A new iterator for each batch, however long the steps waited for it: it drops what
+        workers had prefetched. And workers that are restarted for each short epoch, if that takes
+        its share of the clock's time.
         """
         for loader in batches.loaders:
             starts = batches.starts(loader.number)

@@ -371,6 +371,6 @@ class LoopTimes(Table):
         return cls({at: min(step_us, median(each)) for at, each in seen.items()})
 
     def us_of(self, *numbers: int | None) -> float | None:
-        """Of the first of these lines that is known; None where none is."""
+        """Place of the first known line; None if no line is known."""
         known = (self.us.get(each, 0.0) for each in numbers if each is not None)
         return next(filter(None, known), None)

@@ -198,8 +198,9 @@ def _last(node: ast.expr) -> str:
 @dataclass(frozen=True)
 class Keeper:
     """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
-    if it was not found. ``bounded``: some line cuts it, or begins it anew; ``cut`` the same, but of
-    a larger tensor a value that is no part of another one is not known to be shorter. ``keys`` as in ``KeptRow``.
+    if it was not found. ``bounded``: some line cuts it, or assigns it again; ``cut`` the same, but
+    of a larger tensor a value that is no part of another one is not known to be shorter. ``keys``
+    as in ``KeptRow``.
     """
 
     name: str

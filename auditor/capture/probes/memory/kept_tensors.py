@@ -140,9 +140,8 @@ class KeptTensorsProbe(Probe):
 def never_again(keys: Sequence[Any]) -> str:
     """Why keys can never be found again, as ``KeptRow.keys`` has it; empty where they may be.
 
-    A tensor is compared by identity. Tuples of the same integers that were put together anew: each
-    integer came once in each tuple and twice on average, so that all of them went by again, and
-    no tuple did.
+    Tensors are compared by identity. Tuples of shuffled integers: each integer occurs once per
+    tuple and twice on average, so all integers came again, and no tuple did.
     """
     if len(keys) < FEWEST_KEYS:
         return ""

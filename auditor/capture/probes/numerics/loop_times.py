@@ -42,11 +42,11 @@ class TimedLoop:
     since_ns: int = 0
 
     def is_like(self, other: TimedLoop) -> bool:
-        """The same lines of the same code."""
+        """True for the same lines of the same code."""
         return self.code is other.code and (self.first, self.last) == (other.first, other.last)
 
     def take_us(self) -> float:
-        """The time so far; begins anew."""
+        """Return the time so far, and reset it."""
         ns, self.ns, self.since_ns = self.ns, 0, 0
         return ns / 1e3
 
