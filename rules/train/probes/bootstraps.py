@@ -93,7 +93,9 @@ def _is_log(tape: FunctionTape, call: Call | None) -> bool:
         if each.name in ("log_softmax", "logsumexp", "log"):
             return True
         seen.add(each.number)
-        waiting += [tape.maker_before(each, parent) for parent, _ in each.parents if _learns(parent)]
+        waiting += [
+            tape.maker_before(each, parent) for parent, _ in each.parents if _learns(parent)
+        ]
     return False
 
 
