@@ -31,7 +31,7 @@ Codes = str | Sequence[str]
 """Codes or families of rules: ``"SYNC,MEM005"``, or a list of them."""
 
 HERE = (
-    "audited in the user's own process: nothing was rehearsed, and objects that were made before "
+    "audited in the user's own process: the GPU path was not rehearsed, and objects that were made before "
     "the audit began (loaders, optimizers, models) were not seen being made"
 )
 """What is said of every audit that had no process of its own."""

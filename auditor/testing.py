@@ -72,4 +72,4 @@ def _unlooked(report: Report) -> str:
     if any(each.status in ("found", "clean") for each in report.verdicts):
         return ""
     reasons = [f"{each.code}: {each.reason}" for each in report.verdicts]
-    return "\n".join(["no rule could look", *reasons])
+    return "\n".join(["no rule could be checked", *reasons])

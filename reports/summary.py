@@ -150,8 +150,8 @@ def step_time(report: Report) -> str:
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
     mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
     return (
-        f"median {median}, {mean}{p95}{amounts.duration(times.min)} to "
-        f"{amounts.duration(times.max)} {timed}"
+        f"median {median}, {mean}{p95}fastest {amounts.duration(times.min)}, "
+        f"slowest {amounts.duration(times.max)} {timed}"
     )
 
 

@@ -141,7 +141,7 @@ class TransferRule(Rule):
             severity=severity if certain else Severity.NOTE,
             facts=(
                 (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
-                ("with nothing beside them", f"{amounts.duration(mean)} per step"),
+                ("not overlapped", f"{amounts.duration(mean)} per step"),
                 *(
                     (
                         (

@@ -184,9 +184,9 @@ def choose(
     if not chosen:
         what = f"--select {','.join(wanted)}" if wanted else "all rules"
         raise AuditProblem(
-            f"no rule is left to ask: {what} without {','.join(unwanted)}"
+            f"no rule is left to run: {what} without {','.join(unwanted)}"
             if unwanted
-            else f"no rule is left to ask: {what} names none",
+            else f"no rule is left to run: {what} names no rule",
             "audit rules lists the rules; the settings of pyproject.toml count as well",
         )
     return chosen

@@ -37,7 +37,7 @@ from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
 from auditor.syntax.silence import names_of, silenced
 
-INTERRUPTED = "judging was interrupted before this rule was asked"
+INTERRUPTED = "judging was interrupted before this rule ran"
 """Why a rule is *skipped* that nobody asked any more."""
 
 
@@ -159,7 +159,7 @@ def _is_measured(finding: Finding) -> bool:
 def _unasked(verdicts: Iterable[Verdict]) -> Iterator[str]:
     unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
     if unasked:
-        yield f"judging was interrupted: {unasked} rules were not asked"
+        yield f"judging was interrupted: {unasked} rules did not run"
 
 
 def _asks_about_others(rule: type[Rule]) -> bool:

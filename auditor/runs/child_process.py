@@ -127,8 +127,8 @@ def _blameless(
         plan, recording = unwatched, Recording(recording.folder)
         add_warning(
             recording,
-            f"under our watch over single operators ({', '.join(under)}) the step failed ({said}), "
-            "and not without it: the target was run again, and what the watch would have seen is "
+            f"the step failed ({said}) while single operators were watched ({', '.join(under)}), and "
+            "did not fail without that: the target ran again, and the results of these watches are "
             "missing",
         )
     shutil.rmtree(folder, ignore_errors=True)

@@ -271,7 +271,7 @@ def unused(rehearsed: Recording) -> str:
     if not used or any(row.n for row in used):
         return ""
     return (
-        "the target put nothing on the CUDA device that it was offered (its device is fixed to the "
+        "the target put nothing on the CUDA device that it was offered (is its device fixed to the "
         "CPU?)"
     )
 

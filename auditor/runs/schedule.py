@@ -216,8 +216,8 @@ def warm(stats: Stats) -> str:
         return ""
     if at.done > at.usual and stats.calm < 3:
         stats.warn(
-            f"torch.compile still compiled after {at.done} warm-up steps: the program does not get "
-            "warm"
+            f"torch.compile still compiled after {at.done} warm-up steps: compilation does not "
+            "settle"
         )
     elif at.done > at.usual:
         stats.warn(

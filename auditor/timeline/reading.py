@@ -134,7 +134,7 @@ def _read(path: Path, source: Inflating) -> Trace:
         try:
             found = _decoded(piece)
         except _UNREAD as error:
-            said = f"behind {amounts.count(events, 'event')} stands what is none ({error})"
+            said = f"behind {amounts.count(events, 'event')} the text is not an event ({error})"
             raise damaged(path, said) from None
         built.add(found)
         events += len(found)
@@ -211,7 +211,7 @@ def _info(path: Path, head: bytes, tail: bytes) -> Info:
     try:
         told, keys = _HEADER.decode(head + b"]" + tail), _KEYS.decode(head + b"]" + tail)
     except _UNREAD as error:
-        raise damaged(path, f"what stands around its events is no header ({error})") from None
+        raise damaged(path, f"the text around its events is not a header ({error})") from None
     job = told.job
     versions = [(key, str(keys[key])) for key in _VERSIONS if key in keys]
     if job.nccl:
@@ -358,7 +358,7 @@ class Pieces:
         """The last piece: its list is closed by ``]``, and the file's other keys follow."""
         found = _closed(rest) or _closed(mended(rest))
         if found is None:
-            said = "it ends in the middle of its events, or they are no JSON"
+            said = "it ends in the middle of its events, or they are not JSON"
             raise damaged(self._path, said)
         piece, self.tail = found
         return piece

@@ -34,8 +34,8 @@ class DropoutInEvaluation(CensusSays):
     def said(self, row: CensusRow) -> str:
         of = "of a module that the model does not hold " if row.name[0].isupper() else ""
         return (
-            f"{row.name} {of}drops although the model is in eval mode: the score is noisy, and "
-            "differs from run to run"
+            f"{row.name} {of}drops values although the model is in eval mode: the score is noisy "
+            "and differs from run to run"
         )
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
@@ -87,8 +87,8 @@ class FrozenNormMoves(CensusSays):
     def said(self, row: CensusRow) -> str:
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
-            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs are "
-            "normalized by the batch, and the running statistics move"
+            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but the batch "
+            "normalizes its own inputs and changes the running statistics"
         )
 
 
@@ -379,7 +379,7 @@ class TrainedInEvalMode(Rule):
             yield Finding(
                 each.site,
                 f"{each.module} was put into eval mode here after {each.before} steps in train "
-                f"mode, and trained on for {each.steps} steps in eval mode, in which its "
+                f"mode, and then trained for {each.steps} steps in eval mode, in which "
                 f"{by_class(each.parts)} behave differently",
                 steps=each.steps,
                 per_step=1.0,

@@ -44,7 +44,7 @@ class KeptStateIsLive(Rule):
             done = (
                 f"it was loaded at {back}, {each.loaded} times"
                 if each.loaded
-                else f"{back} brings it back"
+                else f"{back} loads it"
             )
             yield Finding(
                 each.site,
@@ -52,7 +52,7 @@ class KeptStateIsLive(Rule):
                 f"steps changed its tensors, and {done}",
                 steps=each.steps,
                 per_step=1.0,
-                facts=(("brought back at", str(back)),),
+                facts=(("loaded at", str(back)),),
             )
 
 

@@ -253,7 +253,9 @@ class StepWaitsForInput(Rule):
         if waiting.crowded:
             return "; the machine was busy, and its workers may have waited for a CPU"
         if waiting.loader.workers > 0 and waiting.mean_us < HANDED_US:
-            return "; handing a batch over from its workers alone may take that long"
+            return (
+                "; passing a batch from a worker process to the step may take that long by itself"
+            )
         return ""
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:

@@ -63,8 +63,8 @@ def for_nobody(
 
 CUTS = {
     "detach": "detach() cuts the graph here",
-    "no_grad": "what holds them runs only under the no_grad() of this line",
-    "checkpoint": "this reentrant checkpoint() gives them none, as no input of it needs a gradient",
+    "no_grad": "their module runs only under the no_grad() of this line",
+    "checkpoint": "this reentrant checkpoint() gives them no gradient, since none of its inputs requires one",
 }
 NAMED = 3
 """Parameters that the message names; the rest are counted."""
@@ -75,7 +75,7 @@ REMEDIES = {
     "set requires_grad_(False) and leave the parameter out of the optimizer.",
     "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
     "still": "Check the schedule: it ended, or the group was created "
-    "with lr=0. If it is intended, freeze the parameters: their gradients are computed in vain.",
+    "with lr=0. If it is intended, freeze the parameters, whose gradients nothing uses.",
 }
 
 
@@ -144,8 +144,8 @@ TEACHING = 3
 LEFT_OUT = {
     "parameters": "Pass them to the optimizer: create it after the whole "
     "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they should not change, use requires_grad_(False): their gradients are computed and "
-    "kept in vain.",
+    "they should not change, use requires_grad_(False): then no gradient is computed and "
+    "kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "

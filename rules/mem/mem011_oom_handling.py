@@ -54,7 +54,7 @@ class OutOfMemoryHandledWrongly(LineReport):
     often: int = knob(
         3, "Call empty_cache() periodic from this many calls at a constant distance on."
     )
-    share: float = knob(0.5, "From this share of the steps on, SYNC009 reports it instead.")
+    share: float = knob(0.5, "Leave calls on this share of the steps or more to SYNC009.")
 
     def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
         yield from self._flawed(handlers)

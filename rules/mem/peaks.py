@@ -355,9 +355,10 @@ class LargestBatchDoesNotFit(Rule):
         "allocator is right within 3 %.",
     )
     times: float = knob(
-        2.0, "A note if it fits and needs this many times the peak of the audited steps."
+        2.0,
+        "Report a note if the batch fits and needs this many times the peak of the audited steps.",
     )
-    least_mib: float = knob(16.0, "No note if it needs less than this many MiB more.")
+    least_mib: float = knob(16.0, "Report no note if the batch needs less than this many MiB more.")
 
     def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:
         usual = max((row.peak_allocated for row in leaner if row.what != "largest"), default=0)

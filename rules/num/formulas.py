@@ -314,7 +314,7 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
         yield Finding(
             worst.site,
-            f"{worst.op} got values down to {worst.low:.3g}, of which it makes {made}; the "
+            f"{worst.op} got values down to {worst.low:.3g}, which become {made}; the "
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
             per_step=numerics.per_step(worst),

@@ -91,8 +91,8 @@ class ClippingMisplaced(Rule):
             )
             yield Finding(
                 line.site,
-                f"this clips nothing that {line.optimizer} steps with, on {line.n} of "
-                f"{line.steps} steps: {why}",
+                f"clipping here has no effect on the gradients that {line.optimizer} steps with, on "
+                f"{line.n} of {line.steps} steps: {why}",
                 steps=line.n,
                 per_step=line.n / line.steps,
                 remedy=Remedy(

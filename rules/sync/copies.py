@@ -147,7 +147,7 @@ class BlockingCopyEveryStep(CopyRule):
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.own(copies.sites("tensor", blocking=True)):
             what = (
-                f"an index of the host's ({place.amount}) is"
+                f"an index on the host ({place.amount}) is"
                 if place.indexes
                 else f"{place.amount} are"
             )

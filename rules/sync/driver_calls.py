@@ -214,7 +214,7 @@ def _remedy(calls: list[DriverCalls]) -> Remedy:
 def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
     """Without a history, as in a trace that stands alone, nothing is known."""
     if asked.emptied is not None:
-        said = f"; empty_cache() here gave it back{see('SYNC009')}"
+        said = f"; empty_cache() here returned it{see('SYNC009')}"
         return Cause(asked.emptied, said, follows="SYNC009")
     if kept.lines:
         first = kept.lines[0].site

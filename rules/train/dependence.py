@@ -121,7 +121,7 @@ class SamplesMix(DependenceSays):
             return (
                 "attention mixes documents that are packed into one "
                 f"row: the first token of a document sees {row.n} of the {row.of} before it, "
-                "although positions begin anew there"
+                "although positions start again there"
             )
         if row.kind == "statistics":
             return (

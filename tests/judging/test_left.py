@@ -63,7 +63,7 @@ def test_choosing_it_is_a_note(tmp_path, monkeypatch, capsys):
 
 
 def test_chosen_alone_it_leaves_none_to_ask():
-    with pytest.raises(AuditProblem, match="no rule is left to ask"):
+    with pytest.raises(AuditProblem, match="no rule is left to run"):
         catalogue.choose((CODE,), ())
 
 

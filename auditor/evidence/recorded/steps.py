@@ -458,7 +458,7 @@ def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[s
         "garbage collection": row.gc_us,
         "waiting for the loader": waits.get(row.step, 0.0),
         "torch.compile compiled": row.us if row.compiles else 0.0,
-        "the allocator gave cached memory back to the device": row.us if retried else 0.0,
+        "the allocator returned cached memory to the device": row.us if retried else 0.0,
     }
 
 

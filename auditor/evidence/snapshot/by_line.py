@@ -229,7 +229,7 @@ def _chart(evidence: Evidence, course: Course, *, predicted: bool) -> Layers:
 
 def _about(course: Course) -> str:
     if course.starts_late:
-        return "What was there before the history began has no line."
+        return "Memory allocated before the history began has no line."
     return "The history begins before the first allocation."
 
 

@@ -100,7 +100,7 @@ class Course:
             ("allocator retries", str(self.retries)),
             ("out of memory", str(len(self.ooms))),
             (
-                "memory obtained and given back",
+                "memory obtained and returned",
                 f"{len(self.device_allocs)} and {len(self.device_frees)} times",
             ),
             ("obtained again, second half", amounts.size(self.late_churn)),
@@ -171,7 +171,7 @@ def _course(data: SnapshotData, device: int) -> Course:
         device_frees=tuple(index for index, event in enumerate(trace) if event["action"] in LOSSES),
         retries=history.recorded.retries,
         ooms=tuple(index for index, event in enumerate(trace) if event["action"] == "oom"),
-        untrusted="its history does not say why cached memory went back to the device"
+        untrusted="its history does not say why cached memory was returned to the device"
         if history.unknown_flushes
         else "",
         history=history,

@@ -135,7 +135,7 @@ class DeviceIdle(Table):
         words = {
             INPUT: "idle while the loop had no batch",
             WAIT: "idle because the host had waited for it",
-            DRIVER: "idle because the host took memory from the driver, or gave it back",
+            DRIVER: "idle because the host allocated or freed memory in the driver",
             LAUNCHING: "idle between launches (queue empty, gaps under 500 us)",
             HOST: "idle while the host did something else (gaps from 500 us)",
             DEVICE: "idle with work in the queue",

@@ -65,10 +65,7 @@ class BatchSetting:
         for old, new in pairs:
             if old and len(old) == len(new) and old[0] * batch == new[0] * self.size > 0:
                 return ""
-        return (
-            f"{self.said} was changed to {batch}, and nothing that the model is given became "
-            "larger by that"
-        )
+        return f"{self.said} was changed to {batch}, and no input of the model became larger"
 
 
 def _of_loaders(size: int, base: Measured, other: Measured, batch: int) -> str:
@@ -104,7 +101,9 @@ def found(
     if len(own) == 1:
         return own[0]
     several = ", ".join(each.said for each in own[:4])
-    why = f"several numbers may be the batch size ({several})" if own else "no number is named so"
+    why = (
+        f"several numbers may be the batch size ({several})" if own else "no number is named as one"
+    )
     return (
         f"no DataLoader made the batches, and {why}: --batch NAME names the argument, or "
         "--batch FILE:NAME the variable, that sets their size"

@@ -127,7 +127,7 @@ MULTIPLE = "batch x"
 SAVES = 0.02
 """Share of the peak that a change must save for its largest batch to be looked for."""
 
-NO_TIME = "the time of --budget does not suffice"
+NO_TIME = "--budget is too short for it"
 
 HOST_SHARE = 0.5
 """Of the host's free memory that a rehearsal on the shadow may take: its tensors hold values."""
@@ -280,7 +280,7 @@ class Planning:
             return False
         found = self._run(option.name, Wanted(option.change, allocator=option.allocator))
         if isinstance(found, Measured) and option.needed and option.needed not in found.changed:
-            found = Refused("the re-run did not come to what was to be changed")
+            found = Refused("the re-run did not reach the code to change")
         if isinstance(found, Refused):
             self.rows[option.name] = PlanRow(option.name, option.text, why=found.why)
             return False

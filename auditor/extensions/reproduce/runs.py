@@ -166,7 +166,7 @@ class Runs:
             if difference(before, self._run(Repeat(HELD), "0", each)) is not None:
                 raise TargetProblem(
                     f"{name} differs from itself, even with generators, hash seed and clock held: "
-                    "there is nothing to lay another version beside",
+                    "no other version can be compared with it",
                     f"run `audit reproduce {order.target}` there first",
                 )
         return one, other, found

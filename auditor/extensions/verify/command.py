@@ -100,7 +100,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     checked = verified(judged, evidence, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
         hint = "" if unsafe else " (--unsafe also tries patches that may change training results)"
-        console.say(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
+        console.say(f"audit: nothing to verify: no selected finding has a patch{hint}", err=True)
         return 0
     checked = write_results.shown_with(checked, recording, settings)
     write_results.deliver(checked, evidence, folder, (), quiet=quiet, tensorboard=True)

@@ -116,7 +116,7 @@ def compare(before: Side, after: Side) -> Comparison:
         return not both.isdisjoint(finding.codes) and (alike_made or finding.seen_on in REHEARSABLE)
 
     if not both:
-        barred["findings"] = "no rule could look on both sides"
+        barred["findings"] = "no rule could be checked on both sides"
     return Comparison(
         before,
         after,
@@ -255,7 +255,7 @@ def _told(before: Side, after: Side) -> Iterator[str]:
     )
     for name, old, new in versions:
         if old != new and old and new:
-            yield f"the two differ in their {name}, {old} and {new}: what changed may be its doing"
+            yield f"the two differ in their {name}, {old} and {new}: a difference may come from that"
     if (one.steps, one.warmup) != (other.steps, other.warmup):
         yield (
             f"{one.steps} steps were audited before and {other.steps} after: a rule that counts "
@@ -269,7 +269,7 @@ def _told(before: Side, after: Side) -> Iterator[str]:
             )
     if None not in (before.args, after.args) and before.args != after.args:
         own, others = (" ".join(side.args or ()) or "none" for side in (before, after))
-        yield f"the target's own arguments differ, {own} and {others}: what changed may be their doing"
+        yield f"the target's own arguments differ, {own} and {others}: a difference may come from them"
 
 
 def common(

@@ -137,7 +137,7 @@ class Experiment:
         if not (arm.differs and self.repeatable):
             return
         if not self._fits(1):
-            arm.break_by_result("; the budget left no time to see it a second time")
+            arm.break_by_result("; the budget left no time to confirm it")
         elif agree(before.results, self._run(arm, rehearsed=rehearsed).results).same:
             self.repeatable = False
         else:
