@@ -76,8 +76,7 @@ def no_step(path: str, spawned: int) -> TargetProblem:
             "torchrun sets it, or name a function that takes one step: file.py:callable",
         )
     return TargetProblem(
-        f"{path} ended without a single optimizer.step() or update of parameters under "
-        "torch.no_grad(), so there is no training step to audit",
+        f"{path} ended without a single optimizer.step(), so there is no training step to audit",
         "give the arguments it needs after --, or name a function that takes one step: "
         "file.py:callable",
     )
@@ -387,9 +386,7 @@ class Recorder:
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
         spawned = SpawnedProcesses()
-        finder = self._finder = StepFinder(
-            lambda: self._script_step(module, stopper), self._warn, self._place
-        )
+        finder = self._finder = StepFinder(lambda: self._script_step(module, stopper), self._place)
 
         def on_torch() -> None:
             self._prepare()

@@ -64,7 +64,7 @@ class Here(Recorder):
 
         self.kind = "script"
         self._prepare()
-        self._finder = StepFinder(self.on_step, self._warn, self._place)
+        self._finder = StepFinder(self.on_step, self._place)
         self._finder.install()
 
     def watch_told(self, *said: str) -> None:

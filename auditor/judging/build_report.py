@@ -500,7 +500,6 @@ PASSES = {
     "numbers": "precision pass: dtypes and value ranges of delicate operators",
     "gradients": "gradient pass: recomputes the loss with one repair and compares the gradients; checks "
     "inputs of layers and results of activations",
-    "loops": "loop pass: times the Python loops found before, and nothing else",
 }
 
 

@@ -222,21 +222,24 @@ class Verification:
 class ModuleUse:
     """A module with those ``inside`` it; of ``alike`` siblings one stands for all.
 
-    ``forward`` and ``backward`` are shares of the step, ``own`` is the part of both that is in no
-    module inside. ``saved_bytes`` are kept from forward to backward, ``flops`` those of a step.
+    ``forward`` and ``backward`` are shares of the step. ``saved_bytes`` are kept from forward to backward, ``flops`` those of a step.
     """
 
     path: str
     kind: str
     alike: int
     site: Site | None
-    parameters: int
     forward: float
     backward: float
-    own: float
-    saved_bytes: int | None
+    saved_bytes: int
     flops: float
     inside: tuple[ModuleUse, ...] = ()
+
+    @property
+    def own(self) -> float:
+        """The share that is in no module inside."""
+        inside = sum(use.forward + use.backward for use in self.inside)
+        return self.forward + self.backward - inside
 
 
 @dataclass(frozen=True)

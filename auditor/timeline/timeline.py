@@ -197,7 +197,6 @@ class Timeline:
     casts = cached_property(totals.casts)
     awkward_products = cached_property(totals.awkward_products)
     attention = cached_property(phases.attention)
-    index_loops = cached_property(phases.index_loops)
     operators = cached_property(totals.operator_totals)
     kernels = cached_property(totals.kernel_totals)
     runtime_calls = cached_property(totals.call_totals)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from statistics import median
 
 from auditor import amounts
 from auditor.batch_means import Estimate, of_separate
@@ -118,11 +117,9 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
     made = loader.made_at if loader.made_at != found.site else None
     of = f" of the loader made at {made}" if made is not None else ""
     what = f"{found.function}, most of it this line" if found.function else "this line"
-    within = f" ({found.via})" if found.via else ""
     return Slow(
         found.site,
-        f"{amounts.percent(found.share)} of the loading time{of} is {what}{within}, "
-        f"{PHASES[found.phase]}",
+        f"{amounts.percent(found.share)} of the loading time{of} is {what}, {PHASES[found.phase]}",
         _advice(found),
         "line",
         (("share of the loading time", amounts.percent(found.share)), *_made(loader, found.site)),
@@ -158,14 +155,9 @@ OPEN_FILE = (
 RESTARTED = 0.1
 """Share of the time, where most of it is restarting the workers for each short epoch."""
 
-BUSY = 0.5
-"""Workers that are busy all the time with loading that no step waits for, from which a line of yours
-that takes most of it is a note; on a GPU, as a share of the loader's workers.
-"""
-
 HANDED_US = 3000.0
 """To hand a batch over, processes and threads wake one another, whatever it holds: a shorter wait
-for workers is a note, and loading that takes less is not told where they hide it.
+for workers is a note.
 """
 
 NOTICED = 0.1
@@ -202,16 +194,12 @@ class StepWaitsForInput(Rule):
         if waiting is not None:
             why = cause(waiting.loader, batches.starts(waiting.loader.number), loading)
         if waiting is None or not self._waits(waiting, why):
-            aside = [*self._begun(batches, loading)]
-            aside = aside or [*self._hidden(batches, machine, loading)]
-            yield from aside
-            if not aside:
-                at_most = None if waiting is None else waiting.at_most
-                if at_most is not None and self._waits(at_most, None):
-                    raise NotLooked(
-                        f"the machine was busy: the step waited for its loader for "
-                        f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
-                    )
+            at_most = None if waiting is None else waiting.at_most
+            if at_most is not None and self._waits(at_most, None):
+                raise NotLooked(
+                    f"the machine was busy: the step waited for its loader for "
+                    f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
+                )
             return
         loader, slow = waiting.loader, waiting.steps_above(NOTICED)
         price = _price(waiting, batches.starts(loader.number), why)
@@ -249,65 +237,6 @@ class StepWaitsForInput(Rule):
         return waiting.mean_us >= self.least_us and share <= min(
             waiting.share, waiting.recurring_share
         )
-
-    def _begun(self, batches: Batches, loading: Loading) -> Iterator[Finding]:
-        """A new iterator for each batch, however long the steps waited for it: it drops what
-        workers had prefetched. And workers that are restarted for each short epoch, if that takes
-        its share of the clock's time.
-        """
-        for loader in batches.loaders:
-            starts = batches.starts(loader.number)
-            why = begun_for_each_batch(loader, starts, loading)
-            each_us = starts.us / max(1, starts.made)
-            said = why.said if why is not None else ""
-            if why is None and self._often(starts, batches):
-                why = started_for_each_epoch(loader, starts)
-                every = f"every {starts.batches_each:.3g} batches"
-                said = f"the workers of this loader are restarted {every}"
-                each_us = median(starts.each_us)
-            if why is None or not loader.workers or each_us < self.least_us:
-                continue
-            yield Finding(
-                why.site,
-                f"{said}: {amounts.duration(each_us)} each time, an unknown part of which is waiting "
-                "for a CPU",
-                steps=starts.made,
-                per_step=1.0,
-                severity=Severity.NOTE,
-                facts=why.facts,
-                remedy=Remedy(why.advice),
-            )
-
-    def _hidden(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
-        """Lines that keep workers busy while the step does not wait. On a CPU a worker that is half
-        busy is told of: beside a GPU's step it would be waited for.
-        """
-        step_us = median(step.own_us for step in batches.quiet_steps)
-        for loader in batches.loaders:
-            fetched = loading.fetched.get(loader.number)
-            if fetched is None or fetched.each_us < HANDED_US or step_us <= 0:
-                continue
-            busy = fetched.each_us * batches.taken_each(loader.number) / step_us
-            why = costliest_line(loader, loading)
-            if why is None or busy < BUSY * (loader.workers if machine.cuda else 1):
-                continue
-            if busy > loader.workers:  # then the step must wait: workers waited for a processor
-                continue
-            yield Finding(
-                why.site,
-                f"{why.said}; loading takes {fetched.cost} and keeps {busy:.2g} of "
-                f"{loader.workers} workers busy: the step does not wait for them, but a faster step "
-                "would",
-                steps=len(batches.quiet_steps),
-                per_step=1.0,
-                severity=Severity.NOTE,
-                facts=(*why.facts, ("num_workers", str(loader.workers))),
-                remedy=Remedy(why.advice),
-            )
-
-    def _often(self, starts: Starts, batches: Batches) -> bool:
-        usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
-        return usual_us >= RESTARTED * sum(step.us for step in batches.quiet_steps) > 0
 
     def _severity(
         self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import starmap
 
 from auditor import amounts
-from auditor.evidence.source.files import Source, the_only, unparsed
+from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
@@ -187,7 +187,7 @@ class TrainableTensorLeftOut(Rule):
             kind = "parameters" if found[0].made is None else "hidden"
             finding, put = _left_out(found, kind), _replaced(source, found[0].name)
             if kind == "parameters":
-                put = put or the_only(starmap(source.site_of, source.calls_of(*OPTIMIZERS)))
+                put = put or _optimizer(source, fed)
             yield finding if put is None else replace(finding, site=put)
         for each in unchanged:
             if not each.registered and not each.known:
@@ -224,6 +224,22 @@ def _replaced(source: Source, name: str) -> Site | None:
         and target.attr == layer
         and unparsed(target.value) != "self"
     )
+
+
+def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
+    """Where the optimizer is made: the only one in the recorded files, or the only one with the name
+    on which the program calls ``step()``.
+    """
+    made = starmap(source.site_of, source.calls_of(*OPTIMIZERS))
+    lines = [row.site.text for row in fed if row.site is not None]
+    named = (
+        source.site_of(file, node.value)
+        for file, node in source.every(ast.Assign)
+        if isinstance(node.value, ast.Call) and name_of(node.value.func) in OPTIMIZERS
+        for target in node.targets
+        if any(f"{unparsed(target)}.step(" in line for line in lines)
+    )
+    return the_only(made) or the_only(named)
 
 
 def _said(strays: Sequence[StrayRow], kind: str) -> str:

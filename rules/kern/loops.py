@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, NamedTuple
 
 from auditor import amounts
-from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Source, shorten
 from auditor.evidence.source.loops import loop_around, trains
 from auditor.evidence.table import Evidence, Table, rows_of, together
-from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
-from auditor.recordings.schema.numerics import LoopTimeRow
 from auditor.rule import Rule, knob
 
 from .rows import ModuleLoopRow, PiecewiseRow
-
-CALL_US = 4.0
-"""What ``torch._foreach_*`` saves of an operator on a CPU: 3 of 6 us for 64 numbers, 5 of 8 us for
-4,096, nothing for 65,536 (mul_, add_, addcmul_ of 100 tensors, torch 2.13.0, two slow cores).
-"""
 
 BODY = 20
 """Operators in each turn, at most: more of them are a program, and no line to write at once."""
@@ -62,11 +54,6 @@ KINDS = {
         "Do it for all values at once: index_add or scatter_reduce sums rows by label, "
         "torch.nn.functional.one_hot makes all masks as one tensor to multiply or sum with.",
     ),
-    "groups": Kind(
-        "gathers {n} groups of rows and reduces them one by one",
-        "Do it for all groups at once: give each row its group's number, and sum the rows with "
-        "index_add, or use scatter_reduce for means and extremes.",
-    ),
     "parameters": Kind(
         "passes {n} parameters to `{op}` one by one",
         "Pass all parameters to one call: torch._foreach_mul_ and similar functions take lists; "
@@ -80,8 +67,7 @@ KINDS = {
 class LoopAt:
     """A Python loop: the line in it that is run ``turns`` times in each of ``steps`` watched steps,
     and the line of its ``for`` (None where it is the same one or was not found). ``share`` of the
-    step: of its operators outside the backward, or of its time. ``us`` of a step in it, None where
-    it was not timed.
+    step: of its operators outside the backward, or of its time.
     """
 
     site: Site
@@ -90,27 +76,16 @@ class LoopAt:
     share: float
     elements: int
     steps: int
-    us: float | None = None
 
-    def saved_us(self, most: float = math.inf) -> float | None:
-        """Us of a step that all turns but one take."""
-        return None if self.us is None else min(most, self.us * (1.0 - 1.0 / max(1.0, self.turns)))
-
-    def finding(self, said: str, advice: str, saved_us: float | None) -> Finding:
+    def finding(self, said: str, advice: str) -> Finding:
         """The finding of this loop."""
-        timed = () if self.us is None else (amounts.duration(self.us),)
         places = (self.head, self.site) if self.head is not None else ()
         return Finding(
             self.site,
             said,
             steps=self.steps,
             per_step=self.turns,
-            lost_us_per_step=saved_us,
-            basis="none" if self.us is None else "estimated",
-            facts=(
-                *((("numbers in a piece", f"{self.elements:,}"),) if self.elements else ()),
-                *(("time in the loop", f"{each} per step") for each in timed),
-            ),
+            facts=(("numbers in a piece", f"{self.elements:,}"),) if self.elements else (),
             remedy=Remedy(advice),
             places=tuple(
                 FoundAt(each, shorten(each.text), self.turns if each is self.site else 0.0)
@@ -167,7 +142,6 @@ def _module_loop(evidence: Evidence, rows: list[ModuleLoopRow]) -> ModuleLoop | 
             median(row.us / (row.step_us or math.inf) for row in rows),
             rows[0].elements,
             len(rows),
-            evidence.get(LoopTimes).us_of(number),
             rows[0].module,
             rows[0].recurrent,
             len({row.n for row in rows}) == 1,
@@ -209,10 +183,6 @@ def _is_own(evidence: Evidence, row: PiecewiseRow) -> bool:
 def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
     steps = len({row.step for row in rows})
     site, head = _place(evidence, rows[0])
-    modules = evidence.get(ModuleLoops).loops if evidence.has(ModuleLoopRow.part) else ()
-    theirs = any(
-        each.us and (each.head or each.site).place == (head or site).place for each in modules
-    )
     return IndexingLoop(
         site,
         head,
@@ -220,7 +190,6 @@ def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
         sum(row.operators for row in rows) / max(1, sum(row.all for row in rows)),
         max(row.elements for row in rows),
         steps,
-        None if theirs else evidence.get(LoopTimes).us_of(rows[0].at, rows[0].cut),
         rows[0].op,
         sum(row.operators for row in rows) / steps,
         "reads" if rows[0].op == "local_scalar_dense" else rows[0].kind,
@@ -251,10 +220,7 @@ class LoopOverIndex(Rule):
     rehearsed = True
     advice = KINDS["pieces"].advice
 
-    share: float = knob(0.1, "In a trace, report from this share of the steps' host time.")
-    operators: float = knob(
-        0.25, "In a run, report from this share of the operators outside the backward."
-    )
+    operators: float = knob(0.25, "Report from this share of the operators outside the backward.")
 
     def detect(self, piecewise: IndexingLoops) -> Iterator[Finding]:
         for loop in piecewise.loops:
@@ -268,37 +234,11 @@ class LoopOverIndex(Rule):
                 if head is None
                 else f"; the loop starts at line {head.line}, `{shorten(head.text)}`"
             )
-            # with parameters it does the same arithmetic, and only the calls are saved
-            calls = loop.operators * CALL_US if loop.kind == "parameters" else math.inf
             yield loop.finding(
                 f"a Python loop {kind.said.replace('{op}', loop.op).replace('{n}', turns)}: "
                 f"{amounts.digits(loop.operators)} operators per step, "
                 f"{amounts.percent(loop.share)} of all outside the backward{at}",
                 kind.advice,
-                loop.saved_us(calls),
-            )
-
-    def in_trace(self, structure: Structure) -> Iterator[Finding]:
-        step_us = structure.window_us / structure.steps
-        for loop in structure.loops:
-            if not step_us or loop.us_per_step < self.share * step_us:
-                continue
-            yield Finding(
-                loop.where.site,
-                f"{', '.join(f'`{name}`' for name in loop.cycle)} {loop.repeats} times in a "
-                f"row{f' in `{loop.parent}`' if loop.parent else ''}{loop.where}: "
-                f"{amounts.duration(loop.us_per_step)} of host "
-                f"time{' per step' if structure.marked else ''}",
-                steps=structure.steps if structure.marked else 0,
-                per_step=loop.times / structure.steps if structure.marked else 0.0,
-                seen_on="trace",
-                severity=None if structure.marked else Severity.NOTE,
-                facts=(
-                    (
-                        "share of the step on the host",
-                        f"{amounts.percent(loop.us_per_step / step_us)}",
-                    ),
-                ),
             )
 
 
@@ -345,32 +285,4 @@ class ModulePieceByPiece(Rule):
                     "Call the module once with the whole tensor (join its first dimensions if "
                     "needed), and split the result. torch.vmap helps if it takes only one sample."
                 )
-            yield each.finding(said, advice, each.saved_us())
-
-
-# -- loop times ------------------------------------------------------------------------------------
-# How long Python loops take, from the pass that follows their lines and nothing else.
-
-
-@dataclass(frozen=True)
-class LoopTimes(Table):
-    """Us of a step in loops, by the number of a line's site: the median of the steps of that pass,
-    and no more than the median step of the timing pass.
-    """
-
-    us: Mapping[int, float] = field(default_factory=dict)
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> LoopTimes:
-        """From the pass ``loops``, where there was one beside a timing pass."""
-        seen: defaultdict[int, list[float]] = defaultdict(list)
-        for row in evidence.rows(LoopTimeRow) if evidence.has(LoopTimeRow.part) else ():
-            seen[row.at].append(max(0.0, row.us))
-        quiet = own_times(evidence.get(Steps).quiet) if seen and evidence.has("steps") else ()
-        step_us = median(quiet) if quiet else 0.0
-        return cls({at: min(step_us, median(each)) for at, each in seen.items()})
-
-    def us_of(self, *numbers: int | None) -> float | None:
-        """Place of the first known line; None if no line is known."""
-        known = (self.us.get(each, 0.0) for each in numbers if each is not None)
-        return next(filter(None, known), None)
+            yield each.finding(said, advice)

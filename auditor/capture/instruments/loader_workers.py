@@ -13,7 +13,6 @@ import json
 import os
 import random
 import sys
-import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -27,11 +26,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import (
-    KeptOpen,
     Stack,
     StackSampler,
     line_of,
-    queued_ns,
 )
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
 
@@ -227,7 +224,7 @@ def _size(path: str) -> int:
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
 
-STACKS, LISTS, READS, DRAWS, FETCHES = "jsonl", "lists", "reads", "draws", "fetches"
+STACKS, LISTS, READS, DRAWS = "jsonl", "lists", "reads", "draws"
 """What the names of the files end in that workers write."""
 
 DEEPEST = 16
@@ -300,22 +297,14 @@ class _Worker:
             return original(fetcher, index)
         self._lists.watch(self._patches.attribute)
         self._reads.watch(self._patches.attribute)
-        queue = KeptOpen(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-        start, began = time.perf_counter_ns(), (time.thread_time_ns(), queued_ns(queue))
+        start = time.perf_counter_ns()
         self._sampler.begin(self._loader)
         try:
             return original(fetcher, index)
         finally:
             self._sampler.end()
             self._patches.undo()
-            us = (time.perf_counter_ns() - start) / 1e3
-            cpu_us = (time.thread_time_ns() - began[0]) / 1e3
-            waited_us = min(us, max(0, queued_ns(queue) - began[1]) / 1e3)
-            queue.close()
-            samples = len(index) if isinstance(index, (list, tuple)) else 1
-            row = {"samples": samples, "us": us - waited_us, "cpu_us": cpu_us}
-            self._write(FETCHES, (row,))
-            self._tell(us)
+            self._tell((time.perf_counter_ns() - start) / 1e3)
 
     def _tell(self, fetch_us: float) -> None:
         looked = self._sampler.taken().items()

@@ -180,8 +180,6 @@ class Frames:
         self._spans: dict[CodeType, list[tuple[Any, ...]]] = {}
         self._opnames: dict[CodeType, dict[int, str]] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self.places: dict[int, tuple[CodeType, int]] = {}
-        """Code and line of each site that was met in a frame, by its number."""
         self.met = Counter[int]()
         """How often each was met since this was cleared."""
 
@@ -320,9 +318,7 @@ class Frames:
         if via is not None:
             more["via"] = self.library_name(via)
         name = code.co_qualname.replace("<locals>.", "")
-        number = self._writer.site(source_path(code.co_filename), line, name, **more)
-        self.places[number] = code, line
-        return number
+        return self._writer.site(source_path(code.co_filename), line, name, **more)
 
     def _opcode(self, code: CodeType, lasti: int) -> str:
         names = self._opnames.get(code)

@@ -118,24 +118,8 @@ class LoadingRow(PassRow, kw_only=True):
         str, doc("`dataset`, `collate`, `sampler`; `other`: waiting for workers, and the like")
     ]
     stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")]
-    via: Annotated[str | None, doc("the library's function that the innermost calls")] = None
     us: Annotated[float, doc("time")] = 0.0
     n: Annotated[int, doc("how often it was seen")] = 0
-
-
-class FetchedRow(PassRow, kw_only=True):
-    """At the pass's end, one row per loader whose worker processes made batches meanwhile."""
-
-    part = "fetched"
-    when = "loud"
-
-    loader: Annotated[int, doc("its number in `loaders`")]
-    n: Annotated[int, doc("batches")] = 0
-    samples: Annotated[int, doc("their samples (of a dataset that is asked for batches: `n`)")] = 0
-    us: Annotated[
-        float, doc("time of making and collating them, without waiting for a processor")
-    ] = 0.0
-    cpu_us: Annotated[float, doc("of that, on a processor")] = 0.0
 
 
 class SaveRow(CalledRow, kw_only=True):

@@ -240,19 +240,14 @@ class ModuleRow(PassRow, kw_only=True):
     kind: Annotated[str, doc("its class")] = ""
     at: Annotated[int | None, doc("its `forward`, else what calls it: a number in `sites`")] = None
     steps: Annotated[int, doc("steps that were followed; counts are of all of them")] = 0
-    parameters: Annotated[int, doc("(loud) elements of its own parameters")] = 0
     us: Annotated[
         float, doc("(loud, CPU) time of its forward, the median of all steps but the first")
     ] = 0.0
     backward_us: Annotated[float, doc("(loud, CPU) of its backward, likewise")] = 0.0
     saved_bytes: Annotated[
-        int | None, doc("(loud) storages that its nodes kept for a backward of the first step")
-    ] = None
-    samples: Annotated[
-        int,
-        doc("(loud, outermost, with parameters) first dimensions of its inputs, with gradients"),
+        int, doc("(loud) storages that its nodes kept for a backward of the first step")
     ] = 0
-    tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, likewise")] = 0
+    tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, with gradients")] = 0
     flops: Annotated[int, doc("(numbers) operations by `torch.utils.flop_counter`")] = 0
     backward_flops: Annotated[int, doc("(numbers) those of the backward")] = 0
     types: Annotated[dict[str, int], doc("(numbers) both by the type they were computed in")] = (
