@@ -141,7 +141,7 @@ def _waits(report: Report) -> Iterator[Gain]:
     what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
     place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
     yield Gain(
-        f"{number} {what} for the GPU in each step{place}; measuring {cost} takes a GPU",
+        f"{number} {what} for the GPU in each step{place}; {cost} can be measured only on a GPU",
         number,
         f"{what} per step",
     )
