@@ -313,7 +313,7 @@ KNOBS = {
 
 def instead_of(code: str) -> str:
     """What to say of one."""
-    return f"{code} left in 0.3: {LEFT[code]} (docs/left.md)"
+    return f"{code} left in 0.3: {LEFT[code]} (docs/log/left.md)"
 
 
 def that_left(words: Iterable[str]) -> tuple[str, ...]:
