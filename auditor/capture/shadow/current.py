@@ -57,7 +57,7 @@ class Crossing:
     """As in the part ``reads`` (docs/recording.md); or ``copy``, ``synchronize``, ``allocator``."""
     direction: Direction | None
     nbytes: int
-    """Bytes that cross the bus; 0 where nothing but the wait does."""
+    """Bytes that cross the bus; 0 if nothing but the wait does."""
     pinned: bool
     """The host's side of a copy is page-locked."""
     blocking: bool
@@ -165,7 +165,7 @@ def freed(version: tuple[int, ...]) -> bool:
 
 
 def lt_bytes(version: tuple[int, ...]) -> int:
-    """A workspace that cuBLASLt has to itself; 0 where it uses that of cuBLAS."""
+    """A workspace that cuBLASLt has to itself; 0 if it uses that of cuBLAS."""
     said = os.environ.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
     if said == "1" or (said is None and version >= _SHARED_SINCE and not freed(version)):
         return 0

@@ -183,7 +183,7 @@ def _look_at(sites: Sequence[Site]) -> list[str]:
 
 
 def _given_seeds(outcome: Outcome) -> str:
-    """The first seeds of one call that were not the same; empty where all were."""
+    """The first seeds of one call that were not the same; empty if all were."""
     for cause in SEEDS:
         seeds = seeded_otherwise(outcome.one, outcome.other, cause)
         if seeds is not None:

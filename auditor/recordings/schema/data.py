@@ -8,7 +8,7 @@ from auditor.recordings.row import At, CalledRow, Item, PassRow, Row, doc, older
 
 
 class LoaderRow(Row, kw_only=True):
-    """One row per kind of DataLoader iterator first seen. Files and lines are null where a library
+    """One row per kind of DataLoader iterator first seen. Files and lines are null if a library
     defines it.
     """
 
@@ -24,17 +24,15 @@ class LoaderRow(Row, kw_only=True):
     ] = older(None)
     workers: Annotated[int, doc("`num_workers`")] = older(0)
     pin_memory: Annotated[bool, doc("as given")] = older(value=False)
-    persistent: Annotated[bool | None, doc("`persistent_workers`; null where unknown")] = older(
-        None
-    )
-    batch_size: Annotated[int | None, doc("null where a batch sampler cuts them")] = older(None)
+    persistent: Annotated[bool | None, doc("`persistent_workers`; null if unknown")] = older(None)
+    batch_size: Annotated[int | None, doc("null if a batch sampler cuts them")] = older(None)
     dataset: Annotated[str, doc("qualified name of its class, below any `Subset`")] = older("")
     dataset_file: Annotated[str | None, doc("where the class is defined")] = older(None)
     dataset_line: Annotated[int | None, doc("the line there")] = older(None)
     collate: Annotated[str, doc("qualified name of the collate function")] = older("")
     collate_file: Annotated[str | None, doc("where that is defined")] = older(None)
     collate_line: Annotated[int | None, doc("the line there")] = older(None)
-    length: Annotated[int | None, doc("batches of an epoch (null where it has no length)")] = older(
+    length: Annotated[int | None, doc("batches of an epoch (null if it has no length)")] = older(
         None
     )
     samples: Annotated[int | None, doc("those of its sampler (the same)")] = older(None)

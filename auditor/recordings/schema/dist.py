@@ -103,7 +103,7 @@ class BatchDigestRow(PassRow, kw_only=True):
     ranks: Annotated[int, doc("its size")] = 0
     digest: Annotated[
         str,
-        doc("of the first bytes of each batch's first tensor; empty where one was not looked at"),
+        doc("of the first bytes of each batch's first tensor; empty if one was not looked at"),
     ] = ""
 
 

@@ -188,7 +188,7 @@ class GraphRow(PassRow, kw_only=True):
     function: Annotated[str, doc("the function there")] = older("")
     name: Annotated[str, doc("the variable")] = older("")
     path: Annotated[str, doc("from it (`.losses[*]`)")] = older("")
-    line: Annotated[int | None, doc("null where not found")] = older(None)
+    line: Annotated[int | None, doc("null if not found")] = older(None)
     tensors: Annotated[int, doc("held now")]
     carried: Annotated[int, doc("tensors already there at an earlier boundary")] = older(0)
     oldest: Annotated[int, doc("age in steps of the oldest")] = older(0)
@@ -196,7 +196,7 @@ class GraphRow(PassRow, kw_only=True):
     held_bytes: Annotated[
         int | None,
         doc(
-            "saved tensors still held by the carried ones, parameters left out (null where torch "
+            "saved tensors still held by the carried ones, parameters left out (null if torch "
             "cannot tell without unpacking)"
         ),
     ] = older(None)

@@ -32,7 +32,7 @@ class ReproduceOperatorRow(ReproduceRow, kw_only=True, tag="operator"):
     at: MaybeAt
     name: Annotated[str, doc("`aten::mul`, or `DataLoader` for a batch")]
     digest: Annotated[
-        str, doc("of all that it made or wrote; empty where part of that was never written")
+        str, doc("of all that it made or wrote; empty if part of that was never written")
     ]
     inputs: Inputs
     numbers: Annotated[str, doc("its arguments that are no tensors")] = ""
@@ -71,7 +71,7 @@ class ReproduceValuesRow(ReproduceRow, kw_only=True, tag="values"):
 
     given: Annotated[str, doc("digest of all tensors that it was given")]
     dtype: Annotated[str, doc("of its first result")]
-    values: Annotated[list[float | None], doc("null where not finite")]
+    values: Annotated[list[float | None], doc("null if not finite")]
 
 
 class PlannedRow(PassRow, kw_only=True, tag_field="what"):
@@ -157,5 +157,5 @@ class ParameterRow(PassRow, kw_only=True, tag_field="what", tag="parameter"):
     name: Annotated[str, doc("`Model.body.weight`, where a module holds it")] = older("")
     value: Annotated[str, doc("its norm in float64, as `float.hex()`")]
     bits: Annotated[
-        int | None, doc("sum of the bit patterns as whole numbers, null where torch cannot tell")
+        int | None, doc("sum of the bit patterns as whole numbers, null if torch cannot tell")
     ]

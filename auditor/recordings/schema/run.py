@@ -94,7 +94,7 @@ class SiteRow(Row, kw_only=True):
         str | None,
         doc(
             "name of the bytecode instruction at that moment (`CALL`, `POP_JUMP_IF_FALSE` …), "
-            "empty where unknown"
+            "empty if unknown"
         ),
     ] = None
     first_line: Annotated[
@@ -128,7 +128,7 @@ Counter = int | UnsetType
 
 
 def known(counter: Counter) -> int | None:
-    """The number; None where the row leaves it out."""
+    """The number; None if the row leaves it out."""
     return None if isinstance(counter, UnsetType) else counter
 
 
@@ -191,7 +191,7 @@ class TrainingRow(PassRow, kw_only=True):
         doc(
             "the first sign that the target trains: `optimizer` (it stepped), `backward` (a call "
             "into the autograd engine), `parameters` (one changed or was replaced since the "
-            "warm-up, or a CUDA graph lives); empty where none was seen"
+            "warm-up, or a CUDA graph lives); empty if none was seen"
         ),
     ]
     watched: Annotated[int, doc("steps that were watched")] = older(0)
