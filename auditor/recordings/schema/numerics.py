@@ -119,9 +119,12 @@ class NumericRow(PassRow, kw_only=True):
         float | str | None,
         doc("least of the input (of an `output`: of that), as text if not finite, null if empty"),
     ] = msgspec.field(name="low")
-    greatest: Annotated[float | str | None, doc("greatest of the same")] = msgspec.field(
-        name="high"
-    )
+    greatest: Annotated[
+        float | str | None,
+        doc(
+            "greatest of the input (of an `output`: of that), as text if not finite, null if empty"
+        ),
+    ] = msgspec.field(name="high")
     overflowed: Annotated[
         int,
         doc(
@@ -216,7 +219,9 @@ class BirthInput(Item, kw_only=True):
     dtype: Annotated[str, doc("its type")]
     shape: Annotated[list[int], doc("its sizes")] = older([])
     min: Annotated[float | None, doc("of the finite part before the call, null if there is none")]
-    max: Annotated[float | None, doc("the same")]
+    max: Annotated[
+        float | None, doc("greatest finite value before the call, null if there is none")
+    ]
     share_nonfinite: Annotated[
         float | None, doc("0 to 1; null if the operator has written over it")
     ]
@@ -256,4 +261,4 @@ class BirthRow(PassRow, kw_only=True):
     constants: Annotated[list[str], doc("non-finite numbers among the arguments, as text")] = older(
         []
     )
-    inputs: Annotated[list[BirthInput], doc("what it was given")] = older([])
+    inputs: Annotated[list[BirthInput], doc("its inputs")] = older([])
