@@ -295,7 +295,7 @@ class Timeline:
 
     @cached_property
     def main_thread(self) -> int:
-        """The same, else the busiest host thread."""
+        """The thread of the steps, else the busiest host thread."""
         threads = self.trace.operators.thread
         return (
             int(np.bincount(threads).argmax())

@@ -71,7 +71,7 @@ def lines(outcome: Outcome) -> list[str]:
         steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
         runs = f"as in {outcome.against}" if outcome.against else "in both runs"
         return [
-            f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}",
+            f"alike: {steps} gave the same losses and weights {runs} ({many} compared)",
             *_notes(outcome),
         ]
     why = _why_versions_differ if outcome.against else _why
