@@ -24,7 +24,8 @@ class ThrownRow(PassRow, kw_only=True):
         str,
         doc(
             "`all`: the whole; `gradient`: cleared before an optimizer read it; `detach`: the same, "
-            "and the place is where the graph could end; `result`: nobody read it; `copy`: the same "
+            "and the place is where the graph could end; `window`: cleared before the next backward "
+            "of this line, whose gradients an optimizer read; `result`: nobody read it; `copy`: the same "
             "of a copy to the device; `constant`: the same on every step; `repeat`: computed twice; `again`: "
             "the same, with a backward between the two that may have freed the first graph"
         ),
@@ -48,7 +49,7 @@ class ThrownRow(PassRow, kw_only=True):
     names: Annotated[list[str], doc("of gradients: the first parameters")] = msgspec.field(
         default_factory=list
     )
-    n: Annotated[int, doc("of gradients: parameters")] = 0
+    n: Annotated[int, doc("of gradients: parameters; of a window: its backwards")] = 0
     graph: Annotated[bool, doc("a graph was recorded for it")] = False
     products: Annotated[
         int, doc("products of matrices, convolutions and attentions among the operators per step")
@@ -249,6 +250,9 @@ class FedRow(PassRow, kw_only=True):
     called: Annotated[str, doc("its name in the model")] = older("")
     cut: Annotated[
         str,
-        doc("what cuts one of `unfed` off: `detach`, `no_grad`, `checkpoint` (empty: not seen)"),
+        doc(
+            "what cuts one of `unfed` off: `detach`, `argmax`, `multinomial`, `no_grad`, "
+            "`checkpoint` (empty: not seen)"
+        ),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)
