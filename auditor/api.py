@@ -112,7 +112,7 @@ def audit(
 
     ``step`` is a TARGET as ``audit run`` takes it, or a function without arguments (or with one
     that counts steps: ``def step(i)``). A function that can be imported by its module and name runs
-    in a process of its own, as with ``audit run``: the module is imported anew there. Any other (a
+    in a process of its own, as with ``audit run``: the module is imported again there. Any other (a
     closure, a lambda, a bound method) runs here, ``steps`` times and more, and changes what it
     changes. ``here`` asks for one or the other. ``out`` keeps recording and report in a folder.
 
@@ -372,8 +372,8 @@ def _own(file: str) -> str:
 
 
 class _Work:
-    """The rules that are asked, and the folder that is written; the folder is removed at the end
-    where nobody wants it.
+    """The rules to run, and the folder to write; the folder is removed at the end if the caller
+    gave none.
     """
 
     def __init__(self, select: Codes, ignore: Codes, out: str | os.PathLike[str] | None) -> None:

@@ -53,7 +53,7 @@ def whole_cycles(us: Sequence[float], steps: int, most: int, slower: float = 1.0
 
 
 def prolonged(steps: int) -> str:
-    """What to say of passes that were given so many steps for whole cycles."""
+    """The sentence on passes of ``steps`` steps, which hold whole cycles."""
     return (
         f"every {steps // SIGHTINGS}th step takes {HEAVY:.0f} times a usual one or more (a rollout, "
         f"an evaluation): what looks for causes goes on for {steps} steps, so that it holds whole "

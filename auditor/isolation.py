@@ -53,7 +53,7 @@ class ReaderDied(Exception):
 
 
 def seconds_for(size: int) -> float:
-    """Time that a file of so many bytes may take."""
+    """Seconds that a file of this size in bytes may take."""
     return SECONDS + size / BYTES_A_SECOND
 
 

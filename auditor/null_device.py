@@ -41,7 +41,7 @@ def environment(gpu: str, devices: int = 1, memory_bytes: int | None = None) -> 
 
 
 def without(surroundings: Mapping[str, str]) -> dict[str, str]:
-    """The same environment for a child that is not to be on a null device which we are on."""
+    """The environment for a child that must not be on our null device."""
     try:
         import torch_null_device
     except ImportError:

@@ -43,9 +43,7 @@ class Row:
 
 
 def opening(report: Report) -> str:
-    """What a report of a busy device says before all else; empty where the device is not that busy,
-    or there is none.
-    """
+    """First sentence of a report on a busy device; empty if the device is less busy, or missing."""
     found = report.device_time
     if found is None or not FULL <= found.busy <= 1:
         return ""

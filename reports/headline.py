@@ -141,7 +141,7 @@ def _waits(report: Report) -> Iterator[Gain]:
     what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
     place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
     yield Gain(
-        f"{number} {what} for the GPU in each step{place}; measuring {cost} takes a GPU",
+        f"{number} {what} for the GPU in each step{place}; {cost} can be measured only on a GPU",
         number,
         f"{what} per step",
     )
@@ -178,9 +178,7 @@ def recoverable(report: Report) -> tuple[tuple[str, what_ifs.Together], ...]:
 
 
 def proven(report: Report) -> Finding | None:
-    """The finding whose patch saved most time when it was re-run; None where no patch was verified
-    as better.
-    """
+    """The finding whose patch saved most time in re-runs; None if no patch was verified as better."""
 
     def saved(finding: Finding) -> float:
         made = finding.verified

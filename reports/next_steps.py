@@ -27,8 +27,8 @@ _TEXT_LIMIT = 400
 
 @dataclass(frozen=True)
 class Step:
-    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff`` and
-    ``proven`` (what a re-run measured) are empty where there is none.
+    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff``
+    and ``proven`` (what a re-run measured) are empty if missing.
     """
 
     anchor: str
@@ -57,8 +57,8 @@ class Command:
 
 
 def steps(report: Report) -> tuple[Step, ...]:
-    """The fixes that buy most together where a replay told, else the first findings; no notes, and
-    none without something to do.
+    """The fixes with the largest joint saving if a replay gave it, else the first findings; without
+    notes and findings without a remedy.
     """
     numbered = [
         (f"finding-{number}", finding)

@@ -1,5 +1,5 @@
-"""The ranks of a job as a table: who waits least in collectives stands first, because the others
-wait for it.
+"""The ranks of a job as a table: the rank that waits least in collectives comes first, because the
+others wait for it.
 """
 
 from __future__ import annotations

@@ -166,12 +166,12 @@ def outcome(report: Report) -> str:
 
 
 def severity(finding: Finding) -> Severity:
-    """The finding's severity; a note where nobody said."""
+    """The finding's severity; a note if it has none."""
     return finding.severity or Severity.NOTE
 
 
 def seen_on(finding: Finding) -> SeenOn:
-    """Where it was seen; on the host where nobody said."""
+    """Where it was seen; by default on the host."""
     return finding.seen_on or "cpu"
 
 
@@ -355,7 +355,7 @@ def basis(finding: Finding) -> str:
 
 
 def short_price(finding: Finding, micro: str = "us") -> str:
-    """:func:`cost` where there is room for one number: ``not proven`` in the place of a price whose
+    """:func:`cost` where there is room for one number: ``not proven`` instead of a price whose
     interval reaches zero.
     """
     return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)

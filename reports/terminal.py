@@ -197,12 +197,11 @@ def _table(report: Report, width: int) -> Iterator[Text]:
 
 
 def _fix(finding: Finding) -> str:
-    """The remedy of an error or a warning without a patch; ``audit fix`` shows the patches."""
+    """First sentence of the remedy if there is no patch; ``audit fix`` shows the patches."""
     remedy = finding.remedy
-    note = summary.severity(finding) is Severity.NOTE
-    return (
-        "" if note or remedy is None or remedy.diff else text.one_line(remedy.text, _MESSAGE_LIMIT)
-    )
+    if remedy is None or remedy.diff:
+        return ""
+    return text.one_line(remedy.text, _MESSAGE_LIMIT).partition(". ")[0].removesuffix(".")
 
 
 def _what_if(report: Report, width: int) -> Iterator[Text]:

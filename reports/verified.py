@@ -120,7 +120,7 @@ def nothing_proven(report: Report) -> str:
 
 
 def dropped(report: Report) -> str:
-    """Which patches re-runs have shown not to work; empty where there is none."""
+    """Patches that re-runs have shown not to work; empty if all work."""
     broken = [
         f.code for f in report.findings if f.verified is not None and f.verified.status == "broken"
     ]

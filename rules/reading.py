@@ -62,7 +62,7 @@ OPTIONS = (
         ),
     ),
 )
-"""Functions of libraries that read only to check, and the option that turns it off (docs/frameworks.md)."""
+"""Functions of libraries that read only to check, and the option that turns it off (docs/targets.md)."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class CachingAllocator:
         return self._ledger.free
 
     def resize(self, total_bytes: int) -> int:
-        """Let the device have so many bytes from now on; returns how many of them are not others'."""
+        """Set the device's size in bytes; returns the bytes that other processes leave free."""
         self._ledger.total = total_bytes
         return total_bytes - self._ledger.outside
 
@@ -612,7 +612,7 @@ class Shortage:
 
 
 class OutOfMemory(RuntimeError):
-    """No memory for a request, with the cache given back. ``str()`` is torch's message."""
+    """No memory for a request, after the cache was flushed. ``str()`` is torch's message."""
 
     def __init__(self, shortage: Shortage) -> None:
         super().__init__(shortage)

@@ -87,7 +87,7 @@ STOPPED_AT = 3
 
 
 def without_own(told: TracebackException) -> TracebackException:
-    """The same without frames of ours, changed in place; an error of our own stays whole."""
+    """Remove frames of ours from the traceback in place; an error of our own stays whole."""
     todo, seen = [told], set()
     while todo:
         each = todo.pop()
@@ -162,7 +162,7 @@ class Recorder:
     """One recording in the making: the manifest, the session and how it ended."""
 
     in_process = False
-    """Whether it is made in the user's own process, which nobody can start again."""
+    """Whether it is made in the user's own process, which cannot be started again."""
 
     def __init__(self, plan: Plan, address: targets.Address | None = None) -> None:
         self.plan = plan

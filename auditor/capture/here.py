@@ -1,5 +1,5 @@
-"""Recording in the user's own process: for steps that no other process can make anew, as a
-function of a test or of a notebook, or a loop that runs anyway.
+"""Recording in the user's own process: for steps that no other process can repeat, as a function of
+a test or of a notebook, or a loop that runs anyway.
 
 What the parent of a recording child does from outside cannot be done here: there is no rehearsal,
 no second run, no time limit, and a process that dies leaves no report.

@@ -47,8 +47,8 @@ def numbered(folder: Path) -> Path:
 def make(folder: Path) -> None:
     """Make the folder, so that one that cannot be written is known before an hour of work.
 
-    Raises :class:`AuditProblem` where it cannot be made or written, or is a file, or holds files of
-    somebody else's that our results would replace.
+    Raises :class:`AuditProblem` where it cannot be made or written, or is a file, or holds foreign
+    files that our results would replace.
     """
     refuse_others_files(folder)
     probe = folder / ".audit-writes-here"
@@ -69,7 +69,7 @@ def claimed(folder: Path) -> bool:
     so.
 
     The lock is the kernel's own, on the folder itself (flock(2)): it leaves no file behind and ends
-    with its process, however that ends. A file system without locks refuses nobody.
+    with its process, however that ends. A file system without locks accepts every process.
     """
     try:
         number = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -95,7 +95,7 @@ def locked(number: int) -> bool:
 
 def point_last(folder: Path) -> None:
     """Make ``audits/last`` lead to a folder of ``audits``, for scripts and hooks. A file system
-    without links has none, and what somebody else put there stays.
+    without links gets no link, and a foreign file of that name stays.
     """
     last, folder = Path(PARENT) / LAST, folder.resolve()  # it may be named by the link itself
     if folder.parent != last.parent.resolve() or (last.exists() and not last.is_symlink()):

@@ -313,9 +313,9 @@ KNOBS = {
 
 def instead_of(code: str) -> str:
     """What to say of one."""
-    return f"{code} left in 0.3: {LEFT[code]} (docs/left.md)"
+    return f"{code} left in 0.3: {LEFT[code]} (docs/log/left.md)"
 
 
 def that_left(words: Iterable[str]) -> tuple[str, ...]:
-    """Those of these words that are such codes, each once."""
+    """Codes of rules that left among these words, each once."""
     return tuple(dict.fromkeys(word for word in words if word in LEFT))

@@ -38,7 +38,7 @@ from auditor.runs.plan import REHEARSAL
 from auditor.syntax.silence import names_of, silenced
 
 INTERRUPTED = "judging was interrupted before this rule ran"
-"""Why a rule is *skipped* that nobody asked any more."""
+"""Reason of rules that are *skipped* after an interruption."""
 
 
 @dataclass(frozen=True)

@@ -133,13 +133,13 @@ class Finding:
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not
     measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
     price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
-    not proven. ``grows`` says that so many bytes more are lost on each
-    step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds
-    code, name, severity (unless the rule lowers it), ``seen_on`` (the device of the run, unless the
-    rule read something else), key and remedy. ``places`` are its parts in the order of lines, empty
-    where there is one. ``negligible``: its price is too small to be more than a note
-    (``auditor.model.prices``). ``follows`` is the code of the finding of which it is a consequence:
-    it stands behind that one, and is in no sum.
+    not proven. ``grows``: ``lost_bytes`` more are lost on each step. ``basis`` says how the price
+    was come by. A rule fills what it knows; the engine adds code, name, severity (unless the rule
+    lowers it), ``seen_on`` (the device of the run, unless the rule read something else), key and
+    remedy. ``places`` are its parts in the order of lines, empty where there is one.
+    ``negligible``: its price is too small to be more than a note (``auditor.model.prices``).
+    ``follows`` is the code of the finding of which it is a consequence: it stands behind that one,
+    and is in no sum.
     """
 
     site: Site | None
@@ -359,7 +359,7 @@ class Baseline:
     """How a report compares with a baseline: its ``new`` and ``unchanged`` findings by number.
 
     ``gone`` are findings of the baseline that do not occur any more. ``unlooked`` counts those
-    whose rules could not look this time, or did not have to.
+    whose rules could not be checked this time, or were not selected.
     """
 
     file: str
@@ -419,7 +419,7 @@ class Report:
     parts: Parts | None = None
     """What the steps of the trace are made of; None without a trace."""
     what_if: WhatIf | None = None
-    """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
+    """The fixes' joint saving, by a replay of the trace; None if no finding asks for it."""
     ran_out: RanOut | None = None
     """Limit, shortfall and what would fit; None where memory did not run out."""
     checkpoints: tuple[SavedCheckpoint, ...] = ()

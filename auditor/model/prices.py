@@ -23,7 +23,9 @@ then. Ours.
 """
 
 EPOCH = 1000
-"""The same of what is no error: it may be emptied, as a sum of an epoch is. Ours."""
+"""Steps over which growth that is no error is weighed: its holder may be emptied, as the sum of an
+epoch. Ours.
+"""
 
 USUAL_MEMORY = 16 << 30
 """Bytes of a device or a host of which nothing is known."""

@@ -131,8 +131,8 @@ class Exchange:
     """Collectives of one kind that one line issues in a group, on each of ``of_ranks`` alike:
     ``per_step`` of them, for which a rank gives ``bytes_in`` and gets ``bytes_out``.
 
-    The program waits for them at ``waited``, ``between`` operators later; None where torch waits, or
-    nobody was seen to.
+    The program waits for them at ``waited``, ``between`` operators later; None if torch waits, or
+    no wait was seen.
     """
 
     site: Site
@@ -151,7 +151,7 @@ class Exchange:
 @dataclass(frozen=True)
 class Communication:
     """Of the ranks that were recorded, of ``world_size``, in the ``steps`` that were watched.
-    ``played``: nobody ran the other ranks.
+    ``played``: the other ranks did not run.
     """
 
     world_size: int
@@ -366,7 +366,7 @@ class DeviceTime:
     rank: int | None = None
 
     def share_of(self, name: str) -> float:
-        """Share of one part; 0 where there is none of that name."""
+        """Share of the part of this name; 0 if there is no such part."""
         return next((part.share for part in self.parts if part.name == name), 0.0)
 
 

@@ -78,7 +78,7 @@ def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[TypedR
 
 
 def plain_rows(path: Path, part: str) -> Iterator[dict[str, Any]]:
-    """The same as plain objects, whatever keys they have."""
+    """The rows as plain objects, whatever keys they have."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     check = _decoder(part).decode if part in CHECKED else None
     for _, line in _lines(path):
@@ -242,7 +242,7 @@ class Recording:
 
     @property
     def outcome(self) -> Outcome:
-        """How the run ended; ``killed`` where nobody lived to say so."""
+        """How the run ended; ``killed`` if the process died before it wrote an outcome."""
         return cast("Outcome", self.manifest.get("outcome", "killed"))
 
     @property

@@ -135,7 +135,7 @@ class LineRow(PassRow, kw_only=True):
 
 
 class CalledRow(LineRow, kw_only=True):
-    """The same, with what led to the line."""
+    """A row with the user's frames that led to the line."""
 
     stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
         older([])

@@ -73,7 +73,7 @@ class RecordingWriter:
         self._buffer(row.part, row)
 
     def add_fields(self, part: str, fields: Fields) -> None:
-        """The same of a row without types (a tool's own); ``part`` is the file's stem."""
+        """Write a row without types (a tool's own); ``part`` is the file's stem."""
         self._buffer(part, fields)
 
     def _buffer(self, part: str, row: Row | Fields) -> None:
@@ -211,7 +211,7 @@ def _exact(value: Any) -> str:
 
 
 def _plain(value: Any, spelled: Spelled | None) -> Any:
-    """The same with exact types and text that can be encoded."""
+    """The value with exact types and text that can be encoded."""
     if isinstance(value, str):
         text = plain(value, LONGEST_TEXT)
         return text if spelled is None else spelled(text)

@@ -65,7 +65,7 @@ class Course:
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
     def within(self, seconds: float) -> float:
-        """The deadline of a run that may take so many seconds, by ``time.monotonic``."""
+        """The deadline of a run that may take ``seconds``, by ``time.monotonic``."""
         patience = time.monotonic() + seconds
         return patience if self.deadline is None else min(self.deadline, patience)
 

@@ -148,8 +148,8 @@ class ForkServer:
         self.process.wait()
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
-        """The number of a process that has become what is asked for. Raises OSError or EOFError
-        where there is none.
+        """The number of a process that has become what is asked for. Raises OSError or EOFError if
+        there is no such process.
         """
         send(self._asked, request, files)
         answer, _ = receive(self._asked)

@@ -22,7 +22,7 @@ NODE = 8
 """Ranks of one machine: GPUs that a node has in most clusters."""
 
 PORT = 29500
-"""torchrun's own; nobody listens on it."""
+"""torchrun's own port; no process listens on it."""
 
 MOST = 16
 """Ranks that are rehearsed at most: each takes a process and its time."""
@@ -73,7 +73,7 @@ def planned(audit: Audit) -> Audit:
 
 
 def of_rank(plan: Plan, rank: int, variables: dict[str, str]) -> Plan:
-    """The plan of one rank, told who it is as ``torchrun`` tells it."""
+    """The plan of one rank, with the rank's variables as ``torchrun`` sets them."""
     told = told_by_torchrun(rank, plan.world_size, min(NODE, plan.world_size), PORT)
     return replace(
         plan,

@@ -151,7 +151,7 @@ def on_shadow(
 
 
 def checked(recording: Recording) -> Recording:
-    """The same recording. Raises :class:`TargetProblem` where it cannot be judged."""
+    """The recording, if it can be judged; else raises :class:`TargetProblem`."""
     ours = (
         our_limit(*raised(recording.manifest)) if recording.manifest["outcome"] == "raised" else ""
     )

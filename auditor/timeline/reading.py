@@ -301,7 +301,7 @@ class Pieces:
         yield self._last(b"".join(parts))
 
     def _first_event(self) -> bytes:
-        """Text behind the ``[`` of the events; raises where there is none."""
+        """Text behind the ``[`` of the events; raises if there is no such bracket."""
         start = b""
         while not start and (more := next(self._chunks, b"")):
             start = more.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -476,7 +476,7 @@ def group_of(event: Event) -> str:
 
 
 def is_memory(event: Event) -> bool:
-    """Whether memory was taken or given back."""
+    """Whether memory was allocated or freed."""
     instant = event.ph in {"i", "I"} or event.cat == MEMORY
     return instant and event.args.memory_bytes is not None
 
@@ -630,7 +630,7 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _ints(values: list[Any]) -> NDArray[np.int64]:
-    """Numbers as a column; what is none, or too large, is -1."""
+    """Numbers as a column; other values, or too large ones, are -1."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):

@@ -54,7 +54,7 @@ class Composition:
     to_device: Ints
     """A copy from the host to a device ran."""
     to_device_alone: Ints
-    """The same while no other work ran on a device: what the copies cost."""
+    """A copy to a device ran and no other work did: the cost of the copies."""
     to_device_slow: Ints
     """Of that the part that pinned memory would not have needed: the price of waits for copies of
     pageable memory.
@@ -66,7 +66,7 @@ class Composition:
     loader: Ints
     """The loop waited for its loader; 0 where no loader was recorded."""
     loader_alone: Ints
-    """The same while no device worked."""
+    """The loop waited for its loader while no device worked."""
     unknown: Ints
     """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on
     host or device.
@@ -77,7 +77,7 @@ class Composition:
 
 def _composition(line: Timeline) -> Composition:
     """What each step's time was spent on. A loader that another thread than the steps' waits for
-    holds nobody up.
+    delays no step.
     """
     trace, steps, busy, made = line.trace, line.steps, line.busy, line.copies
     slow = line.pageable.slow_ns

@@ -1,4 +1,4 @@
-"""CFG008: a part of the step runs in float64 that nobody asked for."""
+"""CFG008: a part of the step runs in float64 by accident."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ def calls_of(source: Source, name: str) -> int:
 
 
 def function_of(source: Source, site: Site) -> str:
-    """Name of the function around a line; empty where there is none."""
+    """Name of the function around a line; empty outside of functions."""
     scope = source.index(site.file).scope_at(site.line)
     return scope.name if isinstance(scope, Function) else ""
 

@@ -87,8 +87,8 @@ class _Kept:
 
 def brought_back(source: Source, site: Site) -> Site | None:
     """Where the state that the line keeps is loaded into what it was taken of (or, if it is called
-    the best one, saved or returned), behind a step in which it may not have been taken anew; None
-    where it is used at once, or no more.
+    the best one, saved or returned), after a step in which it may not have been taken again; None
+    if it is used at once, or never.
     """
     index = source.index(site.file)
     kept = _kept(index, site.line)
@@ -436,8 +436,8 @@ def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _tells_what_it_saves(source: Source) -> bool:
-    """False where something is saved that nobody can read off the source, or by a library. Of a
-    parameter it is not asked what calls give for it.
+    """False if something is saved that the source does not show, or by a library. Of a parameter it
+    is not asked what calls give for it.
     """
     own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
 

@@ -8,8 +8,8 @@ from auditor.recordings.row import At, PassRow, doc
 
 
 class KeptStateRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line whose `state_dict()` somebody kept over an optimizer step
-    that changed the tensors in it: of all passes so far.
+    """At the pass's end, one row per line whose `state_dict()` the program kept over an optimizer
+    step that changed the tensors in it: of all passes so far.
     """
 
     part = "states"

@@ -81,7 +81,7 @@ def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Sl
 
 
 def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
-    """The line that makes a loader whose workers are started anew for each short epoch."""
+    """The line that creates a loader whose workers are restarted for each short epoch."""
     often = starts.made >= LEAST_STARTS and starts.share >= MOST
     if not loader.workers or loader.persistent or not often or loader.made_at is None:
         return None

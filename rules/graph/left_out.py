@@ -1,5 +1,5 @@
-"""GRAPH003, 5, 6 and 8 to 10: graphs that nobody walks, parameters that get no gradient, graphs for
-several losses, and gradients that torch warns are not there.
+"""GRAPH003, 5, 6 and 8 to 10: graphs that no backward walks, parameters that get no gradient,
+graphs for several losses, and gradients that torch warns are not there.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class TensorMadeOfATensor(TorchSays):
 def for_nobody(
     graphs: Iterable[EvalRow], leaves: Iterable[StrayRow], calls: int
 ) -> Iterator[EvalRow]:
-    """Lines with this many calls whose graphs a backward walks to give gradients to parameters alone
-    that no optimizer holds and whose gradients nobody looks at: a teacher, or an average of weights
-    that the program changes itself.
+    """Lines with this many calls whose graphs a backward walks to give gradients to parameters
+    alone that no optimizer holds and whose gradients nothing reads: a teacher, or an average of
+    weights that the program changes itself.
     """
     known = {leaf.name: leaf for leaf in leaves if leaf.registered and not leaf.known}
     for each in graphs:

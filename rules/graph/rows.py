@@ -45,7 +45,7 @@ class CycleRow(LineRow, kw_only=True):
 
 
 class EvalRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line that built a graph which nobody trains.
+    """At the pass's end, one row per line that built a graph without training anything.
 
     It called a module in eval mode, one in train mode whose parameters no optimizer holds, or one
     that is trained and whose graphs nothing walked or kept, with gradients on and got a graph.

@@ -262,7 +262,7 @@ def _retry(
 
 
 def _old_graph(retry: ast.Call, scope: ast.AST, handler: ast.ExceptHandler) -> bool:
-    """A backward that starts from a value that nothing computed anew since the error."""
+    """A backward that starts from a value that was not recomputed since the error."""
     if name_of(retry.func) not in BACKWARD:
         return False
     roots = [retry.func.value] if isinstance(retry.func, ast.Attribute) else []

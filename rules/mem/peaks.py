@@ -1,5 +1,5 @@
-"""MEM006, 14 to 16 and 18: who holds the peak, what lowers it, what raises it, and memory that ran
-out.
+"""MEM006, 14 to 16 and 18: lines that hold the peak, changes that lower or raise it, and memory
+that ran out.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class DeviceMemory(Table):
 
     @property
     def unneeded_share(self) -> float:
-        """The same as a share of the reserved bytes."""
+        """Unneeded bytes as a share of the reserved bytes."""
         return self.unneeded_bytes / self.reserved_at_peak if self.reserved_at_peak else 0.0
 
     @property

@@ -96,8 +96,8 @@ class Varying:
 
 @dataclass(frozen=True)
 class VaryingSizes(Table):
-    """The cause of sizes that vary among ``steps`` steps of one course; None where there is none,
-    no history, or no times of steps.
+    """The cause of sizes that vary among ``steps`` steps of one course; None without varying sizes,
+    a history, or times of steps.
     """
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)

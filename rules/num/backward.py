@@ -300,8 +300,8 @@ class NormSeries:
     """The rate that a scheduler found; 0 without one."""
 
     def rose(self, fold: float) -> tuple[float, float] | None:
-        """The first and the highest learning rate, where a scheduler raised it so many times, and
-        so many times above the one that it found.
+        """The first and the highest learning rate, if a scheduler raised it ``fold`` times above
+        the first rate and above its initial one.
         """
         if not self.rates or self.base <= 0 or self.rates[0] <= 0:
             return None

@@ -115,7 +115,7 @@ def _called(index: Index, call: ast.Call, depth: int) -> list[ast.Call] | None:
 # -- copies ----------------------------------------------------------------------------------------
 
 Known = tuple[tuple[tuple[Site, str, Span | None], Made], ...]
-"""Calls that move a tensor, each with who makes that on the host."""
+"""Calls that move a tensor, each with the function that creates it on the host."""
 
 DRAWN = " Random numbers then come from the device's generator, so a run differs from earlier ones."
 
@@ -190,7 +190,9 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def _remedy(self, moves: tuple[CallArgument, ...], made: Known, *, indexes: bool) -> Remedy:
-        """By who makes it on the host, and whether it indexes a tensor of the device."""
+        """By the function that creates it on the host, and whether it indexes a tensor of the
+        device.
+        """
         if indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "

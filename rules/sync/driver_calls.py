@@ -236,7 +236,7 @@ class SegmentRequests(Table):
     """All devices of the history together; empty where there is none.
 
     ``lines`` are those whose tensors needed memory from the driver, with the number of times, most
-    often first; ``emptied`` is the line whose ``empty_cache`` gave memory back most often.
+    often first; ``emptied`` is the line whose ``empty_cache`` returned memory most often.
     """
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)

@@ -82,7 +82,7 @@ def _written(call: ast.Call, index: int, argument: str, name: str = "") -> str:
 
 
 def _is_kept(call: ast.Call) -> bool:
-    """True of a call that is not written anew: it unpacks, or a text would get other quotes."""
+    """True of a call that is not rewritten: it unpacks, or a text would get other quotes."""
     given = [*call.args, *(each.value for each in call.keywords)]
     return any(each.arg is None for each in call.keywords) or any(
         isinstance(each, ast.Starred)

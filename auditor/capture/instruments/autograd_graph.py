@@ -82,7 +82,9 @@ def saved_bytes(walked: Walk) -> int | None:
 
 
 def saved_by(walked: Walk, owner: Callable[[Node], str]) -> Counter[str] | None:
-    """The same for each owner of nodes. What several hold counts for the node that was made first."""
+    """Bytes of saved tensors for each owner of nodes. A tensor that several hold counts for the
+    node that was created first.
+    """
     if not autograd.CAN_WEIGH:
         return None
     sizes: dict[tuple[str, int], int] = {}

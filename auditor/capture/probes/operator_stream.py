@@ -253,7 +253,7 @@ class Subscriber:
 
 
 class Asked(NamedTuple):
-    """Who wants an operator, and who wants it in a backward, too."""
+    """Watches that want an operator, and those that want it in a backward, too."""
 
     operator: Operator
     everywhere: tuple[Subscriber, ...]

@@ -60,7 +60,7 @@ class RehearsedMemory:
         self._frames = frames
         self._folder = folder
         self.keeps_stacks = True
-        """False when the snapshot is written: who allocates what later on is not asked."""
+        """False once the snapshot is written: later allocations need no owner."""
         self.workspaces: list[int] = []
         """Addresses of what torch keeps for matrix products."""
         self._addresses: dict[int, int] = {}
@@ -128,7 +128,7 @@ class RehearsedMemory:
         return self.allocator.total_bytes
 
     def resize(self, total_bytes: int | None) -> int:
-        """Give the card so many bytes, or its first; returns what an allocator can have of them."""
+        """Set the card's size in bytes, or restore its own; returns the bytes for an allocator."""
         if total_bytes is None:
             self.empty_cache()
         return self.allocator.resize(self._total if total_bytes is None else total_bytes)

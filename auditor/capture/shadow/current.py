@@ -1,4 +1,6 @@
-"""The device that is played now, and what every part of it needs: who listens, what is held."""
+"""The device that is played now, and what every part of it needs: its listeners, and the memory in
+use.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ class Listener:
         """A storage that was reported is gone."""
 
     def workspace(self, nbytes: int, *, kept: bool) -> None:
-        """Torch took a workspace for matrix products; one that is not kept it gave back at once."""
+        """Torch allocated a workspace for matrix products; one that it does not keep was freed at
+        once.
+        """
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way here, with the same result."""
@@ -295,7 +299,7 @@ class Current:
 
 
 PLAYING: list[Current | None] = [None]
-"""One slot: whose tensors survive their rehearsal, they go on computing and report to nobody."""
+"""One slot: whose tensors survive their rehearsal, they go on computing, without a report."""
 
 
 def tell(
@@ -309,7 +313,7 @@ def tell(
     constant: bool = False,
     subject: torch.Tensor | None = None,
 ) -> None:
-    """Report a crossing, unless nobody listens or this thread is inside one already told."""
+    """Report a crossing, unless no listener is there or this thread is inside a reported one."""
     playing = PLAYING[0]
     if playing is None or HERE.quiet or playing.process != os.getpid():
         return

@@ -110,7 +110,7 @@ class Starts:
     us: float = 0.0
     wait_us: float = 0.0
     each_us: tuple[float, ...] = ()
-    """The same for each step in which one began."""
+    """The time for each step in which an iterator began."""
 
     @property
     def share(self) -> float:
@@ -143,7 +143,7 @@ class Waiting:
 
     @property
     def price(self) -> Estimate | None:
-        """The same with its interval; None of too few steps."""
+        """The mean wait with its interval; None of too few steps."""
         return mean_of(self.waits_us)
 
     @property
@@ -153,7 +153,7 @@ class Waiting:
 
     @property
     def recurring_share(self) -> float:
-        """The same without the step that waited longest: what recurs."""
+        """The share of the pass without the step that waited longest: the part that recurs."""
         if len(self.waits_us) < 2:
             return self.share
         longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])
@@ -459,7 +459,7 @@ LEAST_LOOKS = 12
 """Looks at a loader from which a share is said: of 12, one more or less is 8 %."""
 
 LEAST_LATE, LEAST_LATE_US = 5, 50_000.0
-"""The same where C code kept the interpreter to itself: looks, and the us that they stand for. A
+"""Least looks at C code that kept the interpreter to itself, and least us that they stand for. A
 look that comes when such code returns stands for all of its time.
 """
 

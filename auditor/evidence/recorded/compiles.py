@@ -17,7 +17,7 @@ from auditor.recordings.schema.run import CompileRow, RegionRow, RegionRunRow, S
 from auditor.rule import NotLooked
 
 UNDISTURBED = ("warmup", "quiet", "anomaly_off")
-"""Passes in which nothing of ours makes the compiler compile anew."""
+"""Passes in which no instrument of ours causes a recompilation."""
 
 DONE = ("compile", "backward")
 """Rows of work that was done."""

@@ -140,8 +140,7 @@ class Copies(Table):
 
     parts: ClassVar[tuple[str, ...]] = ("copies", "loaders", "batches", "steps")
     absent: ClassVar[Mapping[str, str]] = {
-        "copies": "copies to a GPU are followed in a rehearsal, and on CUDA from torch 2.9 on, and this "
-        "recording has none"
+        "copies": "copies to a GPU: seen only in a rehearsal, or on CUDA from torch 2.9 on"
     }
     of_rehearsals: ClassVar[bool] = True
 

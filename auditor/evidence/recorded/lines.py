@@ -53,7 +53,7 @@ class Line(Generic[R]):
 
     @property
     def us_per_step(self) -> float:
-        """The same, averaged over all steps of the pass."""
+        """The time, averaged over all steps of the pass."""
         return self.us / self.steps if self.steps else 0.0
 
     @property

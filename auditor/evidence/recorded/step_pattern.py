@@ -116,7 +116,7 @@ def step_pattern(seen: set[int], of: int) -> StepPattern:
 
 
 def counted_pattern(times: Iterable[tuple[int, int]], of: int) -> StepPattern:
-    """The same from step numbers with how many times each; of several of one step their sum."""
+    """The pattern of (step, times) pairs; several pairs of one step add up."""
     total: Counter[int] = Counter()
     for step, n in times:
         total[step] += n

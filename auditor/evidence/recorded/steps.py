@@ -236,7 +236,7 @@ class CpuContention:
 
     @property
     def busy(self) -> bool:
-        """Other work had the CPUs for so long that all times are less certain."""
+        """Other work had the CPUs long enough to make all times less certain."""
         return self.queued >= QUEUED or (self.queued >= SOMEWHAT and self.uneven >= UNEVEN)
 
     @property
@@ -286,8 +286,7 @@ class Trained(Table):
 
     @property
     def state(self) -> Training:
-        """``forward`` and ``evaluated`` are both no training: of a forward alone nobody can say
-        what it was meant for.
+        """``forward`` and ``evaluated`` are no training: the purpose of a forward alone is unknown.
 
         The report is written in each case; the exit code is 2 for all three (docs/outputs.md).
         """

@@ -23,7 +23,7 @@ LINES = 8
 """Lines with a layer of their own at most."""
 
 SEEN = 0.005
-"""Share of the chart's height below which nobody sees a layer: such lines are among the rest."""
+"""Share of the chart's height below which a layer is invisible: its line is among the rest."""
 
 POINTS = 5000
 """Points of the whole chart, as in the other charts of the report."""

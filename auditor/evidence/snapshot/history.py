@@ -47,7 +47,7 @@ class Course:
     untrusted: str
     """Why a replay of this history would say nothing; empty if it can."""
     history: History = field(repr=False, compare=False)
-    """The same as a program for the simulated allocator."""
+    """The history as a program for the simulated allocator."""
 
     @cached_property
     def peak(self) -> int:
@@ -88,7 +88,7 @@ class Course:
 
     @property
     def unneeded_share(self) -> float:
-        """The same as a share of the reserved bytes."""
+        """Unneeded bytes as a share of the reserved bytes."""
         return self.unneeded_bytes / self.reserved_at_peak if self.reserved_at_peak else 0.0
 
     @property

@@ -28,8 +28,8 @@ MIB, GIB = 1 << 20, 1 << 30
 EVENT_LIMIT = 300_000
 """Events of a history that is replayed at most: each replay takes about 4 us for each."""
 LATE_SHARE = 0.05
-"""Share of the peak that may be live before the first event, and still be allocated anew: nobody
-knows in which order it came.
+"""Share of the peak that may be live before the first event, and still be allocated again: its
+order is unknown.
 """
 AGREES = 0.05
 """By how much a replay of the recorded settings may miss the recorded peak, before its word counts
@@ -137,7 +137,7 @@ class Replays:
     """A device's history under other settings, each replay made once.
 
     Where much was live before the first event, the recorded segments are taken over as they stood:
-    the settings then count from that moment on. Else what was live is allocated anew, as if the
+    the settings then count from that moment on. Else what was live is allocated again, as if the
     settings had been there from the start of the program.
     """
 
@@ -340,7 +340,9 @@ CAPACITY = re.compile(r"total capacity of ([\d.]+) (GiB|MiB|KiB|bytes)")
 
 
 def ran_out(evidence: Evidence) -> RanOut | None:
-    """The same for the head of a report; None where memory did not run out, or nothing tells why."""
+    """The shortage for the head of a report; None if memory did not run out, or the cause is
+    unknown.
+    """
     try:
         oom = evidence.get(OutOfMemory)
     except NotLooked:

@@ -132,8 +132,8 @@ def _returned(source: Source, file: str, name: str) -> dict[int, _Returned]:
 
 
 def _taken(source: Source, returned: _Returned) -> bool:
-    """Whether somebody reads the name that a caller gives to it; also where a caller does anything
-    else with what is returned, and where none is seen.
+    """Whether the name that a caller gives to it is read; also where a caller does anything else
+    with what is returned, and where none is seen.
     """
     seen = False
     for file in source.texts:

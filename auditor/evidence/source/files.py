@@ -201,7 +201,7 @@ class Source(Table):
         return "" if made is None else name_of(made.func)
 
     def stands_alone(self, site: Site, name: str) -> bool:
-        """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
+        """True if the line is a statement that only calls ``name`` and drops the result."""
         statements = (
             node
             for node in self.index(site.file).on(site.line, ast.Expr)

@@ -19,7 +19,7 @@ from auditor.syntax.index import (
 
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict"})
 _NUMBERS = frozenset({"float", "int", "zeros", "zeros_like", "tensor", "item", "tolist", "detach"})
-"""Calls that make something which nobody else has another name for."""
+"""Calls that create an object without another reference."""
 
 _CUTTING_METHODS = frozenset({"item", "tolist", "detach", "numpy", "isfinite", "isnan"})
 _CUTTING = frozenset({"float", "int", "bool", "len", "str", "repr", "print", "format"})

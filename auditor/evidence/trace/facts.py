@@ -28,7 +28,7 @@ def timeline_of(evidence: Evidence) -> Timeline:
 
 
 def timed_timeline(evidence: Evidence) -> Timeline:
-    """The same, for times. Raises :class:`NotLooked` for a null device's, too."""
+    """The trace, for rules about times. Raises :class:`NotLooked` for a null device's, too."""
     line = timeline_of(evidence)
     if line.trace.info.null_device:
         raise NotLooked("the trace comes from a null device, whose work has no length")
@@ -46,7 +46,9 @@ def need_a_device(*, shown: bool, missing: bool) -> None:
 
 
 def gpu_timeline(evidence: Evidence) -> Timeline:
-    """The same. Raises :class:`NotLooked` as well where the trace shows no GPU at work."""
+    """The trace, for rules about a GPU. Raises :class:`NotLooked` if the trace shows no GPU at
+    work.
+    """
     line = timed_timeline(evidence)
     if line.device_missing or not line.devices:
         raise NotLooked("the trace shows no GPU")
@@ -54,7 +56,7 @@ def gpu_timeline(evidence: Evidence) -> Timeline:
 
 
 def kernel_timeline(evidence: Evidence) -> Timeline:
-    """The same. Raises :class:`NotLooked` as well where the first GPU ran no kernel."""
+    """The trace, for rules about kernels. Raises :class:`NotLooked` if the first GPU ran no kernel."""
     line = gpu_timeline(evidence)
     if not line.devices[0].kernels:
         raise NotLooked("the trace shows no kernel of a GPU")

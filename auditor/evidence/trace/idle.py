@@ -1,4 +1,4 @@
-"""Idle time of the device in a trace: how much, whose, and what the host did in long gaps."""
+"""Idle time of the device in a trace: amount, causes, and the host's work in long gaps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
-"""Words of :mod:`auditor.timeline.waits` for who could have filled the time."""
+"""Words of :mod:`auditor.timeline.waits` for the causes of idle time."""
 
 LONGEST = 5
 """Gaps that are told one by one."""
@@ -112,7 +112,7 @@ class DeviceIdle(Table):
         )
 
     def us_per_step(self, *causes: str) -> float:
-        """The same time in each step, in us."""
+        """Idle time per step because of these causes, in us."""
         return self.share_of(*causes) * self.window_us / self.steps
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LOOKED_AT = 64
-"""Operators whose places are looked up at most: those of one kind mostly stand at one place."""
+"""Upper bound on operators whose places are looked up: those of one kind mostly share a place."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""All ranks of a job side by side: who came late to collectives, what others waited, and why."""
+"""All ranks of a job side by side: late ranks, the waits of the others, and the cause."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def judged(run: Ran, what: str) -> tuple[bool, str]:
 
 
 def restarted(killed: Ran, again: Ran) -> tuple[bool, str]:
-    """The same of a run that was killed and its restart."""
+    """The verdict on a run that was killed, and its restart."""
     assert killed.planted is not None
     lost = f"{amounts.count(killed.planted[0], 'completed step')} lost"
     if again.outcome != "completed" or again.started is None:

@@ -63,7 +63,7 @@ class Judge:
         return self._said()
 
     def wait(self, seconds: float) -> None:
-        """Give it so long to end. What is not done then is done without us."""
+        """Wait up to ``seconds`` for the end; unfinished work continues in the background."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
@@ -100,7 +100,7 @@ def main(folder: str, plan: str, codes: str) -> None:
 
 
 def _step_back() -> None:
-    """Whatever else wants the processor or the disk comes first; nobody may be there to end us."""
+    """Run at the lowest priority of processor and disk, with a time limit of our own."""
     with suppress(OSError, AttributeError):
         os.nice(19)
     with suppress(ImportError, ValueError, OSError):

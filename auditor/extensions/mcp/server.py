@@ -149,7 +149,7 @@ class Tools:
         wait_s: Wait = 45,
     ) -> Reply:
         """Run the target again with and without each patch, in copies, before any is applied: what
-        does it buy, and does the result stay the same? No source is changed.
+        does it save, and does the result stay the same? No source is changed.
         """
         _within("budget_s", budget_s, 0, 3600)
         words = ["verify", self._inside(folder), *_select(codes), "--budget", str(budget_s)]

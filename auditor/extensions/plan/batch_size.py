@@ -88,9 +88,9 @@ def _of_loaders(size: int, base: Measured, other: Measured, batch: int) -> str:
 def found(
     base: Measured, args: Sequence[str], files: Sequence[str], named: str = ""
 ) -> BatchSetting | str:
-    """What sets the batch size of the program, or why nobody can tell. ``files`` are the program's
+    """What sets the batch size of the program, or why that is unknown. ``files`` are the program's
     own, relative to the working directory, the target's first. ``named`` is what ``--batch`` says:
-    ``NAME`` or ``FILE:NAME``. Raises :class:`AuditProblem` where there is no such thing.
+    ``NAME`` or ``FILE:NAME``. Raises :class:`AuditProblem` if there is no such name.
     """
     if named:
         return _named(named, args, files)

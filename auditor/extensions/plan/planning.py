@@ -85,7 +85,7 @@ class PlanResult:
     """``shadow`` or ``null device``."""
     cards: tuple[Card, ...]
     batch_of: str
-    """What sets the batch size, or why nobody knows."""
+    """What sets the batch size, or why that is unknown."""
     rows: tuple[PlanRow, ...]
     world: int | None = None
     runs: int = 0
@@ -143,8 +143,8 @@ UNEVEN = 0.05
 
 @dataclass
 class Planning:
-    """Makes the table row by row, so that what is known can be told at any time; ``now`` is the
-    row whose re-run is under way.
+    """Fills the table row by row, so that it can be printed at any time; ``now`` is the row whose
+    re-run is under way.
     """
 
     reruns: Reruns
@@ -392,7 +392,8 @@ MARGIN = 0.99
 """Share of the memory that is aimed at after a batch that was predicted to fit did not."""
 
 TOLD = 8
-"""The same of a batch that is told and was not rehearsed."""
+"""How many times the largest rehearsed batch a batch may be that is reported without a rehearsal.
+"""
 
 
 @dataclass(frozen=True)

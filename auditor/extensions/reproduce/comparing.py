@@ -23,7 +23,7 @@ from auditor.recordings.schema.other_runs import (
 from auditor.syntax.index import index_of, name_of, nodes_in, targets_of
 
 Key = tuple[str, int, str, str, int, int]
-"""Pass, step, name, file, line, and the how manieth such row."""
+"""Pass, step, name, file, line, and the ordinal among equal rows."""
 
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Bits of the significand (IEEE 754; bfloat16: 8)."""
@@ -108,9 +108,9 @@ BEYOND_ALL = 1 << 62
 
 @dataclass(frozen=True)
 class Difference:
-    """``outcome`` is the first loss or weights that differ. ``operator`` is the first that gave
-    another result on the way there, and ``twin`` the same in the other run; None where none was
-    seen. ``more`` are others whose inputs do not differ.
+    """``outcome`` is the first loss or weights that differ. ``operator`` is the first on the way
+    there with another result, ``twin`` that operator in the other run; None if no operator was
+    seen. ``more`` are others with equal inputs.
     """
 
     outcome: ReproduceOutcomeRow

@@ -185,8 +185,9 @@ class Runs:
         return (name,) if name else tuple(suspected or can)
 
     def _cause_among(self, names: Iterable[str], found: Difference) -> str:
-        """The first of these which, held, makes both runs alike to the end; else the first with which
-        the operator agrees: by chance, or because something else differs later. Empty if none does.
+        """The first cause that makes both runs equal to the end when it is held; else the first
+        with which the operator agrees (by chance, or because something else differs later). Empty
+        if neither exists.
         """
         here = ""
         for name in names:

@@ -26,8 +26,8 @@ from auditor.recordings.folder import MANIFEST, Recording
 HOST = "127.0.0.1"
 
 MADE = 16
-"""Runs whose files are made at most when a folder of runs is opened: each takes about a second for
-100 MB of trace.
+"""Upper bound on runs whose files are written when a folder of runs is opened: each takes about a
+second for 100 MB of trace.
 """
 
 

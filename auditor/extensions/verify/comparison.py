@@ -134,7 +134,7 @@ def compare(before: Side, after: Side) -> Comparison:
 def _timed_alike(
     before: Side, after: Side, barred: dict[Row, str]
 ) -> tuple[Side, Side, tuple[int, int] | None]:
-    """Both sides with the steps that both timed; where there are none, ``barred`` says why."""
+    """Both sides with the steps that both timed; without common steps, ``barred`` says why."""
     one, other = before.report.run, after.report.run
     if before.runs and after.runs:
         old, new, span = common(before.runs, after.runs)
@@ -279,7 +279,7 @@ def common(
     beginning.
 
     The third is the first and the last of them (0-based) where something was cut off, else None.
-    Fewer than ``FEWEST_BATCHES`` (5) steps in common are none: both sides are empty then.
+    Fewer than ``FEWEST_BATCHES`` (5) steps in common do not count: both sides are empty then.
     """
     runs = (*before, *after)
     spans = {(run.first, run.first + len(run.us)) for run in runs}

@@ -25,8 +25,9 @@ LEAST_PAIRS = 3
 """Pairs below which there is no interval: two say nothing of their own spread."""
 
 MOST_PAIRS = 12
-"""Pairs after which a patch whose effect is not proven counts as the same: the promise of
-``PAIRS_CONFIDENCE`` is counted for so many looks, and what twelve pairs do not show is small."""
+"""Pairs after which a patch whose effect is not proven counts as the same: ``PAIRS_CONFIDENCE``
+holds for this many looks, and an effect that twelve pairs do not show is small.
+"""
 
 CONFIDENCE = 0.95
 """Confidence of :func:`of_recordings`: 2.5 % on the side of a regression."""

@@ -64,8 +64,8 @@ class _Leaf:
 class LeavesOutsideOptimizerProbe(Probe):
     """Writes ``strays``, when the pass is over.
 
-    Nothing of a tensor is read inside a step: whether somebody clears a gradient is told from its
-    version counter.
+    Nothing of a tensor is read inside a step: its version counter tells whether a gradient was
+    cleared.
     """
 
     name = "strays"

@@ -114,9 +114,7 @@ class StaleGradsProbe(OptimizerProbe):
                 followed.look_again()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Count the step if what it used was added to the gradients of the step before; then begin
-        anew.
-        """
+        """Count the step if its gradients were added to those of the step before; then reset."""
         if self._watching:
             self._stepped(optimizer)
 
@@ -157,7 +155,7 @@ OPTIMIZERS = 64
 
 @dataclass(frozen=True)
 class _Clip:
-    """One call: whose gradients, which of them were there, and after how many backwards."""
+    """One call: its optimizer, the gradients that it had, and the backwards before it."""
 
     number: int
     at: int

@@ -110,7 +110,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
 
 def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     """Where a token of a packed row begins to depend on the document before its own. Positions that
-    an embedding is given begin anew with each document. None where they do not, or it does not.
+    an embedding gets start again with each document. None if they do not, or without such a token.
     """
     begins = _second_document(tape, shifted)
     if begins is None:
@@ -470,7 +470,7 @@ class _Segment:
 
     def mixes(self) -> tuple[Call, int] | None:
         """The first call whose last sample's row depends on rows of other samples, and on how many;
-        None where none does. (The last one: a recurrence over samples gives it all before it.)
+        None without such a call. (The last one: a recurrence over samples gives it all before it.)
         """
         held = {id(each): each.detach().requires_grad_() for each in self.sources}
         leaves, batch = list(held.values()), self.result.shape[0]

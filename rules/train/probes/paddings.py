@@ -209,10 +209,10 @@ def ignored_by(call: Call) -> int:
 
 
 def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
-    """For each target whether it is one; None where the variable is no padding of these targets.
+    """For each target whether it is padding; None if the variable does not describe these targets.
 
-    Padding lies at the end of a row, or at its beginning. Targets may be one shorter than the
-    mask, which is then the mask of the tokens that they are the next ones of.
+    Padding lies at the end of a row, or at its beginning. Targets may be one shorter than the mask,
+    which is then the mask of the tokens that they are the next ones of.
     """
     rows = held.tensor.shape[0]
     if target.numel() % rows or (target.dim() > 1 and target.shape[0] != rows):

@@ -67,7 +67,7 @@ class Again:
         return self.function(*self.args, **{**self.kwargs, name: made(self.kwargs[name])})
 
     def with_input(self, made: Callable[[torch.Tensor], Any]) -> Any:
-        """The same of the first argument."""
+        """:meth:`with_argument` of the first argument."""
         return self.with_argument(0, "input", made)
 
 

@@ -33,7 +33,7 @@ OWNERS_AFTER = 3
 """Steps before the one search of all live objects for modules of what had no gradient."""
 
 OPTIMIZERS = 64
-"""Optimizers that are watched at most; one made anew at every step is none that trains."""
+"""Upper bound on watched optimizers: a program that creates one per step would fill memory."""
 
 
 @dataclass

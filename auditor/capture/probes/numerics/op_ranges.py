@@ -200,7 +200,7 @@ class Entry:
         self._steps: set[int] = set()
         self._range: tuple[torch.Tensor, torch.Tensor] | None = None
         self._overflowed: torch.Tensor | None = None
-        """Calls that gave an infinity of finite arguments; None where nobody counts."""
+        """Calls that gave an infinity of finite arguments; None if nothing counts them."""
 
     def saw(self, step: int, tensor: torch.Tensor) -> None:
         """One more call. Nothing is read on the host."""

@@ -1,4 +1,4 @@
-"""Work whose results nobody needs: a few steps, each operator followed to who reads its result."""
+"""Unread results: in a few steps, each operator is followed to the readers of its result."""
 
 from __future__ import annotations
 
@@ -150,7 +150,9 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Of parameters whose gradients of this backward nobody ever read, but the pass's last."""
+        """Parameters whose gradients of this backward were never read, the pass's last backward
+        apart.
+        """
         spared = {each.parameter for each in group if each.value in self._used}
         dead = [
             each
@@ -258,7 +260,7 @@ class Judging:
         return bool(node.copied) and node not in reached.nodes
 
     def _dead(self, node: Node) -> bool:
-        """Nobody read it; on the last step nobody surely will."""
+        """Its result was not read; of the last step, surely never will be."""
         reached = self._live if node.step < self._last else self._surely
         return node not in reached.nodes
 
@@ -514,7 +516,7 @@ def _apart(one: Path, other: Path) -> tuple[int, int | None]:
 
 
 ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
-"""Methods that hand out a tensor's memory: who reads it then is not seen."""
+"""Methods that hand out a tensor's memory: later reads are not seen."""
 
 READS = ("tolist", "__deepcopy__", "__reduce_ex__")
 """Methods that read it past torch's operators."""
@@ -612,7 +614,7 @@ class ThrownWorkProbe(OperatorProbe):
                 self._watch.escape(tensor, address=False)
 
     def step_end(self) -> None:
-        """What outlives the step in more than a variable is kept for somebody."""
+        """A value that outlives the step elsewhere than in a variable is kept on purpose."""
         self._steps += 1
         watch = self._watch
         self._look_for_threads()
