@@ -109,7 +109,8 @@ class CensusRow(PassRow, kw_only=True):
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
-            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles)"
+            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
+            "`average` (batch norms whose weights follow trained ones, and their statistics do not)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
