@@ -117,7 +117,7 @@ def audit(
     changes. ``here`` asks for one or the other. ``out`` keeps recording and report in a folder.
 
     A step that raises ends the audit: ``report.run.outcome`` and ``report.run.error`` say so.
-    Raises :class:`auditor.errors.AuditProblem` where the audit cannot be done.
+    Raises :class:`auditor.errors.AuditProblem` if the audit cannot be done.
     """
     from auditor.errors import AuditProblem
 
@@ -237,7 +237,7 @@ def watch(
     out among the passes, and found from its optimizers. What comes after them runs undisturbed.
 
     The first step of an optimizer begins the first of these. What the block raises passes through,
-    and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` where no
+    and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` if no
     optimizer stepped.
 
     With ``every`` it is a run of days (docs/watch.md): a look at ``steps`` steps (20) every N

@@ -608,7 +608,7 @@ _FILLED = 0.78
 
 
 def picture(chart: Parts) -> Picture | None:
-    """The picture; None where nothing of it can be drawn."""
+    """The picture; None if nothing of it can be drawn."""
     bars = _valid(chart)
     if not bars:
         return None

@@ -127,7 +127,7 @@ def _times(number: float, noun: str) -> str:
 
 
 def queue(found: QueueUse | None) -> str:
-    """The launch queue in a sentence; empty where nothing is known of it."""
+    """The launch queue in a sentence; empty if nothing is known of it."""
     if found is None:
         return ""
     usual = f"usually {amounts.count(found.median, 'kernel')} waiting, {found.most:,} at most"
@@ -135,7 +135,7 @@ def queue(found: QueueUse | None) -> str:
 
 
 def host(found: DeviceTime, micro: str = "us") -> str:
-    """What the host waited for, and the peak of the device's memory, in a sentence; empty where
+    """What the host waited for, and the peak of the device's memory, in a sentence; empty if
     there is nothing to say.
     """
     told = [

@@ -87,7 +87,7 @@ def _step(anchor: str, finding: Finding) -> Step:
 
 
 def patch_of(finding: Finding) -> str:
-    """:data:`SAFE` or :data:`UNSAFE`; empty where it has none, or a re-run has shown it broken."""
+    """:data:`SAFE` or :data:`UNSAFE`; empty if it has none, or a re-run has shown it broken."""
     remedy = finding.remedy
     if remedy is None or not remedy.diff:
         return ""
@@ -121,7 +121,7 @@ def _commands(report: Report) -> Iterator[Command]:
 
 
 def unmeasured(report: Report) -> str:
-    """Why no command measures the patches, and what would; empty where one does, or there is
+    """Why no command measures the patches, and what would; empty if one does, or there is
     none.
     """
     if not report.run.in_process or not any(map(patch_of, report.findings)):

@@ -88,7 +88,7 @@ def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
 
 
 def _played(report: Report, found: WhatIf, micro: str) -> str:
-    """That the steps of the replay are not all of those whose mean is shown; empty where these take
+    """That the steps of the replay are not all of those whose mean is shown; empty if these take
     as long.
     """
     mean = usual_us(report.run.step_us)

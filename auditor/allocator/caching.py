@@ -230,7 +230,7 @@ class CachingAllocator:
         """Takes over a segment as a recording found it, with its ``live`` blocks as (address, size,
         requested bytes).
 
-        Raises :class:`ValueError` where these lie outside it or over one another.
+        Raises :class:`ValueError` if these lie outside it or over one another.
         """
         pool = self._small if small else self._large
         rest: Block | None = Block(pool, stream, address, size)
@@ -458,7 +458,7 @@ class ExpandableSegments:
         self._ledger, self._settings = ledger, settings
 
     def grow(self, pool: Pool, stream: int, size: int, frames: Frames, now_us: int) -> Block | None:
-        """A free block of at least ``size`` bytes, taken out of the pool; None where the device has
+        """A free block of at least ``size`` bytes, taken out of the pool; None if the device has
         not enough.
 
         What was mapped before the device was full stays in the pool

@@ -115,7 +115,7 @@ class _Run:
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
     def step(self, call: Call) -> None:
-        """One call of the program. Raises :class:`OutOfMemory` where it would have died."""
+        """One call of the program. Raises :class:`OutOfMemory` if it would have died."""
         self._at, allocator = call.at, self._allocator
         if call.action == "alloc":
             self._places[call.address] = allocator.malloc(call.size, call.stream, now_us=call.at)
@@ -235,7 +235,7 @@ class Recorded:
     retries: int
     card_below: int | None
     """More than torch could have held on that card: what it held when the device refused a segment,
-    and that segment. None where nothing was refused. The card let it hold ``peak_reserved`` at
+    and that segment. None if nothing was refused. The card let it hold ``peak_reserved`` at
     least."""
 
 
@@ -261,7 +261,7 @@ class History:
         """From the data of ``torch.cuda.memory._snapshot()`` or its pickle, read as plain
         containers.
 
-        Raises :class:`ValueError` where there is no history of that device, or the data has another
+        Raises :class:`ValueError` if there is no history of that device, or the data has another
         layout.
         """
         try:

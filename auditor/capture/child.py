@@ -427,7 +427,7 @@ class Recorder:
             stopper.stop()
 
     def _next_step(self, target: Any) -> bool:
-        """A step is over, where one was under way, and the next begins; False where none does."""
+        """A step is over, where one was under way, and the next begins; False if none does."""
         session = self.session
         assert session is not None and self.context is not None
         if self.writer.forked:

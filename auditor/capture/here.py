@@ -117,7 +117,7 @@ class Here(Recorder):
 
     @property
     def short(self) -> str:
-        """What was left to do when the block ended; empty where all was done."""
+        """What was left to do when the block ended; empty if all was done."""
         session = self.session
         if session is None or session.done:
             return ""

@@ -223,7 +223,7 @@ def _cautions(
 
 
 def _trained(evidence: Evidence) -> Trained | None:
-    """What was trained; None where the run ended early, or a recording of another kind cannot
+    """What was trained; None if the run ended early, or a recording of another kind cannot
     say.
     """
     if evidence.recording.manifest.get("outcome") != "completed" or not evidence.has(

@@ -162,7 +162,7 @@ def choose(
     """Rules whose code or family is selected (all if none is) and not ignored; ``broken`` as for
     :func:`rules`. Codes of rules that left (:data:`auditor.judging.catalogue.LEFT`) choose none.
 
-    Raises :class:`AuditProblem` for a word that is neither a code nor a family, and where no rule
+    Raises :class:`AuditProblem` for a word that is neither a code nor a family, and if no rule
     is left.
     """
     everything = rules(broken)

@@ -330,7 +330,7 @@ def _ask_one(
 
 
 def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
-    """What the engine adds to what a rule said. Raises ``TypeError`` where that is no finding that
+    """What the engine adds to what a rule said. Raises ``TypeError`` if that is no finding that
     a report can hold.
     """
     if not isinstance(finding, Finding):

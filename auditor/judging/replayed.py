@@ -165,7 +165,7 @@ class Replayed:
     proportion to the set's saving alone and as the last one.
     """
     reason: str = ""
-    """Why nothing is said; empty where something is."""
+    """Why nothing is said; empty if something is."""
 
 
 def replay(

@@ -30,7 +30,7 @@ class DeviceInfo:
     kind: str = "cpu"
     simulator: Simulator = ""
     name: str = ""
-    """``NVIDIA H200``; empty where that was not recorded."""
+    """``NVIDIA H200``; empty if that was not recorded."""
 
     @property
     def simulated(self) -> bool:

@@ -42,7 +42,7 @@ class PricedFix:
     """One row of the table of savings, in us per step.
 
     ``alone_us`` is the saving of this fix alone, ``after_us`` the saving after the fixes above it
-    in the table. ``code``, ``key``, ``message`` and ``place`` (file and line, empty where there is
+    in the table. ``code``, ``key``, ``message`` and ``place`` (file and line, empty if there is
     none) are the finding's.
     """
 

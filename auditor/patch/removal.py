@@ -105,7 +105,7 @@ def _nothing_done(source: SourceText, statements: list[ast.stmt]) -> Iterator[Sp
 
 
 def close(module: Module, gone: set[ast.stmt]) -> None:
-    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` where one
+    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` if one
     may not go and would read badly.
     """
     pending = list(gone)

@@ -169,7 +169,7 @@ class AppendedFile:
         return identity_of(self._number) == self._identity
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raises ``OSError`` where the disk takes only a part."""
+        """Write all of it. Raises ``OSError`` if the disk takes only a part."""
         if not self._is_ours:
             self._open()
         _write_all(self._number, data)

@@ -162,7 +162,7 @@ def record_apart(
     """As :func:`record_once`, in a copy of the working directory: a target that ran there before
     writes nothing a second time.
 
-    Raises :class:`NoCopy` where none can be made. A plan that runs in a copy already is left there.
+    Raises :class:`NoCopy` if none can be made. A plan that runs in a copy already is left there.
     """
     with sheltered(plan) as (apart, reached):
         recording = record_once(apart, deadline, progress, echo)

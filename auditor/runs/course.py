@@ -70,7 +70,7 @@ class Course:
         return patience if self.deadline is None else min(self.deadline, patience)
 
     def again(self, plan: Plan, deadline: float | None) -> Recording | None:
-        """A further run in a copy of the working directory, in place of an earlier one; None where
+        """A further run in a copy of the working directory, in place of an earlier one; None if
         it cannot be made.
         """
         shutil.rmtree(plan.folder, ignore_errors=True)

@@ -31,7 +31,7 @@ MOST = 16
 def chosen(world: int, asked: str) -> tuple[int, ...]:
     """The ranks that ``--ranks`` names, in order; the first and the last where it is empty.
 
-    Raises :class:`AuditProblem` where it names others than the world has.
+    Raises :class:`AuditProblem` if it names others than the world has.
     """
     if not asked:
         return (0, world - 1)
@@ -50,7 +50,7 @@ def chosen(world: int, asked: str) -> tuple[int, ...]:
 
 
 def possible() -> None:
-    """Raise :class:`AuditProblem`, with the one command that helps, where there is no null device."""
+    """Raise :class:`AuditProblem`, with the one command that helps, if there is no null device."""
     problem = null_device.lacking()
     if problem is not None:
         raise AuditProblem(

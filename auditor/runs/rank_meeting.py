@@ -90,9 +90,9 @@ class RankMeeting:
             self._folder.rmdir()
 
     def join(self, seconds: float = JOIN_S) -> Path | None:
-        """As another rank: the folder for the results; None where rank 0 cannot begin.
+        """As another rank: the folder for the results; None if rank 0 cannot begin.
 
-        Raises :class:`AuditProblem` where rank 0 does not answer.
+        Raises :class:`AuditProblem` if rank 0 does not answer.
         """
         name = f"{self.own.rank}-{uuid.uuid4().hex}"
         try:

@@ -136,7 +136,7 @@ def rehearse_alone(course: Course) -> Made:
 def on_shadow(
     plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
 ) -> Recording:
-    """A run on the shadow device. Raises :class:`TargetProblem` where it cannot be made."""
+    """A run on the shadow device. Raises :class:`TargetProblem` if it cannot be made."""
     try:
         return child_process.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
@@ -172,7 +172,7 @@ def _apart(
     """A run in a copy of the working directory: the target ran there once, and would write a second
     time.
 
-    Raises :class:`AuditProblem` where no copy can be made.
+    Raises :class:`AuditProblem` if no copy can be made.
     """
     with sheltered(plan) as (apart, reached):
         recording = record(apart, course.deadline, course.progress, echo)

@@ -14,7 +14,7 @@ _HOMES = (*SCOPES, ast.Module)
 
 def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
     """``x = torch.ones(n)`` of the ``x`` in ``x.to(device)``: it always runs before, and only this
-    use reads or changes its result; None where that is not certain. A use in a statement that
+    use reads or changes its result; None if that is not certain. A use in a statement that
     assigns the name again (``x = x.to(device)``) may be followed by others.
     """
     up = list(above(use, parents))

@@ -68,7 +68,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 class Inflating:
     """Iterates over chunks of text. ``raw_bytes`` is complete once the iteration has ended.
 
-    Raises AuditProblem where the packed data is damaged or longer than any trace.
+    Raises AuditProblem if the packed data is damaged or longer than any trace.
     """
 
     def __init__(self, path: Path, limit: int = RAW_LIMIT) -> None:
@@ -271,7 +271,7 @@ def damaged(path: object, said: str) -> AuditProblem:
 
 class Pieces:
     """Iterates over JSON lists of events as text. ``head`` and ``tail``, what stands around the
-    events, are final once the iteration has ended. All raise AuditProblem where the text is no
+    events, are final once the iteration has ended. All raise AuditProblem if the text is no
     whole trace.
     """
 
@@ -342,7 +342,7 @@ class Pieces:
 
     def _learnt(self, rest: bytes) -> tuple[bytes, bytes]:
         """The text that was read so far, and what stands between its first two events: the end of
-        one, a comma, the first key of the next. Empty where there are fewer than two.
+        one, a comma, the first key of the next. Empty if there are fewer than two.
         """
         tried = 0
         while True:
@@ -365,7 +365,7 @@ class Pieces:
 
 
 def _closed(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The list of events that a text begins with, and what follows; None where it is not whole."""
+    """The list of events that a text begins with, and what follows; None if it is not whole."""
     try:
         text = "[" + raw.decode("utf-8")
         _, end = _DECODER.raw_decode(text)
@@ -375,7 +375,7 @@ def _closed(raw: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _between(raw: bytes) -> bytes:
-    """What stands between the first two events of a text; empty where they are not whole."""
+    """What stands between the first two events of a text; empty if they are not whole."""
     text = raw.decode("utf-8", "surrogateescape").lstrip()
     try:
         _, end = _DECODER.raw_decode(text)

@@ -64,7 +64,7 @@ class Composition:
     to_host_alone: Ints
     to_host_slow: Ints
     loader: Ints
-    """The loop waited for its loader; 0 where no loader was recorded."""
+    """The loop waited for its loader; 0 if no loader was recorded."""
     loader_alone: Ints
     """The loop waited for its loader while no device worked."""
     unknown: Ints
@@ -226,7 +226,7 @@ class Timeline:
 
     @cached_property
     def wait_places(self) -> list[Place | None]:
-        """The user's function around each wait, None where the trace has no frames."""
+        """The user's function around each wait, None if the trace has no frames."""
         found = self.waits
         return tree.places(self.trace, self.trace.calls.thread[found.call], found.start)
 
@@ -255,7 +255,7 @@ class Timeline:
         )
 
     def host_in(self, start: int, end: int, thread: int) -> str:
-        """What a host thread was in for the greater part of a stretch of time; empty where the
+        """What a host thread was in for the greater part of a stretch of time; empty if the
         trace does not show it.
         """
         return waiting.doing(self.trace, (start, end), thread)
@@ -295,7 +295,7 @@ class Timeline:
 
     @cached_property
     def main_thread(self) -> int:
-        """The same, else the busiest host thread."""
+        """The thread of the steps, else the busiest host thread."""
         threads = self.trace.operators.thread
         return (
             int(np.bincount(threads).argmax())

@@ -432,7 +432,7 @@ class Idle:
 
 def idle(line: Timeline) -> Idle | None:
     """Gaps of the busiest device inside the marked steps; inside the span of its own work where the
-    trace marks none. None where no device worked.
+    trace marks none. None if no device worked.
     """
     if not line.devices:
         return None

@@ -64,7 +64,7 @@ class Replays:
 
     @cached_property
     def reason(self) -> str:
-        """Why no what-if is given; empty where the replay is trusted."""
+        """Why no what-if is given; empty if the replay is trusted."""
         if self.plan.unlaunched > LARGEST_UNLAUNCHED:
             return (
                 f"the trace does not show the launches of {self.plan.unlaunched:.0%} of the "

@@ -230,7 +230,7 @@ def either_or(source: Source, site: Site) -> bool:
 
 
 def unscale_call(source: Source, site: Site) -> str:
-    """``scaler.unscale_(optimizer)`` as it would be written on the site's line; empty where it is
+    """``scaler.unscale_(optimizer)`` as it would be written on the site's line; empty if it is
     not clear, or is there.
 
     Clear means: the function that holds the line scales a loss and steps one optimizer, both by the
@@ -355,7 +355,7 @@ class OldMixedPrecisionApi(Rule):
                     "torch.amp."
                 )
                 reason = "the old class is the new one with device cuda"
-                call = source.called(site, name)  # empty where the line does not name the class
+                call = source.called(site, name)  # empty if the line does not name the class
                 edit = Edit(site, "modernize_amp", call, safe=True, reason=reason)
                 remedy = Remedy(text, (edit,) if call else ())
                 yield Finding(site, said, steps=amp.steps, remedy=remedy)
@@ -497,7 +497,7 @@ class Precision(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Precision:
-        """From the trace. Raises :class:`NotLooked` where it shows no kernel."""
+        """From the trace. Raises :class:`NotLooked` if it shows no kernel."""
         return _table(kernel_timeline(evidence))
 
     def share(self, *arithmetics: str) -> float:

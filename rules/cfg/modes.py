@@ -172,7 +172,7 @@ class Evaluation:
 def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
     """What is known of a call at ``at``, made with gradients off since ``within``, the line in the
     function that turned them off, which is pointed at where others call that of ``at``, too. None
-    where nothing is compared, or the comparison serves more than a report.
+    if nothing is compared, or the comparison serves more than a report.
     """
     name = function_of(source, at)
     same = at.file == within.file and name == function_of(source, within)
@@ -184,7 +184,7 @@ def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
 
 def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
     """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
-    function. None where it does not.
+    function. None if it does not.
     """
     function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)

@@ -289,7 +289,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def need_saves(saves: Lines[SaveRow]) -> None:
-    """Raises :class:`NotLooked` where the program saved nothing in these steps."""
+    """Raises :class:`NotLooked` if the program saved nothing in these steps."""
     if not len(saves):
         raise NotLooked(
             f"the program saved no checkpoint in the {saves.steps} timed steps (more --steps may "

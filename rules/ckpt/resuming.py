@@ -157,7 +157,7 @@ def _mentions(value: ast.expr, kept: _Kept) -> bool:
 
 
 def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
-    """False where a state is always taken before the use in the same turn of a loop, and where one
+    """False if a state is always taken before the use in the same turn of a loop, and where one
     is taken in every turn and used behind the loop.
     """
     around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))

@@ -23,4 +23,4 @@ class KeptStateRow(PassRow, kw_only=True):
         int, doc("calls of `load_state_dict` that gave the module its own tensors back after that")
     ]
     loaded_at: Annotated[int | None, doc("the line of the last of these")] = None
-    loaded_at_once: Annotated[int, doc("the same calls with no step between")]
+    loaded_at_once: Annotated[int, doc("loads of the module's own tensors with no step in between")]

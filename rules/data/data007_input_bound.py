@@ -110,7 +110,7 @@ PHASES = {
 
 
 def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
-    """The line that takes most of the loading time; None where none does."""
+    """The line that takes most of the loading time; None if none does."""
     found = loading.costliest(loader.number, MOST)
     if found is None:
         return None
@@ -355,7 +355,7 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _worth_trying(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 where more would not help, or would repeat or tear the data (an
+    """Workers worth trying; 0 if more would not help, or would repeat or tear the data (an
     iterable dataset, an open file), or has no line.
     """
     wanted = (

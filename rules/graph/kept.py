@@ -212,7 +212,7 @@ class GradientsKeepTheirGraph(LineReport):
 
 
 def _growth(held: Sequence[int]) -> int | None:
-    """Bytes that come to them in a step; None where that is unknown, or they do not grow."""
+    """Bytes that come to them in a step; None if that is unknown, or they do not grow."""
     if len(held) < 2:
         return None
     growth = (held[-1] - held[0]) // (len(held) - 1)
@@ -305,7 +305,7 @@ def _remedy(root: Root, source: Source) -> Remedy:
 
 
 def _needed(root: Root, site: Site, source: Source) -> str:
-    """Why the kept graph may be needed; empty where it was seen that it is not."""
+    """Why the kept graph may be needed; empty if it was seen that it is not."""
     if root.walked:
         return "a later backward walks the kept graph: gradients change"
     read = gradient_read(source, site, watched=not root.read_back)

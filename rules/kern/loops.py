@@ -66,7 +66,7 @@ KINDS = {
 @dataclass(frozen=True)
 class LoopAt:
     """A Python loop: the line in it that is run ``turns`` times in each of ``steps`` watched steps,
-    and the line of its ``for`` (None where it is the same one or was not found). ``share`` of the
+    and the line of its ``for`` (None if it is the same one or was not found). ``share`` of the
     step: of its operators outside the backward, or of its time.
     """
 

@@ -426,7 +426,7 @@ class MemoryGrowsEveryStep(Rule):
         return None
 
     def _rate(self, trend: Trend, floor: float) -> float | None:
-        """Growth in bytes per step; None where it is not established."""
+        """Growth in bytes per step; None if it is not established."""
         slope = trend.slope
         if slope is None or slope.low <= 0 or trend.total < floor:
             return None

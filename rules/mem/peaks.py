@@ -218,7 +218,7 @@ class PeakHolders(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> PeakHolders:
-        """From the recording's snapshot. Raises :class:`NotLooked` where neither a history nor a
+        """From the recording's snapshot. Raises :class:`NotLooked` if neither a history nor a
         stack was recorded.
         """
         data = snapshot_of(evidence)

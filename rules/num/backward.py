@@ -295,7 +295,7 @@ class NormSeries:
     points: tuple[tuple[int, float], ...]
     clipped: bool = False
     rates: tuple[float, ...] = ()
-    """Learning rates at the points; empty where they are not known."""
+    """Learning rates at the points; empty if they are not known."""
     base: float = 0.0
     """The rate that a scheduler found; 0 without one."""
 

@@ -357,7 +357,7 @@ class Birth:
 
     ``phase`` says when: an operator of the ``forward``, the ``backward`` (``node`` is autograd's,
     ``site`` the forward line behind it) or the ``optimizer``; or none did, because it came in with
-    the ``input``, a ``parameter`` or optimizer ``state``. ``site`` is None where no line of the
+    the ``input``, a ``parameter`` or optimizer ``state``. ``site`` is None if no line of the
     user's was on the stack; ``constants`` are non-finite numbers that the line itself wrote.
     """
 
@@ -441,7 +441,7 @@ class Birth:
 
     @property
     def cause(self) -> str:
-        """What its inputs say about why; empty where they say nothing."""
+        """What its inputs say about why; empty if they say nothing."""
         ranges = [
             (each.low, each.high)
             for each in self.inputs
@@ -498,7 +498,7 @@ class BadTensor:
 @dataclass(frozen=True)
 class Nonfinite(Table):
     """The first step after which a gradient or a parameter was not finite, or, where a replay saw
-    how, the statistics of a batch norm; ``step`` None where there was none.
+    how, the statistics of a batch norm; ``step`` None if there was none.
 
     ``step`` counts from 0 since the first step of the run, warm-up included; ``steps`` are all that
     completed. ``replayed`` is true if a replay went bad too: without it ``birth`` is None.

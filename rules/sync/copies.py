@@ -34,7 +34,7 @@ DEEPEST = 8
 
 class Made(NamedTuple):
     """The lines that make it, and names of the functions of torch that do. ``patched``: of the one
-    that ``make_on_device`` can give the device to; empty where there is none.
+    that ``make_on_device`` can give the device to; empty if there is none.
     """
 
     sites: tuple[Site, ...]

@@ -80,7 +80,7 @@ class TraceDriver(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceDriver:
-        """From the trace. Raises :class:`NotLooked` where it holds no call of a GPU's runtime."""
+        """From the trace. Raises :class:`NotLooked` if it holds no call of a GPU's runtime."""
         line = timeline_of(evidence)
         if not len(line.trace.calls.start):
             raise NotLooked(
@@ -233,7 +233,7 @@ def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
 
 @dataclass(frozen=True)
 class SegmentRequests(Table):
-    """All devices of the history together; empty where there is none.
+    """All devices of the history together; empty if there is none.
 
     ``lines`` are those whose tensors needed memory from the driver, with the number of times, most
     often first; ``emptied`` is the line whose ``empty_cache`` returned memory most often.

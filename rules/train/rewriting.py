@@ -55,7 +55,7 @@ def rewritten(
 ) -> Edit | None:
     """The edit that writes the one call of ``function`` on the site's line in one of its ``forms``.
 
-    None where part of it stands on another line, or in other words than ``ast`` gives it.
+    None if part of it stands on another line, or in other words than ``ast`` gives it.
     """
     call = the_only(each for each in source.calls_at(site) if name_of(each.func) == function)
     texts = () if call is None else tuple(forms(call))

@@ -164,7 +164,7 @@ class StackSampler:
         queue.close()
 
     def _meet(self) -> Met | None:
-        """Where the thread is. None where the call has ended, or went on meanwhile."""
+        """Where the thread is. None if the call has ended, or went on meanwhile."""
         watched = self._watched
         if watched is None:
             return None
@@ -236,7 +236,7 @@ def _chain(top: FrameType | None) -> list[FrameType]:
 
 
 def queued_ns(queue: KeptOpen) -> int:
-    """How long the calling thread has waited for a processor; 0 where the kernel does not tell."""
+    """How long the calling thread has waited for a processor; 0 if the kernel does not tell."""
     words = queue.words()
     return int(words[1]) if len(words) > 1 else 0
 

@@ -125,7 +125,7 @@ class Context:
     target: Any = None
     """The audited callable, generator or module: probes that look for holders start there."""
     shadow: RehearsalProbe | None = None
-    """What knows the shadow device and its simulated memory; None where nothing is rehearsed."""
+    """What knows the shadow device and its simulated memory; None if nothing is rehearsed."""
     trained: bool = False
     """A backward or an optimizer's step was seen."""
     warn: Callable[[str], None] = field(default=lambda text: None)

@@ -382,7 +382,7 @@ def _say(subscriber: Subscriber, error: Exception) -> None:
 def subscribe(context: Context, subscriber: Subscriber) -> Callable[[], None]:
     """Show it the operators that this thread runs from now on, until what this returns is called.
 
-    Raises Missing where this torch has no mode over operators.
+    Raises Missing if this torch has no mode over operators.
     """
     if context.stream is None or not context.stream.live:
         context.stream = OperatorStream(context)

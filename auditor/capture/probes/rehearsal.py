@@ -68,7 +68,7 @@ class RehearsedMemory:
         self._stacks: dict[tuple[tuple[Any, int], ...], Stack] = {}
 
     def allocated(self, storage: int, nbytes: int) -> None:
-        """A storage appeared. Raises ``torch.OutOfMemoryError`` where the card is full."""
+        """A storage appeared. Raises ``torch.OutOfMemoryError`` if the card is full."""
         self._addresses[storage] = self._malloc(nbytes)
 
     def workspace(self, nbytes: int) -> None:
@@ -90,7 +90,7 @@ class RehearsedMemory:
         self._freed.append(storage)
 
     def address(self, storage: int) -> int:
-        """Where a storage lies; 0 where it is not on the device."""
+        """Where a storage lies; 0 if it is not on the device."""
         self.settle()  # the name of a storage that is gone may belong to another one now
         return self._addresses.get(storage, 0)
 

@@ -52,7 +52,7 @@ class Crossing:
     """As in the part ``reads`` (docs/recording.md); or ``copy``, ``synchronize``, ``allocator``."""
     direction: Direction | None
     nbytes: int
-    """Bytes that cross the bus; 0 where nothing but the wait does."""
+    """Bytes that cross the bus; 0 if nothing but the wait does."""
     pinned: bool
     """The host's side of a copy is page-locked."""
     blocking: bool

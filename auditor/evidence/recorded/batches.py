@@ -51,7 +51,7 @@ class Loader:
     persistent: bool | None = None
     samples: int | None = None
     sorted_classes: int | None = None
-    """Classes that come one after the other in each epoch; None where they do not."""
+    """Classes that come one after the other in each epoch; None if they do not."""
     open_file: bool = False  # kept by its dataset
 
 
@@ -84,7 +84,7 @@ class Batch:
     made: int = 0
     start_us: float = 0.0
     queued_us: float | None = None
-    """The longest that one of its workers waited for a processor since the batch before; None where
+    """The longest that one of its workers waited for a processor since the batch before; None if
     that is not known.
     """
     in_order: int = 0
@@ -271,7 +271,7 @@ class Batches(Table):
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 
     def usual(self, share: float) -> tuple[Loader, list[Batch]] | None:
-        """The loader that gave a batch to this share of the diagnosed steps, with these; None where
+        """The loader that gave a batch to this share of the diagnosed steps, with these; None if
         there is none, or where it is not known which of several trains.
         """
         found = [
@@ -355,7 +355,7 @@ class Batches(Table):
 
 
 def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) -> InWorker | None:
-    """From the frames of the worker that ended a rehearsal; None where several loaders have workers
+    """From the frames of the worker that ended a rehearsal; None if several loaders have workers
     and none of the program's lines says which of them it was.
     """
     frames = evidence.recording.manifest.get("cuda_in_worker")
@@ -509,7 +509,7 @@ class Loading(Table):
 
     def costliest(self, loader: int, share: float) -> Costliest | None:
         """The costliest line of the innermost function with at least this share of the loading
-        time; None where it is spread, or too little was seen.
+        time; None if it is spread, or too little was seen.
         """
         inside, found = self._loading(loader), None
         total = _us(inside)

@@ -47,11 +47,11 @@ class Copy:
     written: bool = False
     """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
     call: str = ""
-    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not
+    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty if it is not
     a call.
     """
     span: Span | None = None
-    """Where that call stands; None where Python does not say (``-X no_debug_ranges``)."""
+    """Where that call stands; None if Python does not say (``-X no_debug_ranges``)."""
 
     @property
     def site(self) -> Site:

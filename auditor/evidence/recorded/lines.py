@@ -137,7 +137,7 @@ class TrainingLoop(Table):
         return cls(evidence.get(Source), kind == "callable")
 
     def call_of(self, line: Line[C]) -> Site | None:
-        """The call in the loop from which most of what the line does came; None where the line
+        """The call in the loop from which most of what the line does came; None if the line
         itself stands there.
         """
         times: Counter[Site | None] = Counter()

@@ -39,12 +39,12 @@ class Step:
     gc_us: float = 0.0
     """Time in the garbage collector."""
     queued_us: float = 0.0
-    """Time that the step's thread was ready to run while something else had the processor (0 where
+    """Time that the step's thread was ready to run while something else had the processor (0 if
     the system does not say).
     """
     by_device: bool = False
     host_us: float = 0.0
-    """Time by the host's clock; 0 where that is ``us`` itself."""
+    """Time by the host's clock; 0 if that is ``us`` itself."""
     compiles: int = 0
     """Frames that ``torch.compile`` compiled in it: its time is the compiler's."""
 
@@ -298,7 +298,7 @@ class Trained(Table):
 
     @property
     def caveat(self) -> str:
-        """What was seen and what to do, in one sentence; empty where something was trained."""
+        """What was seen and what to do, in one sentence; empty if something was trained."""
         seen = f"the target trained nothing in {amounts.count(self.steps, 'step')}"
         name_it = "name the callable that takes one training step (package.module:callable)"
         if self.state == "nothing":

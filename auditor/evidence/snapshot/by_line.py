@@ -208,7 +208,7 @@ TIMES_SAID = "The times are the CPU's. "
 
 
 def memory_charts(evidence: Evidence, *, predicted: bool) -> tuple[Layers, ...]:
-    """A chart of every device; empty where the recording holds no history that can be read."""
+    """A chart of every device; empty if the recording holds no history that can be read."""
     try:
         courses = evidence.get(Allocations).devices
     except NotLooked:

@@ -34,7 +34,7 @@ class Course:
     allocated: Sequence[int]
     active: Sequence[int]
     time_us: Sequence[int]
-    """Empty where torch did not write times (before 2.3)."""
+    """Empty if torch did not write times (before 2.3)."""
     start_reserved: int
     start_allocated: int
     device_allocs: Sequence[int]

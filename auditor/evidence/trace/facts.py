@@ -23,7 +23,7 @@ HOST_MEMORY = 0
 
 
 def timeline_of(evidence: Evidence) -> Timeline:
-    """The recording's trace, read once. Raises :class:`NotLooked` where none can be read."""
+    """The recording's trace, read once. Raises :class:`NotLooked` if none can be read."""
     return evidence.once(_load)
 
 
@@ -36,7 +36,7 @@ def timed_timeline(evidence: Evidence) -> Timeline:
 
 
 def need_a_device(*, shown: bool, missing: bool) -> None:
-    """Raises :class:`NotLooked` where a trace shows no GPU, or none of its work (``missing``)."""
+    """Raises :class:`NotLooked` if a trace shows no GPU, or none of its work (``missing``)."""
     if missing:
         raise NotLooked(
             "the trace lists a GPU and holds none of its work (the profiler could not record it)"
@@ -105,7 +105,7 @@ def devices(line: Timeline) -> tuple[str, ...]:
 
 
 def step_us(line: Timeline) -> tuple[float, ...]:
-    """Times of the steps under the profiler; empty where the trace marks none or a null device wrote
+    """Times of the steps under the profiler; empty if the trace marks none or a null device wrote
     it.
     """
     if not line.steps.marked or line.trace.info.null_device:
@@ -172,7 +172,7 @@ class TraceSteps(Table):
     host.
     """
     loader: str = ""
-    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty where no loader was
+    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty if no loader was
     recorded.
     """
     loader_site: Site | None = None
@@ -221,7 +221,7 @@ class TraceSteps(Table):
         )
 
     def need_steps(self, least: int = 1) -> None:
-        """Raises :class:`NotLooked` where the trace marks fewer steps than that."""
+        """Raises :class:`NotLooked` if the trace marks fewer steps than that."""
         if not self.marked:
             raise NotLooked("the trace marks no steps")
         if len(self.steps) < least:
@@ -230,7 +230,7 @@ class TraceSteps(Table):
             )
 
     def need_a_device(self) -> None:
-        """Raises :class:`NotLooked` where the trace shows no device's work."""
+        """Raises :class:`NotLooked` if the trace shows no device's work."""
         need_a_device(shown=self.device, missing=self.device_missing)
 
     def share(self, part: str) -> float:

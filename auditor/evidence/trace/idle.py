@@ -47,8 +47,8 @@ class Gap:
     window, ``us`` is the part of one cause: the host's, or that of work in the queue.
 
     ``doing`` is the operator, annotation, call or Python function that the host was in for the
-    greater part of it; empty where the trace shows none. ``api`` is the call that launched the work
-    which ended the gap, ``launched_us`` how long before that work it returned (0 where it had not).
+    greater part of it; empty if the trace shows none. ``api`` is the call that launched the work
+    which ended the gap, ``launched_us`` how long before that work it returned (0 if it had not).
     """
 
     at_us: float
@@ -91,7 +91,7 @@ class DeviceIdle(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> DeviceIdle:
-        """From the trace. Raises :class:`NotLooked` where it shows no work of a device."""
+        """From the trace. Raises :class:`NotLooked` if it shows no work of a device."""
         line = timed_timeline(evidence)
         found = line.idle
         need_a_device(shown=found is not None, missing=line.device_missing)
@@ -209,7 +209,7 @@ KERNELS, COPIES = 5, 6
 
 
 def device_time(evidence: Evidence) -> DeviceTime | None:
-    """Of the recording's trace; None where there is none, or it shows no work of a device."""
+    """Of the recording's trace; None if there is none, or it shows no work of a device."""
     try:
         line = timed_timeline(evidence)
     except NotLooked:

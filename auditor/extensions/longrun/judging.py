@@ -170,7 +170,7 @@ class Look:
         self._recorder: Here | None = None
 
     def begin(self, now: float) -> None:
-        """Put the instruments on. Raises :class:`AuditProblem` where another audit is going on, or
+        """Put the instruments on. Raises :class:`AuditProblem` if another audit is going on, or
         this is not the main thread.
         """
         from auditor.capture import here
@@ -204,7 +204,7 @@ class Look:
         return recorder is None or recorder.over or added > LONGEST_S
 
     def leave(self, error: BaseException | None) -> str:
-        """Put everything back. The plan of what was recorded; empty where nothing was."""
+        """Put everything back. The plan of what was recorded; empty if nothing was."""
         recorder, self._recorder = self._recorder, None
         with self._left:
             if recorder is None:

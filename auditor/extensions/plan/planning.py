@@ -30,7 +30,7 @@ Basis = Literal["rehearsed", "estimated"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest batch that fits on a GPU, None where none does. ``why`` says why it was not
+    """The largest batch that fits on a GPU, None if none does. ``why`` says why it was not
     rehearsed, or no larger one; ``more``: a larger one may fit.
     """
 
@@ -57,7 +57,7 @@ class PlanRow:
     holder_bytes: int = 0
     fits: Mapping[str, Fits] = field(default_factory=dict)
     smallest: str = ""
-    """The GPU with least memory on which it fits; empty where it fits on none."""
+    """The GPU with least memory on which it fits; empty if it fits on none."""
     largest: Mapping[str, Largest] = field(default_factory=dict)
     why: str = ""
 
@@ -167,7 +167,7 @@ class Planning:
     # -- the whole ---------------------------------------------------------------------------------
 
     def make(self) -> PlanResult:
-        """All of it, or what was known by an interrupt. Raises :class:`AuditProblem` where the
+        """All of it, or what was known by an interrupt. Raises :class:`AuditProblem` if the
         program as it is gives no answer.
         """
         try:
@@ -424,7 +424,7 @@ def largest_batch(points: Sequence[Point], usable: int, rehearse: Rehearse) -> L
 
 
 def _next(known: list[Point], usable: int) -> int | None:
-    """The batch to try next; None where that would tell no more."""
+    """The batch to try next; None if that would tell no more."""
     model = MemoryModel(known)
     missed = len(known) > 2 and known[-1].reserved > usable
     batch = model.largest(round(MARGIN * usable) if missed else usable)

@@ -130,7 +130,7 @@ class Difference:
 
 
 def difference(one: Log, other: Log) -> Difference | None:
-    """Where two runs part; None where every loss and all weights are the same."""
+    """Where two runs part; None if every loss and all weights are the same."""
     for key, outcome in one.outcomes.items():
         twin = other.outcomes.get(key)
         if twin is None or twin.digest != outcome.digest:
@@ -150,7 +150,7 @@ def _traced(one: Log, other: Log, outcome: ReproduceOutcomeRow) -> Difference:
 
 
 def difference_of_versions(one: Log, other: Log) -> Difference | None:
-    """Where the runs of two versions of a program part; None where every loss and all weights are
+    """Where the runs of two versions of a program part; None if every loss and all weights are
     the same.
 
     Lines and operators of two versions have no common key. So losses and weights are paired by their
@@ -244,7 +244,7 @@ def seeded_otherwise(
 
 def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | None:
     """The line that drew, or read, last before the operator what it did not in the other run; None
-    where none was seen.
+    if none was seen.
     """
     if cause == "torch":
         drawn = drawn_otherwise(one, other, found)
@@ -270,7 +270,7 @@ def unseeded(log: Log, cause: str) -> bool:
 
 def ulps(one: Log, other: Log) -> int:
     """By how many units in the last place (of the larger of both) the kept values differ at most,
-    where the operator was given the same; 0 where that cannot be said.
+    where the operator was given the same; 0 if that cannot be said.
     """
     mine, theirs = one.values, other.values
     if mine is None or theirs is None or mine.dtype not in DIGITS or mine.given != theirs.given:

@@ -71,7 +71,7 @@ def lines(outcome: Outcome) -> list[str]:
         steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
         runs = f"as in {outcome.against}" if outcome.against else "in both runs"
         return [
-            f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}",
+            f"alike: {steps} gave the same losses and weights {runs} ({many} compared)",
             *_notes(outcome),
         ]
     why = _why_versions_differ if outcome.against else _why
@@ -183,7 +183,7 @@ def _look_at(sites: Sequence[Site]) -> list[str]:
 
 
 def _given_seeds(outcome: Outcome) -> str:
-    """The first seeds of one call that were not the same; empty where all were."""
+    """The first seeds of one call that were not the same; empty if all were."""
     for cause in SEEDS:
         seeds = seeded_otherwise(outcome.one, outcome.other, cause)
         if seeds is not None:

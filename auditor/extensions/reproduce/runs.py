@@ -270,10 +270,10 @@ def _hash_seed_is_set() -> bool:
 
 def files_of(revision: str, folder: str) -> tuple[dict[str, bytes | None], str]:
     """The files of ``folder`` that git follows and that were otherwise in this commit, by their paths
-    below it: as they were there, None where there was none. And a sentence on what lies outside of
-    ``folder`` and is taken as it is now; empty where nothing does.
+    below it: as they were there, None if there was none. And a sentence on what lies outside of
+    ``folder`` and is taken as it is now; empty if nothing does.
 
-    Raises :class:`AuditProblem` where there is no such commit, or nothing has changed since.
+    Raises :class:`AuditProblem` if there is no such commit, or nothing has changed since.
     """
     named = None if revision.startswith("-") else git(folder, "rev-parse", f"{revision}^{{commit}}")
     if not named:
@@ -308,7 +308,7 @@ def _changed(folder: str, commit: str, *options: str) -> dict[str, str]:
 
 
 def _git(folder: str, *words: str) -> bytes:
-    """Raises :class:`AuditProblem` where git refuses, or takes too long."""
+    """Raises :class:`AuditProblem` if git refuses, or takes too long."""
     told = git(folder, *words)
     if told is None:
         raise AuditProblem(f"git {words[0]} failed in {folder}, or took too long", "try it there")

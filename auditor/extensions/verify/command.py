@@ -135,7 +135,7 @@ def verified(
     budget: float,
     quiet: bool,
 ) -> Report | None:
-    """The report with what the re-runs measured; None where there is nothing to try.
+    """The report with what the re-runs measured; None if there is nothing to try.
 
     Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
     """

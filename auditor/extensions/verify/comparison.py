@@ -20,8 +20,8 @@ from auditor.model.devices import Input, device_named, input_named
 class Side:
     """One side: a report (of the last run, where there are several) and the step times of each run.
 
-    ``runs`` is empty where only a report is there, which keeps the median and not the steps.
-    ``args`` is the program's own command line; None where it is not known.
+    ``runs`` is empty if only a report is there, which keeps the median and not the steps.
+    ``args`` is the program's own command line; None if it is not known.
     """
 
     report: Report
@@ -38,7 +38,7 @@ class Side:
 
     @property
     def syncs(self) -> float | None:
-        """Host syncs per step that were reported; None where no rule of that family could look."""
+        """Host syncs per step that were reported; None if no rule of that family could look."""
         looked = any(
             v.code.startswith("SYNC") and v.status in ("found", "clean")
             for v in self.report.verdicts
@@ -76,7 +76,7 @@ see.
 class Comparison:
     """What changed from ``before`` to ``after``; findings go by their key.
 
-    ``step`` is None where no interval is possible. ``barred`` has the reason for each row that
+    ``step`` is None if no interval is possible. ``barred`` has the reason for each row that
     cannot be compared. ``span`` holds the first and the last step (0-based) that both sides timed,
     where one of them timed others too. ``one_sided`` are findings that could only be seen on one
     side (by a rule that could not look on the other, or by what a rehearsal does not have), so that
@@ -175,7 +175,7 @@ def kind_of(report: Report) -> str:
 
 
 def refusal(before: Report, after: Report) -> str:
-    """Why nothing in the two can be compared; empty where something can."""
+    """Why nothing in the two can be compared; empty if something can."""
     kinds = kind_of(before), kind_of(after)
     live = all(kind in LIVE for kind in kinds)
     if kinds[0] != kinds[1] and not live:

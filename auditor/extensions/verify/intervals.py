@@ -102,7 +102,7 @@ def of_recordings(before: Sequence[Run], after: Sequence[Run]) -> Interval | Non
 
     Each draw takes runs again (where there are several), blocks of neighbouring steps within each,
     and their median. A side of fewer than ``FEW_RUNS`` gets, on top of that, the ``unsteadiness``
-    that so few cannot show. None where a side has no steps.
+    that so few cannot show. None if a side has no steps.
     """
     if not before or not after or not all(run.us for run in (*before, *after)):
         return None

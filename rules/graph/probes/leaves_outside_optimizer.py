@@ -255,7 +255,7 @@ def _nodes(tensors: Iterable[Any]) -> list[Any]:
 
 
 def _changed(before: torch.Tensor | None, now: torch.Tensor) -> bool | None:
-    """None where values do not tell: none were kept, NaN, or a null device."""
+    """None if values do not tell: none were kept, NaN, or a null device."""
     if before is None:
         return None
     if (before.dtype, before.device) != (now.dtype, now.device):

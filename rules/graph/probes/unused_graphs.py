@@ -238,7 +238,7 @@ class UnusedGraphsProbe(Probe):
 
     def _mode(self, module: torch.nn.Module) -> str:
         """``eval``; ``train`` where no optimizer holds its parameters, ``trained`` where one does;
-        empty where the call says nothing.
+        empty if the call says nothing.
         """
         around = _around(module)
         if id(module) in self._trained:
@@ -251,7 +251,7 @@ class UnusedGraphsProbe(Probe):
         return "train" if id(module) in self._untrained and _own_parameters(module) else ""
 
     def _place(self, module: torch.nn.Module, mode: str) -> _Place | None:
-        """By which lines it is called; None where none of them is the user's."""
+        """By which lines it is called; None if none of them is the user's."""
         path = path_of(self.context.frames)
         if not path:
             return None

@@ -397,7 +397,7 @@ def _versions(parameters: list[ref[torch.Tensor]]) -> tuple[int, ...]:
 
 def _weight(root: Node | None) -> float:
     """The largest weight that a sum of means over the batch, as torch's losses and ``mean()`` make
-    them, gives to one of these; 0.0 where it holds something else.
+    them, gives to one of these; 0.0 if it holds something else.
     """
     waiting, seen, largest = [(root, 1.0)], 0, 0.0
     while waiting:

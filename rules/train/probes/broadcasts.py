@@ -77,7 +77,7 @@ class Spread:
 
 
 def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Spread | None:
-    """The constant of a call of the tail whose operands were broadcast without need; None where the
+    """The constant of a call of the tail whose operands were broadcast without need; None if the
     program means it.
 
     ``others`` are the calls of the tape that made no gradient, among them what the target came from.

@@ -94,7 +94,7 @@ class Dependence:
 
 def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     """Where the output of a position begins to depend on the tokens behind it, the next of which is
-    its target. None where none does.
+    its target. None if none does.
     """
     position = shifted.asked_position
     if position is None or _is_summed_up(tape, shifted):
@@ -305,7 +305,7 @@ def _is_undone(tape: FunctionTape, call: Call) -> bool:
 
 def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The first call that makes one sample's row of other samples' rows, on the way to a loss with a
-    target for each sample; None where there is none.
+    target for each sample; None if there is none.
     """
     asked = _asked(tape, tail)
     if asked is None:

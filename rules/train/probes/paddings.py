@@ -103,7 +103,7 @@ def may_be_padded(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
-    """The padding among the targets of a loss; None where there is none, the loss leaves some
+    """The padding among the targets of a loss; None if there is none, the loss leaves some
     targets out, or nothing says what is padding.
     """
     target = call.argument(1, "target")
@@ -169,7 +169,7 @@ def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
 
 def compared_padding(tail: Tail, call: Call) -> Padded | None:
     """The padding of sequences of numbers that a call compares, along their second or last
-    dimension; None where a mask follows. 0 are ``padded`` where the model's output is right there.
+    dimension; None if a mask follows. 0 are ``padded`` where the model's output is right there.
     """
     if call.name not in COMPARING or not call.beside:
         return None

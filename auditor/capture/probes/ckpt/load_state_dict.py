@@ -303,7 +303,7 @@ def _rates(owner: Any) -> Rates:
 
 
 def _default(kind: type[Optimizer]) -> float | None:
-    """The rate of an optimizer that is given none; None where one must be given."""
+    """The rate of an optimizer that is given none; None if one must be given."""
     rate = inspect.signature(kind).parameters.get("lr")
     return (
         float(rate.default) if rate is not None and isinstance(rate.default, (int, float)) else None

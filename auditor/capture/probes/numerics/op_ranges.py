@@ -62,7 +62,7 @@ class SingularPoint:
     """Step, whether a gradient became non-finite and reached a parameter, whether only 0 came."""
 
     def row(self) -> NumericRow | None:
-        """As the part ``numerics`` holds it; None where nothing happened. A host sync on a GPU."""
+        """As the part ``numerics`` holds it; None if nothing happened. A host sync on a GPU."""
         hit = [(step, bool(unasked)) for step, bad, unasked in self.hits if bool(bad)]
         if not hit:
             return None

@@ -179,7 +179,7 @@ class PerOptimizer(Generic[W]):
         return (each for _, each in self._held.values())
 
     def get(self, optimizer: Optimizer) -> W | None:
-        """What is remembered of an optimizer; None where nothing is."""
+        """What is remembered of an optimizer; None if nothing is."""
         seen, each = self._held.get(id(optimizer), (None, None))
         return each if seen is not None and seen() is optimizer else None
 

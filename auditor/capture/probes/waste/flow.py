@@ -220,7 +220,7 @@ class FlowWatch(Subscriber):
         return known
 
     def _made_by(self, call: Call) -> list[torch.Tensor] | None:
-        """New tensors; None where one of them has no storage to know it by."""
+        """New tensors; None if one of them has no storage to know it by."""
         old = {storage_key(each) for each in call.given}
         made = [(each, storage_key(each)) for each in call.made if self._plain(each)]
         if any(key is None for _, key in made):
@@ -309,7 +309,7 @@ class FlowWatch(Subscriber):
     # -- recipes -----------------------------------------------------------------------------------
 
     def _recipe(self, call: Call, operator: FlowOperator, over: set[int]) -> int | None:
-        """A number that calls share that make the same of the same; None where it is not known."""
+        """A number that calls share that make the same of the same; None if it is not known."""
         try:
             given = self._frozen((call.args, call.kwargs), operator, over)
             return hash((call.operator.func, given, torch.is_autocast_enabled()))
