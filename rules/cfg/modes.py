@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor import amounts
-from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
+from auditor.evidence.source.files import (
+    Function,
+    Source,
+    lines_of,
+    name_of,
+    the_only,
+    unparsed,
+)
 from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
@@ -90,6 +97,36 @@ class FrozenNormMoves(CensusSays):
             f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but the batch "
             "normalizes its own inputs and changes the running statistics"
         )
+
+
+class AverageWithoutBuffers(CensusSays):
+    """An average of weights leaves out the statistics of batch norms."""
+
+    code = "CFG013"
+    kind = "average"
+    advice = (
+        "Copy the buffers with each update: for a, b in zip(average.buffers(), model.buffers()): "
+        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them anew."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"an average of a trained network is evaluated, and {row.n} of its {row.name} layers still "
+            "have the running statistics of the start: the update copies parameters, not buffers"
+        )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """At the loop over both networks' parameters, if there is one."""
+        loops = (
+            source.site_of(file, node)
+            for file, node in source.every(ast.For)
+            if unparsed(node.iter).count("arameters()") > 1
+        )
+        update = the_only(loops)
+        for finding in super().detect(census):
+            yield finding if update is None else replace(finding, site=update)
 
 
 # -- scoring ---------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ def for_nobody(
 
 CUTS = {
     "detach": "detach() cuts the graph here",
+    "argmax": "no gradient comes back through this argmax()",
+    "multinomial": "no gradient comes back through this multinomial()",
     "no_grad": "their module runs only under the no_grad() of this line",
     "checkpoint": "this reentrant checkpoint() gives them no gradient, since none of its inputs requires one",
 }

@@ -202,13 +202,6 @@ def test_the_reply_to_a_mistake(folder, monkeypatch, words):
     assert sorted(folder.rglob("*")) == before, "nothing is left behind"
 
 
-def test_the_list_of_commands_is_not_cut_off():
-    done = CliRunner().invoke(main, ["--help"], prog_name="audit", terminal_width=80)
-    commands = done.stdout.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in commands] == list(main.commands)
-    assert not [line for line in commands if line.endswith("...")]
-
-
 SHOWN = {
     "explain SYN": ("SYNC001", "SYNC009"),
     "explain sync": ("SYNC001", "audit explain SYNC001 shows the manual page of that rule."),

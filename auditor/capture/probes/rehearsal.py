@@ -71,13 +71,9 @@ class RehearsedMemory:
         """A storage appeared. Raises ``torch.OutOfMemoryError`` if the card is full."""
         self._addresses[storage] = self._malloc(nbytes)
 
-    def workspace(self, nbytes: int, *, kept: bool) -> None:
+    def workspace(self, nbytes: int) -> None:
         """Torch took memory for matrix products; raises as :meth:`allocated`."""
-        address = self._malloc(nbytes)
-        if kept:
-            self.workspaces.append(address)
-        else:
-            self.allocator.free(address)
+        self.workspaces.append(self._malloc(nbytes))
 
     def _malloc(self, nbytes: int) -> int:
         self.settle()
@@ -275,8 +271,8 @@ class RehearsalProbe(Probe, Listener):
     def freed(self, storage_id: int) -> None:
         self.memory.freed(storage_id)
 
-    def workspace(self, nbytes: int, *, kept: bool) -> None:
-        self.memory.workspace(nbytes, kept=kept)
+    def workspace(self, nbytes: int) -> None:
+        self.memory.workspace(nbytes)
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""

@@ -24,7 +24,8 @@ class ThrownRow(PassRow, kw_only=True):
         str,
         doc(
             "`all`: the whole step; `gradient`: gradients that were cleared unread; "
-            "`detach`: as `gradient`, and the place is where the graph could end; "
+            "`detach`: as `gradient`, and the place is where the graph could end; `window`: cleared "
+            "before the next backward of this line, whose gradients an optimizer read; "
             "`result`: an unread result; `copy`: an unread copy to the device; "
             "`constant`: equal on every step; `repeat`: computed twice; `again`: as "
             "`repeat`, with a backward in between that may have freed the first graph"
@@ -49,7 +50,7 @@ class ThrownRow(PassRow, kw_only=True):
     names: Annotated[list[str], doc("of gradients: the first parameters")] = msgspec.field(
         default_factory=list
     )
-    n: Annotated[int, doc("of gradients: parameters")] = 0
+    n: Annotated[int, doc("of gradients: parameters; of a window: its backwards")] = 0
     graph: Annotated[bool, doc("a graph was recorded for it")] = False
     products: Annotated[
         int, doc("products of matrices, convolutions and attentions among the operators per step")
@@ -109,7 +110,8 @@ class CensusRow(PassRow, kw_only=True):
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
-            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles)"
+            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
+            "`average` (batch norms whose weights follow trained ones, and their statistics do not)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
@@ -253,6 +255,9 @@ class FedRow(PassRow, kw_only=True):
     called: Annotated[str, doc("its name in the model")] = older("")
     cut: Annotated[
         str,
-        doc("what cuts one of `unfed` off: `detach`, `no_grad`, `checkpoint` (empty: not seen)"),
+        doc(
+            "what cuts one of `unfed` off: `detach`, `argmax`, `multinomial`, `no_grad`, "
+            "`checkpoint` (empty: not seen)"
+        ),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)

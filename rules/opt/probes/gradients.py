@@ -172,6 +172,7 @@ class _Clipped:
         self.steps = 0
         self.backwards = -1
         self.clips = 0
+        self.at: int | None = None
         self.misplaced: Counter[tuple[int, bool]] = Counter()
 
 
@@ -207,6 +208,7 @@ class MisplacedClippingProbe(OptimizerProbe):
         for each in self._watched:
             for (at, absent), n in each.misplaced.items():
                 row = ClippingRow(at=at, optimizer=each.name, steps=each.steps, n=n, absent=absent)
+                row.stepped_at = each.at
                 self.context.add(row)
         self._watched.clear()
         self._clips.clear()
@@ -238,6 +240,7 @@ class MisplacedClippingProbe(OptimizerProbe):
             return
         if watched.backwards >= 0:  # it stepped before: all since then was seen
             watched.steps += 1
+            watched.at = self.context.frames.here()
             self._judge(watched, {id(each) for each in tensors_of(optimizer)})
         watched.backwards, watched.clips = self._backwards, self._seen
 

@@ -63,6 +63,8 @@ class Gradient:
     optimizer: str
     parameter: int
     value: Value
+    stepped: int
+    """Steps of optimizers before it in the pass."""
 
 
 @dataclass
@@ -126,6 +128,7 @@ class Judging:
         for (path, optimizer), group in groups.items():
             dead = self._always_dead(group)
             if not dead:
+                yield from self._windows(path[-1], optimizer, group)
                 continue
             parameters = list(dict.fromkeys(each.parameter for each in dead))
             steps = len({each.step for each in dead})
@@ -159,6 +162,24 @@ class Judging:
             and each.value not in self._read.values
         ]
         return dead if len({each.step for each in dead}) >= FEWEST else []
+
+    def _windows(self, at: int, optimizer: str, group: list[Gradient]) -> Iterator[ThrownRow]:
+        """Backwards of one line before a step of an optimizer, of which only the last left gradients
+        that were read: what the others left was cleared.
+        """
+        windows: dict[int, dict[int, bool]] = defaultdict(dict)
+        for each in (each for each in group if each.step < self._last):
+            read = each.value in self._read.values or each.value in self._used
+            calls = windows[each.stepped]
+            calls[each.call] = calls.get(each.call, False) or read
+        in_order = [[read for _, read in sorted(calls.items())] for calls in windows.values()]
+        if len(in_order) >= FEWEST and all(
+            len(each) > 1 and each[-1] and not any(each[:-1]) for each in in_order
+        ):
+            row = ThrownRow(what="window", at=at, n=len(in_order[0]))
+            row.steps = len({each.step for each in group if each.step < self._last})
+            row.owner = optimizer.partition(" ")[0]
+            yield row
 
     def _cost(self, dead: list[Gradient]) -> tuple[set[Node], float]:
         """The calls that only these gradients needed, and their work: half of what made more."""
@@ -529,7 +550,7 @@ class ThrownWorkProbe(OperatorProbe):
         self._calls = 0
         self._open = 0
         self._steps = 0
-        self._stepped = False
+        self._stepped = 0
         self._stepping: dict[int, set[int]] = {}
         self._kinds: list[frozenset[Path]] = []
         self._known = 0
@@ -541,7 +562,7 @@ class ThrownWorkProbe(OperatorProbe):
 
     def watch(self) -> None:
         self._gradients, self._calls, self._open, self._steps = [], 0, 0, 0
-        self._stepped = False
+        self._stepped = 0
         self._kinds, self._known = [], 0
         self._owners = {
             id(each): (weakref.ref(each), f"{type(optimizer).__name__} {number}")
@@ -567,7 +588,7 @@ class ThrownWorkProbe(OperatorProbe):
         self.enter(self._watch)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        self._stepped = True
+        self._stepped += 1
         step = self.context.global_step
         self._stepping.setdefault(step, set()).add(id(optimizer))
         self._stepping.pop(step - REMEMBERED, None)
@@ -642,7 +663,7 @@ class ThrownWorkProbe(OperatorProbe):
                 share=1.0,
                 nbytes=copied // max(1, self._steps),
                 blind=watch.blind,
-                trained=self._stepped,
+                trained=self._stepped > 0,
             )
         )
         self._gradients, self._owners = [], {}
@@ -729,7 +750,9 @@ class ThrownWorkProbe(OperatorProbe):
             value = None if gradient is None else watch.find(gradient)
             if value is not None and value.node is not None and value.node.backward == number:
                 self._gradients.append(
-                    Gradient(number, self.context.step, path, optimizer, owned, value)
+                    Gradient(
+                        number, self.context.step, path, optimizer, owned, value, self._stepped
+                    )
                 )
 
 
