@@ -250,7 +250,7 @@ class TargetCommand(click.Command):
             said = f"{problem.option_name} is no option of audit {self.name}{_near(problem)}"
             if any(not word.startswith("-") for word in given[:where]):
                 right = shlex.join([*given[:where], "--", *given[where:]])
-            else:  # the target comes after it, and nobody knows which words are the option's value
+            else:  # the target comes after it, and it is unknown which words are the option's value
                 right = f"TARGET -- {given[where]} ..."
             raise click.UsageError(
                 f"{said}; put `--` before the program's arguments: audit {self.name} {right}", ctx

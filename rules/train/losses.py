@@ -61,7 +61,7 @@ class GradientRule(Rule):
         return Severity.ERROR if far else None
 
     def judged(self, lines: Iterable[tuple[Site, list[R]]]) -> Iterator[tuple[list[R], R, Finding]]:
-        """Rows of each line whose gradients differ, the one whose numbers are said, and a finding
+        """Rows of each line whose gradients differ, the one whose numbers are reported, and a finding
         that says nothing yet.
         """
         for site, rows in lines:

@@ -33,8 +33,8 @@ PACKED = (
 
 
 LONGEST = "True"
-"""What a tokenizer of Transformers is told for rows as wide as the longest of their batch (as
-``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
+"""Value of a tokenizer's ``padding`` in Transformers for rows as wide as the longest of their batch
+(as ``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
 """
 
 TRIMMED = (
@@ -243,7 +243,7 @@ IN_PLACE = frozenset(
 
 
 SOMETIMES = " on the watched steps, though a branch does on others"
-"""Said of what a branch reads that ran on none of these steps."""
+"""Addition for results that a branch reads which ran on no watched step."""
 
 
 @dataclass(frozen=True)
