@@ -222,7 +222,7 @@ def _said(each: ThrownRow) -> str:
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"
     if each.what == "detach":
         return (
-            f"through this call the backward at {each.before} goes on into {whose}, whose gradients "
+            f"through this call the backward at {each.before} continues into {whose}, whose gradients "
             f"are cleared before any optimizer reads them: {worth(each)}"
         )
     return (

@@ -99,7 +99,7 @@ def test_the_order_of_a_large_dataset_drawn_for_each_batch(share, site):
 @pytest.mark.parametrize(("started", "edits"), [(1.0, 1), (0.4, 0)])
 def test_workers_for_each_short_epoch_have_a_patch(started, edits):
     one, remedy = found(made=EACH, taken=4, started=started)
-    said = "100% of that is starting and ending its 2 workers every 4 batches"
+    said = "100% of that goes to starting and ending its 2 workers every 4 batches"
     assert one.site == MADE and (said in one.message) is ("starting" in one.message) is bool(edits)
     patch = [(edit.keyword, edit.value, edit.site, edit.safe) for edit in remedy.edits]
     assert patch == [("persistent_workers", "True", MADE, False)] * edits
