@@ -115,7 +115,7 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
     if found is None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
-    of = f" of the loader made at {made}" if made is not None else ""
+    of = f" of the loader created at {made}" if made is not None else ""
     what = f"{found.function}, most of it this line" if found.function else "this line"
     return Slow(
         found.site,
