@@ -329,7 +329,7 @@ class WindowAcrossEpochs(Rule):
                 yield Finding(
                     divides or short[0].site,
                     f"the last window of an epoch has {short[0].n} micro-batches, and each loss is "
-                    f"divided by {usual}: its step counts {short[0].n / usual:.0%} of the others",
+                    f"divided by {usual}: its step weighs {short[0].n / usual:.0%} of the others",
                     steps=len(short),
                     severity=Severity.NOTE,
                     remedy=Remedy("Divide by the number of micro-batches that the window has."),

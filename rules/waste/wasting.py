@@ -284,7 +284,7 @@ class ResultUnread(WasteRule):
                 thrown,
                 each,
                 machine,
-                f"nothing reads what is computed here{SOMETIMES * sometimes} (most of it "
+                f"nothing reads the results of this line{SOMETIMES * sometimes} (most of its work: "
                 f"`{each.op.partition(',')[0]}`): {worth(each)}",
                 facts=also(each.others),
                 severity=Severity.NOTE if little or sometimes else None,
