@@ -23,9 +23,8 @@ class ThrownRow(PassRow, kw_only=True):
     what: Annotated[
         str,
         doc(
-            "`all`: the whole; `gradient`: cleared before an optimizer read it; `detach`: the same, "
-            "and the place is where the graph could end; `result`: nobody read it; `copy`: the same "
-            "of a copy to the device; `constant`: the same on every step; `repeat`: computed twice; `again`: "
+            "`all`: the whole; `gradient`: cleared before an optimizer read it; `result`: nobody read "
+            "it; `copy`: the same of a copy to the device; `constant`: the same on every step; `repeat`: computed twice; `again`: "
             "the same, with a backward between the two that may have freed the first graph"
         ),
     ]
@@ -33,10 +32,7 @@ class ThrownRow(PassRow, kw_only=True):
     lines: Annotated[list[int], doc("further lines of the same")] = msgspec.field(
         default_factory=list
     )
-    other: Annotated[
-        int | None,
-        doc("the backward of a `detach`; of a `repeat` or `again` the line that did it before"),
-    ] = None
+    other: Annotated[int | None, doc("of a `repeat` or `again` the line that did it before")] = None
     steps: Annotated[int, doc("on how many")] = 0
     operators: Annotated[float, doc("operators per step")] = 0.0
     share: Annotated[float, doc("of the work of all operators: bytes moved and operations")] = 0.0
