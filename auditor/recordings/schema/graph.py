@@ -35,7 +35,10 @@ class ThrownRow(PassRow, kw_only=True):
     lines: Annotated[list[int], doc("further lines of the same work")] = msgspec.field(
         default_factory=list
     )
-    other: Annotated[int | None, doc("of a `repeat` or `again` the line that did it before")] = None
+    other: Annotated[
+        int | None,
+        doc("the backward of a `detach`; of a `repeat` or `again` the line that did it before"),
+    ] = None
     steps: Annotated[int, doc("on how many")] = 0
     operators: Annotated[float, doc("operators per step")] = 0.0
     share: Annotated[float, doc("of the work of all operators: bytes moved and operations")] = 0.0

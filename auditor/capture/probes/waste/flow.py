@@ -14,6 +14,7 @@ from torch.utils import flop_counter
 
 from auditor.capture.instruments.plain_tensor import bytes_of, content, plain, tensors
 from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
+from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
@@ -259,9 +260,12 @@ class FlowWatch(Subscriber):
         """Where in the graph it stands, what it copies, and whether it was there before."""
         given = call.given
         if node.backward is not None:
+            here = current_node()
+            node.forward = None if here is None else number_of(here)
             return
         if call.graph:
-            node.graph, node.records = True, self._records(given)
+            node.graph, node.forward = True, next_number() - 1
+            node.records = self._records(given)
         source = next((each for each in given if each.device.type == "cpu" and each.dim()), None)
         into = made or given[:1]
         if (
@@ -486,6 +490,8 @@ class Node:
     copied: str = ""
     """What was copied from the host to the device, in words."""
     recipe: int = 0
+    forward: int | None = None
+    """Of one that ran in a backward: number of its node in the graph."""
     repeats: Node | None = None
     """An earlier call of the same step with the same operands."""
     replaced: bool = False

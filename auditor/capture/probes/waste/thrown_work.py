@@ -135,9 +135,11 @@ class Judging:
             times = self._times(steps)
             nodes, work = self._cost(dead)
             self._for_gradients |= nodes
-            yield ThrownRow(
-                what="gradient",
-                at=path[-1],
+            end = self._end_of_graph(dead)
+            row = ThrownRow(
+                what="gradient" if end is None else "detach",
+                at=path[-1] if end is None else end,
+                other=None if end is None else path[-1],
                 steps=steps,
                 operators=len([node for node in nodes if node.backward is not None]) / times,
                 share=work / times * self._steps / self._work,
@@ -145,6 +147,7 @@ class Judging:
                 names=[names.get(number, "") for number in parameters[:NAMED]],
                 n=len(parameters),
             )
+            yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
         """Parameters whose gradients of this backward were never read, the pass's last backward
@@ -193,6 +196,39 @@ class Judging:
         }
         work = sum(node.work for node in idle if node.backward in calls)
         return idle, work + sum(node.work for node in shared) / 2
+
+    def _end_of_graph(self, dead: list[Gradient]) -> int | None:
+        """Where a ``detach()`` belongs: the line that hands what these parameters made to what the
+        backward was for; None where the gradient goes through them.
+        """
+        first = dead[0]
+        ran = [node for node in self._flow.nodes if node.backward == first.call]
+        needed = {node.forward for node in ran if node in self._read.nodes}
+        forward: dict[int, list[Node]] = defaultdict(list)
+        for node in self._flow.nodes:
+            if node.step == first.step and node.backward is None and node.forward is not None:
+                forward[node.forward].append(node)
+        wasted = {
+            node.forward for node in ran if node.forward in forward and node.forward not in needed
+        }
+        for each in dead:
+            if each.call == first.call and not _origins(each.value, forward) <= wasted:
+                return None
+        idle = {node for number in wasted if number is not None for node in forward[number]}
+        lines = {node.path[:depth] for node in idle for depth in range(1, len(node.path) + 1)}
+        for node in self._flow.nodes:
+            if (
+                node.step == first.step
+                and node.forward in needed
+                and node.backward is None
+                and node not in idle
+                and any(value.node in idle for value in node.inputs)
+            ):
+                own = (node.path[:depth] for depth in range(1, len(node.path) + 1))
+                outside = next((each for each in own if each not in lines), None)
+                if outside is not None:
+                    return outside[-1]
+        return None
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -408,6 +444,21 @@ def _all(below: _Below, mostly: float) -> bool:
     if mostly >= 1.0:
         return below.picked == below.operators
     return below.of_picked >= mostly * below.work
+
+
+def _origins(value: Value, forward: dict[int, list[Node]]) -> set[int | None]:
+    """Of which nodes of the graph a gradient came; accumulating has none."""
+    waiting, found, seen = [value.node], set[int | None](), set[Node]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen or node.backward is None:
+            continue
+        seen.add(node)
+        if node.forward in forward:
+            found.add(node.forward)
+        else:
+            waiting.extend(each.node for each in node.inputs)
+    return found
 
 
 def _joined(places: list[_Place]) -> Iterator[list[_Place]]:
