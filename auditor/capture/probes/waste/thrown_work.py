@@ -199,7 +199,7 @@ class Judging:
 
     def _end_of_graph(self, dead: list[Gradient]) -> int | None:
         """Where a ``detach()`` belongs: the line that hands what these parameters made to what the
-        backward was for; None if the gradient goes through them.
+        backward was for; None where the gradient goes through them.
         """
         first = dead[0]
         ran = [node for node in self._flow.nodes if node.backward == first.call]
