@@ -80,7 +80,9 @@ def line(share, where="worker", phase="dataset"):
 def test_a_line_is_the_place_from_half_of_the_loading_time(share, site):
     one, remedy = found(seen=line(share))
     assert one.site == site and one.lost_us_per_step == 8000.0
-    assert ("of the loading time of the loader created at train.py:1" in one.message) is (site is DEAR)
+    assert ("of the loading time of the loader created at train.py:1" in one.message) is (
+        site is DEAR
+    )
     assert ("Make this line cheaper" in remedy.text) is (site is DEAR)
     assert (dict(one.facts).get("loader") == "train.py:1") is (site is DEAR)
 
