@@ -24,8 +24,8 @@ EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 _REPORT = "give report.json, or the folder that audit run wrote, which holds it"
 
 MISSING = {
-    "target": "say what to run: audit run package.module:callable, audit "
-    "run path/to/file.py:callable, or audit run train.py",
+    "target": "say what to run: package.module:callable, path/to/file.py:callable, or a script "
+    "such as train.py",
     "report": _REPORT,
     "paths": "give the folder that audit run wrote, a trace of torch.profiler, or a memory "
     "snapshot",

@@ -167,7 +167,7 @@ def _require_file(path: str) -> None:
         [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
     )
     raise TargetProblem(
-        f"{path} is not a file (looked from {os.getcwd()})",
+        f"{path} is not a file (in {os.getcwd()})",
         _suggest(os.path.join(folder, os.path.basename(path)), here),
     )
 
