@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from auditor.capture.shadow import Listener, ShadowDevice, current
 from auditor.capture.shadow.current import HOPPER, OTHERS, cublas_bytes
@@ -46,14 +45,6 @@ def test_the_size_by_card(capability, size):
 def test_the_program_s_own_setting(monkeypatch, said, size):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", said)
     assert cublas_bytes((9, 0)) == size
-
-
-def test_one_for_the_program_s_thread_and_one_for_autograd_s(kept):
-    model = nn.Linear(8, 8).cuda()
-    assert kept == []
-    for _ in range(3):
-        model(torch.ones(2, 8, device="cuda")).sum().backward()
-    assert kept == [HOPPER] * 2
 
 
 def test_products_on_the_host_and_of_nothing_take_none(kept):

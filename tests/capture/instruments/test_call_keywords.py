@@ -16,12 +16,6 @@ class Library:
 ask = Library().ask
 
 
-def test_of_functions_and_methods():
-    library, loss = Library(), 1
-    assert library.ask(loss, retain_graph=True) == ("retain_graph",)
-    assert ask(loss, inputs=[loss], retain_graph=bool(loss)) == ("inputs", "retain_graph")
-
-
 def test_none_where_the_call_names_none():
     assert ask() == ask(1, 2) == ask(("retain_graph",)) == ()
     assert ask(dict(retain_graph=True)) == ()

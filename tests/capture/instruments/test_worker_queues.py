@@ -57,13 +57,6 @@ def test_the_longest_of_the_workers_since_the_last_time(monkeypatch):
     assert kernel.open == []
 
 
-def test_nothing_told_is_nothing_known(monkeypatch):
-    Kernel(monkeypatch)
-    queues = WorkerQueues()
-    assert queues.longest_us([]) is None
-    assert queues.longest_us([3]) is None
-
-
 @pytest.mark.parametrize(("others", "us"), [(MOST - 1, 5.0), (MOST, 0.0)])
 def test_so_many_workers_are_asked(monkeypatch, others, us):
     kernel = Kernel(monkeypatch)
