@@ -238,7 +238,7 @@ class FragmentationRule(Rule):
         256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
     )
     share_if_pressed: float = knob(
-        0.1, "The share to use instead if the allocator retried or ran out of memory."
+        0.1, "Use this share instead if the allocator retried or ran out of memory."
     )
 
     def fragmented(self, memory: DeviceMemory | Course) -> bool:
