@@ -367,10 +367,10 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "If no allocation failed, name a setting only if it saves this share of the reserve.",
+        "Name a setting that avoids no failure only if it saves this share of the reserve.",
     )
     least_mib: float = knob(
-        256.0, "If no allocation failed, name a setting only if it saves this many MiB."
+        256.0, "Name a setting that avoids no failure only if it saves this many MiB."
     )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:
