@@ -257,7 +257,7 @@ class ResultUnread(WasteRule):
 
     share: float = knob(0.02, "Report from this share of the step's work.")
     operators: float = knob(
-        0.01, "Below that, report a note from this share of the step's operators."
+        0.01, "Report a note from this share of the step's operators, also below `share`."
     )
     several: int = knob(3, "Report that note only from this many operators.")
 
