@@ -27,7 +27,7 @@ from auditor.syntax.index import ADDS_ITEM, name_of
 def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[Change]:
     """The changes that drop statements and what they leave useless.
 
-    Raises :class:`Refused` where something would be left that nobody would write, and may not go.
+    Raises :class:`Refused` if a leftover would be odd and must not be removed.
     """
     gone = set(doomed)
     close(module, gone)
@@ -105,7 +105,7 @@ def _nothing_done(source: SourceText, statements: list[ast.stmt]) -> Iterator[Sp
 
 
 def close(module: Module, gone: set[ast.stmt]) -> None:
-    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` where one
+    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` if one
     may not go and would read badly.
     """
     pending = list(gone)
@@ -126,15 +126,12 @@ def _goes(module: Module, owner: ast.stmt, gone: set[ast.stmt]) -> bool:
         return False
     if not isinstance(owner, ast.If):
         name = getattr(owner, "name", "") or type(owner).__name__.removeprefix("Async").lower()
-        raise Refused(f"the body of `{name}` around the statement would be left with nothing to do")
+        raise Refused(f"the body of `{name}` around the statement would be left empty")
     if not is_empty(owner.orelse, gone) or module.source.code(owner).startswith("elif"):
         return False  # ``pass`` says what is not done
     if writes(owner.test, asks=True) is not None:
         asked = module.source.code(owner.test).split("\n")[0]
-        raise Refused(
-            f"`if {asked}:` would be left with nothing to do, and its condition may do more than "
-            "ask"
-        )
+        raise Refused(f"`if {asked}:` would be left empty, and its condition may have side effects")
     return True
 
 

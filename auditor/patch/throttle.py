@@ -162,7 +162,7 @@ def _rewrite(block: Block, statement: ast.stmt, test: ast.expr) -> None:
 _LOOPS = (ast.For, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BARS = frozenset({"tqdm", "track", "progress_bar"})
-_UNSEEN = "no counter of the steps is in sight"
+_UNSEEN = "no step counter is visible here"
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ def _stores(body: list[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def _loaded(node: ast.expr) -> ast.expr:
-    """The same name or dotted path, as it reads when it is used."""
+    """The name or dotted path in a load context."""
     if isinstance(node, ast.Name):
         return _name(node)
     if isinstance(node, ast.Attribute):
@@ -331,7 +331,7 @@ def free_name(module: Module) -> str:
     used = {name for node in module.parents for name in _identifiers(node)}
     found = next((name for name in _NAMES if name not in used), None)
     if found is None:
-        raise Refused("no counter of the steps is in sight, and the names for one are taken")
+        raise Refused("no step counter is visible here, and its usual names are taken")
     if any("enumerate" in _identifiers(node) for node in module.parents if not _reads(node)):
         raise Refused("`enumerate` is something else in this file")
     return found

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor import amounts
-from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
+from auditor.evidence.source.files import (
+    Function,
+    Source,
+    lines_of,
+    name_of,
+    the_only,
+    unparsed,
+)
 from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
@@ -34,8 +41,8 @@ class DropoutInEvaluation(CensusSays):
     def said(self, row: CensusRow) -> str:
         of = "of a module that the model does not hold " if row.name[0].isupper() else ""
         return (
-            f"{row.name} {of}drops although the model is in eval mode: the score is noisy, and "
-            "differs from run to run"
+            f"{row.name} {of}drops values although the model is in eval mode: the score is noisy "
+            "and differs from run to run"
         )
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
@@ -87,9 +94,39 @@ class FrozenNormMoves(CensusSays):
     def said(self, row: CensusRow) -> str:
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
-            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs are "
-            "normalized by the batch, and the running statistics move"
+            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but the batch "
+            "normalizes its own inputs and changes the running statistics"
         )
+
+
+class AverageWithoutBuffers(CensusSays):
+    """An average of weights leaves out the statistics of batch norms."""
+
+    code = "CFG013"
+    kind = "average"
+    advice = (
+        "Copy the buffers with each update: for a, b in zip(average.buffers(), model.buffers()): "
+        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them anew."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"an average of a trained network is evaluated, and {row.n} of its {row.name} layers still "
+            "have the running statistics of the start: the update copies parameters, not buffers"
+        )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """At the loop over both networks' parameters, if there is one."""
+        loops = (
+            source.site_of(file, node)
+            for file, node in source.every(ast.For)
+            if unparsed(node.iter).count("arameters()") > 1
+        )
+        update = the_only(loops)
+        for finding in super().detect(census):
+            yield finding if update is None else replace(finding, site=update)
 
 
 # -- scoring ---------------------------------------------------------------------------------------
@@ -135,7 +172,7 @@ class Evaluation:
 def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
     """What is known of a call at ``at``, made with gradients off since ``within``, the line in the
     function that turned them off, which is pointed at where others call that of ``at``, too. None
-    where nothing is compared, or the comparison serves more than a report.
+    if nothing is compared, or the comparison serves more than a report.
     """
     name = function_of(source, at)
     same = at.file == within.file and name == function_of(source, within)
@@ -147,7 +184,7 @@ def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
 
 def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
     """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
-    function. None where it does not.
+    function. None if it does not.
     """
     function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)
@@ -157,14 +194,10 @@ def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
     if statement is None or _repeated(block, statement) or _of_training(function, block, site.line):
         return None
     named = _is_named(function, block, statement)
-    outputs = names_in(statement, ast.Store)
-    reached = _reached(block, outputs, site.line)
-    compared = any(
-        _is_score(node, None, by_hand=named) for node in nodes_in(statement, ast.AST)
-    ) or any(_is_score(node, reached, by_hand=named) for node in nodes_in(block, ast.AST))
-    compared = compared or _compares_itself(statement, site.line)
-    picked = compared and _picked(function, block, outputs, reached)
-    return named if compared and not picked else None
+    compared = _compares_itself(statement, site.line) or any(
+        _is_score(node, by_hand=named) for node in nodes_in(block, ast.AST)
+    )
+    return named if compared and not _picked(function, block) else None
 
 
 def _block(function: ast.AST, line: int, *, whole: bool) -> ast.AST | None:
@@ -244,40 +277,31 @@ def _is_named(function: ast.AST, block: ast.AST, statement: ast.stmt) -> bool:
     return any(words(name) & EVALUATES for name in names)
 
 
-def _reached(block: ast.AST, outputs: set[str], line: int) -> set[str]:
-    """Names that hold something made of these."""
-    reached, grown = set(outputs), -1
-    statements = [
-        node
-        for node in nodes_in(block, ast.Assign, ast.AugAssign, ast.AnnAssign)
-        if node.lineno >= line
-    ]
-    while grown != len(reached):
-        grown = len(reached)
-        for node in statements:
-            if node.value is not None and names_in(node.value, ast.Load) & reached:
-                reached |= names_in(node, ast.Store)
-    return reached
-
-
-def _is_score(node: ast.AST, results: set[str] | None, *, by_hand: bool) -> bool:
-    """A loss, a metric or ``==`` of a result and something else; ``results`` None: in the statement
-    that computes them. ``by_hand``: also ``(result - target).abs()``.
+def _is_score(node: ast.AST, *, by_hand: bool) -> bool:
+    """A loss, a metric or ``==`` of two things that have names. ``by_hand``: also
+    ``(result - target).abs()``.
     """
-    if isinstance(node, ast.Call) and words(_called(node)) & SCORES:
+    if isinstance(node, ast.Call):
         parts = [*node.args, *(each.value for each in node.keywords)]
-        if results is None:  # around the call, or a helper that makes it
-            several = len(parts) > 1 or any(isinstance(each, ast.Starred) for each in parts)
-            return several and bool(names_in(parts, ast.Load))
-        return _of_two(parts, results)
-    if isinstance(node, ast.Call) and name_of(node.func) == "eq":
-        owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return _of_two([*owner, *node.args], results)
+        if name_of(node.func) == "eq" and isinstance(node.func, ast.Attribute):
+            parts.append(node.func.value)
+        elif not words(_called(node)) & SCORES:
+            return by_hand and name_of(node.func) in DISTANCES and _differs(node)
+        starred = any(isinstance(each, ast.Starred) for each in parts)
+        return starred or sum(bool(names_in(each, ast.Load)) for each in parts) > 1
     if isinstance(node, ast.Compare) and all(isinstance(each, ast.Eq) for each in node.ops):
-        return _of_two([node.left, *node.comparators], results)
+        return all(names_in(each, ast.Load) for each in (node.left, *node.comparators))
     if isinstance(node, ast.Attribute) and node.attr == "loss":
-        return results is None or bool(names_in(node.value, ast.Load) & results)
-    return by_hand and any(_of_two(pair, results) for pair in _differences(node))
+        return True
+    squared = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+    return by_hand and squared and _differs(node)
+
+
+def _differs(node: ast.AST) -> bool:
+    subtracted = (each for each in nodes_in(node, ast.BinOp) if isinstance(each.op, ast.Sub))
+    return any(
+        names_in(each.left, ast.Load) and names_in(each.right, ast.Load) for each in subtracted
+    )
 
 
 def _compares_itself(statement: ast.stmt, line: int) -> bool:
@@ -296,27 +320,7 @@ def _compares_itself(statement: ast.stmt, line: int) -> bool:
     return False
 
 
-def _differences(node: ast.AST) -> Iterator[list[ast.expr]]:
-    """Both sides of the differences that are made a distance."""
-    squared = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
-    far = isinstance(node, ast.Call) and name_of(node.func) in DISTANCES
-    if squared or far:
-        for each in nodes_in(node, ast.BinOp):
-            if isinstance(each.op, ast.Sub):
-                yield [each.left, each.right]
-
-
-def _of_two(parts: list[ast.expr], results: set[str] | None) -> bool:
-    """One of them is a result, another has names and is none."""
-    if results is None:
-        rest = [part for part in parts if not any(nodes_in(part, ast.Call))]
-        return len(rest) < len(parts) and bool(names_in(rest, ast.Load))
-    read = [names_in(part, ast.Load) for part in parts]
-    own = [bool(names & results) for names in read]
-    return any(own) and any(names and not is_own for names, is_own in zip(read, own, strict=True))
-
-
-def _picked(function: ast.AST, block: ast.AST, outputs: set[str], reached: set[str]) -> bool:
+def _picked(function: ast.AST, block: ast.AST) -> bool:
     """What only the block makes is used behind it for more than numbers: it is compared there with
     something else, or chooses samples.
     """
@@ -324,10 +328,11 @@ def _picked(function: ast.AST, block: ast.AST, outputs: set[str], reached: set[s
     outside = [node for node in nodes_in(function, ast.AST) if node not in inside]
     names = (node for node in outside if isinstance(node, ast.Name))
     given = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    outputs, reached = outputs - given, reached - given
+    made = names_in(block, ast.Store) - given
     return any(
-        (isinstance(node, ast.Call) and _is_score(node, outputs, by_hand=False))
-        or (isinstance(node, ast.Subscript) and bool(names_in(node.slice, ast.Load) & reached))
+        bool(names_in(node, ast.Load) & made) and _is_score(node, by_hand=False)
+        if isinstance(node, ast.Call)
+        else isinstance(node, ast.Subscript) and bool(names_in(node.slice, ast.Load) & made)
         for node in outside
     )
 
@@ -351,7 +356,7 @@ def calls_of(source: Source, name: str) -> int:
 
 
 def function_of(source: Source, site: Site) -> str:
-    """Name of the function around a line; empty where there is none."""
+    """Name of the function around a line; empty outside of functions."""
     scope = source.index(site.file).scope_at(site.line)
     return scope.name if isinstance(scope, Function) else ""
 
@@ -411,7 +416,7 @@ class TrainedInEvalMode(Rule):
             yield Finding(
                 each.site,
                 f"{each.module} was put into eval mode here after {each.before} steps in train "
-                f"mode, and trained on for {each.steps} steps in eval mode, in which its "
+                f"mode, and then trained for {each.steps} steps in eval mode, in which "
                 f"{by_class(each.parts)} behave differently",
                 steps=each.steps,
                 per_step=1.0,

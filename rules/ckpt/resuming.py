@@ -44,7 +44,7 @@ class KeptStateIsLive(Rule):
             done = (
                 f"it was loaded at {back}, {each.loaded} times"
                 if each.loaded
-                else f"{back} brings it back"
+                else f"{back} loads it"
             )
             yield Finding(
                 each.site,
@@ -52,7 +52,7 @@ class KeptStateIsLive(Rule):
                 f"steps changed its tensors, and {done}",
                 steps=each.steps,
                 per_step=1.0,
-                facts=(("brought back at", str(back)),),
+                facts=(("loaded at", str(back)),),
             )
 
 
@@ -87,8 +87,8 @@ class _Kept:
 
 def brought_back(source: Source, site: Site) -> Site | None:
     """Where the state that the line keeps is loaded into what it was taken of (or, if it is called
-    the best one, saved or returned), behind a step in which it may not have been taken anew; None
-    where it is used at once, or no more.
+    the best one, saved or returned), after a step in which it may not have been taken again; None
+    if it is used at once, or never.
     """
     index = source.index(site.file)
     kept = _kept(index, site.line)
@@ -157,7 +157,7 @@ def _mentions(value: ast.expr, kept: _Kept) -> bool:
 
 
 def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
-    """False where a state is always taken before the use in the same turn of a loop, and where one
+    """False if a state is always taken before the use in the same turn of a loop, and where one
     is taken in every turn and used behind the loop.
     """
     around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))
@@ -172,10 +172,6 @@ def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.s
 
 Lack = tuple[str, str, Severity]
 """What is missing, what happens without it, and how bad that is."""
-
-
-STARTS_COLD = "after a resume its moments start from zero, and the loss jumps"
-STARTS_OVER = "after a resume the schedule starts over"
 
 
 @dataclass(frozen=True)
@@ -194,18 +190,17 @@ class CheckpointCannotResume(Rule):
         if not resumes.looked:
             raise NotLooked("the recorded source has no checkpoint from which training resumes")
         for lack in resumes.unsaved:
-            then = STARTS_COLD if lack.what == "optimizer" else STARTS_OVER
             yield Finding(
                 lack.site,
                 f"this checkpoint holds weights and `{lack.counter}`, and training resumes from it "
                 f"at {lack.resumed}, but the state of the {lack.kind} created at {lack.made} is never "
-                f"saved: {then}",
+                "saved: after a resume its moments start from zero, and the loss jumps",
                 steps=1,
                 seen_on="source",
                 severity=Severity.NOTE if lack.kind == "SGD" else None,
                 places=places_of(lack.site, lack.resumed),
                 remedy=Remedy(
-                    f"Add the {lack.what}'s state_dict() to the checkpoint, and pass it to its "
+                    "Add the optimizer's state_dict() to the checkpoint, and pass it to its "
                     "load_state_dict() where the weights are loaded."
                 ),
             )
@@ -266,9 +261,8 @@ def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
 
 
 # -- resumes ---------------------------------------------------------------------------------------
-# Checkpoints that a program goes on from, and what of the training it never puts there, by its
-# source. What may be an optimizer or a scheduler is read generously, so that what is not named
-# surely is not there.
+# Checkpoints that a program goes on from, without an optimizer's state in them, by its source. What
+# may be an optimizer is read generously, so that what is not named surely is not there.
 
 COUNTER = re.compile(
     r"^(start|last|current|cur|global|next|resume)?_?(epoch|step|iter|iteration|update)s?"
@@ -294,23 +288,15 @@ MOMENTS = frozenset(
 )
 """Optimizers that keep moments of the gradients; SGD does with ``momentum``."""
 
-SCHEDULE = re.compile(r"(LR|WarmRestarts|^get_\w*schedule\w*)$")
-"""Classes and functions that make a scheduler, without ReduceLROnPlateau: it keeps a count of bad
-epochs, and the rate comes back with the optimizer.
-"""
+OPTIMIZER = re.compile(r"opt|solver", re.IGNORECASE)
+"""How programs call an optimizer: whatever has such a name may be one."""
 
-NAMED = {
-    "optimizer": re.compile(r"opt|solver", re.IGNORECASE),
-    "scheduler": re.compile(r"sched|(^|_)lrs?(_|$)|lr_?s|warm|anneal|cosine", re.IGNORECASE),
-}
-"""How programs call them: whatever has such a name may be one."""
-
-OTHERS = re.compile("|".join((*(each.pattern for each in NAMED.values()), "scaler")), re.IGNORECASE)
+OTHERS = re.compile(r"opt|solver|sched|(^|_)lrs?(_|$)|warm|scaler", re.IGNORECASE)
 """Names of what is loaded and holds no weights."""
 
 ELSE = re.compile(
-    f"{OTHERS.pattern}|model|net|module|critic|actor|policy|agent|student|teacher|former|backbone|"
-    "head|gen|disc|encod|decod|vae|ema",
+    f"{OTHERS.pattern}|lr_?s|anneal|cosine|model|net|module|critic|actor|policy|agent|student|teacher|"
+    "former|backbone|head|gen|disc|encod|decod|vae|ema",
     re.IGNORECASE,
 )
 """Names that tell what has a state: one of these, or weights."""
@@ -318,11 +304,10 @@ ELSE = re.compile(
 
 @dataclass(frozen=True)
 class Unsaved:
-    """A checkpoint with weights and a ``counter`` that training goes on from at ``resumed``, and the
-    optimizer or the scheduler that is never in it. ``kind``: its class, made at ``made``.
+    """A checkpoint with weights and a ``counter`` that training goes on from at ``resumed``, and an
+    optimizer that is never in it. ``kind``: its class, made at ``made``.
     """
 
-    what: str
     kind: str
     site: Site
     resumed: Site
@@ -346,7 +331,7 @@ class Resumes(Table):
 
 
 def resumes(source: Source) -> Resumes:
-    """What a program that goes on from its own checkpoints never saves."""
+    """The optimizer that a program which goes on from its own checkpoints never saves."""
     loads = any("torch.load(" in text for text in source.texts.values())
     found = next(_gone_on_from(source), None) if loads and any(_saves(source)) else None
     if found is None:
@@ -354,12 +339,13 @@ def resumes(source: Source) -> Resumes:
     site, resumed, counter = found
     if not _tells_what_it_saves(source):
         return Resumes(looked=True)
-    parts = [
-        Unsaved(each.what, each.kind, site, resumed, source.site_of(*each.made[-1]), counter)
-        for each in (_Trained(source, "optimizer"), _Trained(source, "scheduler"))
-        if each.made and not each.comes_back(counter)
-    ]
-    return Resumes(tuple(parts), looked=True)
+    made = [(file, call) for file, call in source.every(ast.Call) if _keeps_moments(call)]
+    if not made or _may_come_back(source, made, counter):
+        return Resumes(looked=True)
+    file, call = max(made, key=lambda each: (each[0], each[1].lineno))
+    kind = name_of(call.func)
+    unsaved = Unsaved(kind, site, resumed, source.site_of(file, call), counter)
+    return Resumes((unsaved,), looked=True)
 
 
 def _gone_on_from(source: Source) -> Iterator[tuple[Site, Site, str]]:
@@ -450,8 +436,8 @@ def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _tells_what_it_saves(source: Source) -> bool:
-    """False where something is saved that nobody can read off the source, or by a library. Of a
-    parameter it is not asked what calls give for it.
+    """False if something is saved that the source does not show, or by a library. Of a parameter it
+    is not asked what calls give for it.
     """
     own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
 
@@ -471,97 +457,43 @@ def _tells_what_it_saves(source: Source) -> bool:
     return not library and all(tells(value) for _, value in saved)
 
 
-class _Trained:
-    """The optimizers with moments, or the schedulers, that a program makes (file and call), and what
-    is called as they are.
-    """
+Made = tuple[str, ast.Call]
+"""File and call that make an optimizer."""
 
-    def __init__(self, source: Source, what: str) -> None:
-        self._source, self.what = source, what
-        makes = _keeps_moments if what == "optimizer" else _is_schedule
-        made = [(file, call) for file, call in source.every(ast.Call) if makes(call)]
-        # a schedule of schedules is made after its parts
-        self.made = sorted(made, key=lambda each: (each[0], each[1].lineno))
-        calls = {call for _, call in made}
-        self._names = {
-            name
-            for node in _assigns(source)
-            if not calls.isdisjoint(nodes_in(node.value or (), ast.Call))
-            for name in _written_to(node)
-        }
 
-    @property
-    def kind(self) -> str:
-        """The class of the last one."""
-        return name_of(self.made[-1][1].func)
+def _may_come_back(source: Source, made: list[Made], counter: str) -> bool:
+    """Whether an optimizer may be saved or loaded somewhere, or begins anew by itself."""
+    calls = {call for _, call in made}
+    names = {
+        name
+        for node in _assigns(source)
+        if not calls.isdisjoint(nodes_in(node.value or (), ast.Call))
+        for name in _written_to(node)
+    }
 
-    def comes_back(self, counter: str) -> bool:
-        """Whether it may be saved or loaded somewhere, begins anew by itself, or is brought to where
-        the training was in another way.
-        """
-        asked = (
-            node.value
-            for _, node in self._source.every(ast.Attribute)
-            if node.attr in ("state_dict", "load_state_dict")
-        )
-        if any(self._among(each) or not ELSE.search(unparsed(each)) for each in asked):
+    def may_be_one(node: ast.AST) -> bool:
+        return any(name in names or OPTIMIZER.search(name) for name in _last_names(node))
+
+    for _, node in source.every(ast.Attribute):
+        if node.attr in ("state_dict", "load_state_dict") and (
+            may_be_one(node.value) or not ELSE.search(unparsed(node.value))
+        ):
             return True
-        saved = [value for _, value in _saves(self._source)]
-        saved += [
-            node for _, node in self._source.every(ast.Dict) if counter in _constants(node.keys)
-        ]
-        if any(map(self._among, saved)) or any(self._in_a_loop(*each) for each in self.made):
-            return True
-        return self.what == "scheduler" and self._set_by_hand()
+    saved = [value for _, value in _saves(source)]
+    saved += [node for _, node in source.every(ast.Dict) if counter in _constants(node.keys)]
+    return any(map(may_be_one, saved)) or any(_in_a_loop(source, *each) for each in made)
 
-    def _among(self, node: ast.AST) -> bool:
-        """Whether a part of the expression has the name of one, or such a name."""
-        return any(
-            name in self._names or NAMED[self.what].search(name) for name in _last_names(node)
-        )
 
-    def _in_a_loop(self, file: str, call: ast.Call, *, followed: bool = True) -> bool:
-        """Whether it is made in a loop, or in a function that is called in one."""
-        index = self._source.index(file)
-        scope = index.scope_of(call)
-        first = scope.lineno if isinstance(scope, Function) and followed else 0
-        if any(first < loop.lineno < call.lineno for loop in index.on(call.lineno, *LOOPS)):
-            return True
-        name = scope.name if isinstance(scope, Function) else "__init__"
-        calls = self._source.calls_of(name) if followed and name != "__init__" else ()
-        return any(self._in_a_loop(*each, followed=False) for each in calls)
-
-    def _set_by_hand(self) -> bool:
-        """``scheduler.step(epoch)``, ``scheduler.last_epoch = epoch``, a loop that only steps it, one
-        that is made at a step; or nothing steps it.
-        """
-        steps = [
-            call
-            for _, call in self._source.calls_of("step")
-            if isinstance(call.func, ast.Attribute) and self._among(call.func.value)
-        ]
-        if not steps or any(call.args or call.keywords for call in steps):
-            return True
-        for _, call in self.made:
-            own = {each.arg for part in nodes_in(call, ast.Lambda) for each in part.args.args}
-            named = {each.arg or "" for each in call.keywords} | _last_names(
-                [*call.args, *call.keywords]
-            )
-            named = {name for name in named - own if not name.endswith("s")}  # epochs: how long
-            if "last_epoch" in named or any(map(COUNTER.match, named)):
-                return True
-        set_to = (
-            each.value
-            for _, node in self._source.every(ast.Assign)
-            for each in node.targets
-            if isinstance(each, ast.Attribute)
-        )
-        alone = (
-            node.body[0]
-            for _, node in self._source.every(ast.For)
-            if len(node.body) == 1 and isinstance(node.body[0], ast.Expr)
-        )
-        return any(map(self._among, (*set_to, *alone)))
+def _in_a_loop(source: Source, file: str, call: ast.Call, *, followed: bool = True) -> bool:
+    """Whether it is made in a loop, or in a function that is called in one."""
+    index = source.index(file)
+    scope = index.scope_of(call)
+    first = scope.lineno if isinstance(scope, Function) and followed else 0
+    if any(first < loop.lineno < call.lineno for loop in index.on(call.lineno, *LOOPS)):
+        return True
+    name = scope.name if isinstance(scope, Function) else "__init__"
+    calls = source.calls_of(name) if followed and name != "__init__" else ()
+    return any(_in_a_loop(source, *each, followed=False) for each in calls)
 
 
 def _constants(nodes: Iterable[ast.expr | None]) -> set[object]:
@@ -573,7 +505,3 @@ def _keeps_moments(call: ast.Call) -> bool:
     zero = isinstance(momentum, ast.Constant) and not momentum.value
     kind = name_of(call.func)
     return kind in MOMENTS or (kind == "SGD" and momentum is not None and not zero)
-
-
-def _is_schedule(call: ast.Call) -> bool:
-    return SCHEDULE.search(name_of(call.func)) is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from statistics import median
 
 from auditor import amounts
 from auditor.batch_means import Estimate, of_separate
@@ -82,7 +81,7 @@ def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Sl
 
 
 def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
-    """The line that makes a loader whose workers are started anew for each short epoch."""
+    """The line that creates a loader whose workers are restarted for each short epoch."""
     often = starts.made >= LEAST_STARTS and starts.share >= MOST
     if not loader.workers or loader.persistent or not often or loader.made_at is None:
         return None
@@ -111,18 +110,16 @@ PHASES = {
 
 
 def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
-    """The line that takes most of the loading time; None where none does."""
+    """The line that takes most of the loading time; None if none does."""
     found = loading.costliest(loader.number, MOST)
     if found is None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
     of = f" of the loader made at {made}" if made is not None else ""
     what = f"{found.function}, most of it this line" if found.function else "this line"
-    within = f" ({found.via})" if found.via else ""
     return Slow(
         found.site,
-        f"{amounts.percent(found.share)} of the loading time{of} is {what}{within}, "
-        f"{PHASES[found.phase]}",
+        f"{amounts.percent(found.share)} of the loading time{of} is {what}, {PHASES[found.phase]}",
         _advice(found),
         "line",
         (("share of the loading time", amounts.percent(found.share)), *_made(loader, found.site)),
@@ -158,14 +155,9 @@ OPEN_FILE = (
 RESTARTED = 0.1
 """Share of the time, where most of it is restarting the workers for each short epoch."""
 
-BUSY = 0.5
-"""Workers that are busy all the time with loading that no step waits for, from which a line of yours
-that takes most of it is a note; on a GPU, as a share of the loader's workers.
-"""
-
 HANDED_US = 3000.0
 """To hand a batch over, processes and threads wake one another, whatever it holds: a shorter wait
-for workers is a note, and loading that takes less is not told where they hide it.
+for workers is a note.
 """
 
 NOTICED = 0.1
@@ -202,16 +194,12 @@ class StepWaitsForInput(Rule):
         if waiting is not None:
             why = cause(waiting.loader, batches.starts(waiting.loader.number), loading)
         if waiting is None or not self._waits(waiting, why):
-            aside = [*self._begun(batches, loading)]
-            aside = aside or [*self._hidden(batches, machine, loading)]
-            yield from aside
-            if not aside:
-                at_most = None if waiting is None else waiting.at_most
-                if at_most is not None and self._waits(at_most, None):
-                    raise NotLooked(
-                        f"the machine was busy: the step waited for its loader for "
-                        f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
-                    )
+            at_most = None if waiting is None else waiting.at_most
+            if at_most is not None and self._waits(at_most, None):
+                raise NotLooked(
+                    f"the machine was busy: the step waited for its loader for "
+                    f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
+                )
             return
         loader, slow = waiting.loader, waiting.steps_above(NOTICED)
         price = _price(waiting, batches.starts(loader.number), why)
@@ -250,65 +238,6 @@ class StepWaitsForInput(Rule):
             waiting.share, waiting.recurring_share
         )
 
-    def _begun(self, batches: Batches, loading: Loading) -> Iterator[Finding]:
-        """Iterators that are made anew for each batch, whatever of it the steps waited for: they
-        drop what workers had loaded ahead. And workers that are started anew for each short epoch,
-        where that takes its share of the clock's time.
-        """
-        for loader in batches.loaders:
-            starts = batches.starts(loader.number)
-            why = begun_for_each_batch(loader, starts, loading)
-            each_us = starts.us / max(1, starts.made)
-            said = why.said if why is not None else ""
-            if why is None and self._often(starts, batches):
-                why = started_for_each_epoch(loader, starts)
-                every = f"every {starts.batches_each:.3g} batches"
-                said = f"the workers of this loader are restarted {every}"
-                each_us = median(starts.each_us)
-            if why is None or not loader.workers or each_us < self.least_us:
-                continue
-            yield Finding(
-                why.site,
-                f"{said}: {amounts.duration(each_us)} each time, an unknown part of which is waiting "
-                "for a CPU",
-                steps=starts.made,
-                per_step=1.0,
-                severity=Severity.NOTE,
-                facts=why.facts,
-                remedy=Remedy(why.advice),
-            )
-
-    def _hidden(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
-        """Lines that keep workers busy while the step does not wait. On a CPU a worker that is half
-        busy is told of: beside a GPU's step it would be waited for.
-        """
-        step_us = median(step.own_us for step in batches.quiet_steps)
-        for loader in batches.loaders:
-            fetched = loading.fetched.get(loader.number)
-            if fetched is None or fetched.each_us < HANDED_US or step_us <= 0:
-                continue
-            busy = fetched.each_us * batches.taken_each(loader.number) / step_us
-            why = costliest_line(loader, loading)
-            if why is None or busy < BUSY * (loader.workers if machine.cuda else 1):
-                continue
-            if busy > loader.workers:  # then the step must wait: workers waited for a processor
-                continue
-            yield Finding(
-                why.site,
-                f"{why.said}; loading takes {fetched.cost} and keeps {busy:.2g} of "
-                f"{loader.workers} workers busy: the step does not wait for them, but a faster step "
-                "would",
-                steps=len(batches.quiet_steps),
-                per_step=1.0,
-                severity=Severity.NOTE,
-                facts=(*why.facts, ("num_workers", str(loader.workers))),
-                remedy=Remedy(why.advice),
-            )
-
-    def _often(self, starts: Starts, batches: Batches) -> bool:
-        usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
-        return usual_us >= RESTARTED * sum(step.us for step in batches.quiet_steps) > 0
-
     def _severity(
         self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None
     ) -> Severity | None:
@@ -324,7 +253,9 @@ class StepWaitsForInput(Rule):
         if waiting.crowded:
             return "; the machine was busy, and its workers may have waited for a CPU"
         if waiting.loader.workers > 0 and waiting.mean_us < HANDED_US:
-            return "; handing a batch over from its workers alone may take that long"
+            return (
+                "; passing a batch from a worker process to the step may take that long by itself"
+            )
         return ""
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -424,7 +355,7 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _worth_trying(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 where more would not help, or would repeat or tear the data (an
+    """Workers worth trying; 0 if more would not help, or would repeat or tear the data (an
     iterable dataset, an open file), or has no line.
     """
     wanted = (

@@ -13,7 +13,6 @@ from auditor import amounts
 from auditor.evidence.source.files import Source, shorten
 from auditor.evidence.source.loops import loop_around, trains
 from auditor.evidence.table import Evidence, Table, rows_of, together
-from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
@@ -55,11 +54,6 @@ KINDS = {
         "Do it for all values at once: index_add or scatter_reduce sums rows by label, "
         "torch.nn.functional.one_hot makes all masks as one tensor to multiply or sum with.",
     ),
-    "groups": Kind(
-        "gathers {n} groups of rows and reduces them one by one",
-        "Do it for all groups at once: give each row its group's number, and sum the rows with "
-        "index_add, or use scatter_reduce for means and extremes.",
-    ),
     "parameters": Kind(
         "passes {n} parameters to `{op}` one by one",
         "Pass all parameters to one call: torch._foreach_mul_ and similar functions take lists; "
@@ -72,7 +66,7 @@ KINDS = {
 @dataclass(frozen=True)
 class LoopAt:
     """A Python loop: the line in it that is run ``turns`` times in each of ``steps`` watched steps,
-    and the line of its ``for`` (None where it is the same one or was not found). ``share`` of the
+    and the line of its ``for`` (None if it is the same one or was not found). ``share`` of the
     step: of its operators outside the backward, or of its time.
     """
 
@@ -226,10 +220,7 @@ class LoopOverIndex(Rule):
     rehearsed = True
     advice = KINDS["pieces"].advice
 
-    share: float = knob(0.1, "In a trace, report from this share of the steps' host time.")
-    operators: float = knob(
-        0.25, "In a run, report from this share of the operators outside the backward."
-    )
+    operators: float = knob(0.25, "Report from this share of the operators outside the backward.")
 
     def detect(self, piecewise: IndexingLoops) -> Iterator[Finding]:
         for loop in piecewise.loops:
@@ -248,29 +239,6 @@ class LoopOverIndex(Rule):
                 f"{amounts.digits(loop.operators)} operators per step, "
                 f"{amounts.percent(loop.share)} of all outside the backward{at}",
                 kind.advice,
-            )
-
-    def in_trace(self, structure: Structure) -> Iterator[Finding]:
-        step_us = structure.window_us / structure.steps
-        for loop in structure.loops:
-            if not step_us or loop.us_per_step < self.share * step_us:
-                continue
-            yield Finding(
-                loop.where.site,
-                f"{', '.join(f'`{name}`' for name in loop.cycle)} {loop.repeats} times in a "
-                f"row{f' in `{loop.parent}`' if loop.parent else ''}{loop.where}: "
-                f"{amounts.duration(loop.us_per_step)} of host "
-                f"time{' per step' if structure.marked else ''}",
-                steps=structure.steps if structure.marked else 0,
-                per_step=loop.times / structure.steps if structure.marked else 0.0,
-                seen_on="trace",
-                severity=None if structure.marked else Severity.NOTE,
-                facts=(
-                    (
-                        "share of the step on the host",
-                        f"{amounts.percent(loop.us_per_step / step_us)}",
-                    ),
-                ),
             )
 
 
@@ -299,8 +267,8 @@ class ModulePieceByPiece(Rule):
             loop = f"the loop at {each.head or each.site}"
             if each.recurrent:
                 said = (
-                    f"{each.module} steps through a sequence of {each.turns:.0f} pieces or more in "
-                    f"{loop}, one call for each, with only its own state between them"
+                    f"{each.module} processes a sequence of {each.turns:.0f} pieces or more in {loop}, "
+                    "one call for each piece, and passes only its own state from call to call"
                 )
                 advice = (
                     f"Give the whole sequence to {SEQUENCES[each.module]} of the same sizes, which "

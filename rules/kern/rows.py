@@ -21,7 +21,7 @@ class PiecewiseRow(PassRow, kw_only=True):
     operators: Annotated[int, doc("from the first to the last of these")]
     all: Annotated[int, doc("operators of the step outside the backward")]
     elements: Annotated[int, doc("of a piece at most")]
-    kind: Annotated[str, doc("`pieces`, `masks`, `parameters` or `groups`")] = older("pieces")
+    kind: Annotated[str, doc("`pieces`, `masks` or `parameters`")] = older("pieces")
     cut: Annotated[int | None, doc("the user's own line that cut the pieces")] = older(None)
 
 

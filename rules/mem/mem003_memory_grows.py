@@ -329,16 +329,19 @@ class MemoryGrowsEveryStep(Rule):
     native = True
 
     rises: float = knob(
-        0.7, "Share of the steps that must end with more memory than the one before."
+        0.7, "Report only if this share of the steps ends with more memory than the step before."
     )
     tail: float = knob(
         0.2,
-        "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).",
+        "Report only if the last third of the pass has this share of the growth (0.33 if steady).",
     )
-    device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
-    host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
+    device_mib: float = knob(
+        1.0, "Report only from this growth over the pass in MiB, on the device."
+    )
+    host_mib: float = knob(32.0, "Report only from this growth over the pass in MiB, on the host.")
     variable_kib: float = knob(
-        2.0, "Growth per step in KiB of one variable: 100,000 steps of 2 KiB are 200 MiB."
+        2.0,
+        "Report a variable from this growth per step in KiB: 100,000 steps of 2 KiB are 200 MiB.",
     )
 
     def detect(
@@ -423,7 +426,7 @@ class MemoryGrowsEveryStep(Rule):
         return None
 
     def _rate(self, trend: Trend, floor: float) -> float | None:
-        """Growth in bytes per step; None where it is not established."""
+        """Growth in bytes per step; None if it is not established."""
         slope = trend.slope
         if slope is None or slope.low <= 0 or trend.total < floor:
             return None

@@ -1,4 +1,4 @@
-"""OPT001, 3, 7 and 9 to 14 and 16: optimizers that launch a kernel for each tensor or lose their state,
+"""OPT001, 3, 7, 9 to 14, 16 and 18: optimizers that launch a kernel for each tensor or lose their state,
 schedulers that are stepped with another count than they were made for, and what torch warns of.
 """
 
@@ -198,8 +198,8 @@ class ScheduleInEpochs(Rule):
                 )
 
     def _often(self, each: SchedulerRow, steps: int) -> str:
-        """What is wrong where it is stepped as often as its optimizer, with so many ``steps`` in an
-        epoch; 0 where nobody knows.
+        """What is wrong where it is stepped as often as its optimizer, with ``steps`` in an epoch
+        (0: unknown).
         """
         if each.calls < self.fewest:
             return ""
@@ -228,7 +228,7 @@ class ScheduleInEpochs(Rule):
 
 def _training_loader(batches: Batches) -> tuple[int, int]:
     """Batches of an epoch of the loader that gave nearly all batches of the loud pass, and how many
-    it gave; 0 where there is none, or it has no length.
+    it gave; 0 without such a loader, or if it has no length.
     """
     gave: Counter[int] = Counter()
     for each in batches.loud:
@@ -241,7 +241,7 @@ def _training_loader(batches: Batches) -> tuple[int, int]:
 
 
 class OptimizerMadeAnew(CensusSays):
-    """An optimizer is made again and again, and its state begins anew."""
+    """An optimizer is created again and again, and loses its state."""
 
     code = "OPT013"
     kind = "remade"
@@ -288,6 +288,39 @@ class SchedulerOfAnother(CensusSays):
             f"this {row.other} replaced the optimizer of the {row.name} that steps at "
             f"{row.site_of(row.other_at)}: its learning rate never changes"
         )
+
+
+class GroupRatesOverwritten(CensusSays):
+    """One learning rate replaces those of the groups."""
+
+    code = "OPT018"
+    kind = "rates"
+    advice = (
+        "Scale the rate of each group instead: LambdaLR multiplies what each was created with, "
+        "OneCycleLR and CyclicLR take a list of rates, and a loop by hand multiplies "
+        "group['initial_lr']."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.n} groups of {row.name} were created with different learning rates, and each of "
+            f"the first {row.steps} steps used one rate for all of them"
+        )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """At the line that sets the rates, if there is one, else at the optimizer."""
+        setting = [
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(unparsed(each).endswith("['lr']") for each in node.targets)
+        ]
+        setting += [source.site_of(*call) for call in source.calls_of("OneCycleLR", "CyclicLR")]
+        line = the_only(setting)
+        for finding in super().detect(census):
+            places = places_of(line, finding.site)
+            yield finding if line is None else replace(finding, site=line, places=places)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ DEEPEST = 8
 
 class Made(NamedTuple):
     """The lines that make it, and names of the functions of torch that do. ``patched``: of the one
-    that ``make_on_device`` can give the device to; empty where there is none.
+    that ``make_on_device`` can give the device to; empty if there is none.
     """
 
     sites: tuple[Site, ...]
@@ -115,7 +115,7 @@ def _called(index: Index, call: ast.Call, depth: int) -> list[ast.Call] | None:
 # -- copies ----------------------------------------------------------------------------------------
 
 Known = tuple[tuple[tuple[Site, str, Span | None], Made], ...]
-"""Calls that move a tensor, each with who makes that on the host."""
+"""Calls that move a tensor, each with the function that creates it on the host."""
 
 DRAWN = " Random numbers then come from the device's generator, so a run differs from earlier ones."
 
@@ -147,7 +147,7 @@ class BlockingCopyEveryStep(CopyRule):
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.own(copies.sites("tensor", blocking=True)):
             what = (
-                f"an index of the host's ({place.amount}) is"
+                f"an index on the host ({place.amount}) is"
                 if place.indexes
                 else f"{place.amount} are"
             )
@@ -190,7 +190,9 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def _remedy(self, moves: tuple[CallArgument, ...], made: Known, *, indexes: bool) -> Remedy:
-        """By who makes it on the host, and whether it indexes a tensor of the device."""
+        """By the function that creates it on the host, and whether it indexes a tensor of the
+        device.
+        """
         if indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "

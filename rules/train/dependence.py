@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import ClassVar
 
-from auditor.evidence.source.files import Source, the_only
+from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
+from auditor.syntax.index import nodes_in
 
 from ..lines import places_of
 from .rows import DependenceRow, UnreadRow
@@ -121,7 +122,7 @@ class SamplesMix(DependenceSays):
             return (
                 "attention mixes documents that are packed into one "
                 f"row: the first token of a document sees {row.n} of the {row.of} before it, "
-                "although positions begin anew there"
+                "although positions start again there"
             )
         if row.kind == "statistics":
             return (
@@ -325,16 +326,53 @@ class EndNeverATarget(DependenceSays):
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """Where labels of the padding's token are set to what is ignored, or the loss that ignores it."""
-        by_token = (
+        by_token = [
             source.site_of(file, node)
             for file, node in source.every(ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Compare)
-        )
-        return the_only(by_token) or row.site
+        ]
+        by_token += [
+            source.site_of(file, call)
+            for file, call in source.calls_of("masked_fill", "masked_fill_", "where")
+            if "-100" in map(unparsed, call.args)
+            if any(isinstance(each, ast.Compare) for each in call.args)
+        ]
+        own = "ignore_index" in row.site.text and "-100" not in row.site.text
+        return row.site if own else the_only(by_token) or row.site
 
     def said(self, row: DependenceRow) -> str:
         return (
             f"the end of a text is never a target: token {row.n} ends all {row.of} rows and pads them, "
             "and the loss ignores it: the model does not learn where to stop"
+        )
+
+
+class WrongBackward(DependenceSays):
+    """The backward of an autograd.Function is not the derivative of its forward."""
+
+    code = "TRAIN029"
+    kinds = ("backward",)
+    proof = "differences of the forward in double precision, along three random directions"
+    advice = (
+        "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), and "
+        "derive the missing term."
+    )
+
+    def place(self, row: DependenceRow, source: Source) -> Site:
+        """What the backward returns, if it has one return statement."""
+        returned = (
+            source.site_of(file, node)
+            for file, kind in source.every(ast.ClassDef)
+            if kind.name == row.function
+            for method in kind.body
+            if isinstance(method, ast.FunctionDef) and method.name == "backward"
+            for node in nodes_in(method, ast.Return)
+        )
+        return the_only(returned) or row.site
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"the backward of {row.function} is not the derivative of its forward: along random "
+            f"directions it is off by {row.n} %"
         )

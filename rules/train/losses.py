@@ -1,4 +1,4 @@
-"""TRAIN: losses whose gradient is not that of what they say."""
+"""TRAIN: losses that compute something else than intended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class GradientRule(Rule):
     least_share: float = knob(0.02, SHARE)
 
     def differs(self, rows: Sequence[GradientsRow]) -> bool:
-        """In most of these the gradients are not the same."""
+        """Gradients differ in most of the rows."""
         return _most(
             rows,
             lambda row: row.angle >= self.least_angle or abs(row.ratio - 1.0) >= self.least_share,
@@ -114,7 +114,7 @@ def gradient_said(row: GradientsRow) -> str:
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """The same as facts, and the loss as it is and repaired."""
+    """Angle and norm as facts, and the loss as it is and repaired."""
     of = "parameters" if row.over == "parameters" else "the model's outputs"
     facts = (
         ("angle to the repaired gradient", _degrees(row.angle)),

@@ -29,7 +29,7 @@ class RepairRow(PassRow, kw_only=True):
     defect: Annotated[str, doc("`broadcast`, `activation`, `padding` or `shift`")]
     function: Annotated[str, doc("what was called at the line: `mse_loss`, `sub`")]
     loss: Annotated[float, doc("what the backward began at")]
-    repaired: Annotated[float, doc("the same with the change")]
+    repaired: Annotated[float, doc("the loss with the change")]
     given: Annotated[list[int], doc("broadcast: sizes of what the model gave")] = older([])
     other: Annotated[list[int], doc("broadcast: sizes of what it met")] = older([])
     second: Annotated[bool, doc("broadcast: that is the second argument")] = older(False)
@@ -93,11 +93,14 @@ class DependenceRow(PassRow, kw_only=True):
             "that weighs log-probabilities, on the values it is made of; `soft`: the target of a "
             "divergence, on the network; `axis`: probabilities over one dimension, whose targets sum "
             "to 1 over another; `weights`: weights of "
-            "samples, after their mean; `single`: a softmax over one value"
+            "samples, after their mean; `single`: a softmax over one value; `backward`: an "
+            "`autograd.Function` whose backward is not the derivative of its forward"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
-    n: Annotated[int, doc("on how many of them; `order`: the first of the two")]
+    n: Annotated[
+        int, doc("on how many of them; `order`: the first of the two; `backward`: percent")
+    ]
     of: Annotated[
         int, doc("of how many: samples, or positions behind it; `order`: the second of the two")
     ]

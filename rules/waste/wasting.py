@@ -1,4 +1,4 @@
-"""WASTE: work whose results nobody reads, and positions that are padding."""
+"""WASTE: work whose results are not read, and positions that are padding."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _widths(texts: Sequence[Texts]) -> str:
 
 @dataclass(frozen=True)
 class WasteRule(Rule):
-    """Base of these rules; no rule itself."""
+    """Base of the WASTE rules."""
 
     @staticmethod
     def report(
@@ -189,6 +189,14 @@ def also(sites: tuple[Site, ...]) -> tuple[tuple[str, str], ...]:
 NAMED = 3
 """Parameters that the message names; the rest are counted."""
 
+REMEDIES = {
+    "gradient": "Keep the backward out of them: requires_grad_(False) on their module before the "
+    "forward and requires_grad_(True) after the backward, or "
+    "backward(inputs=list(other.parameters())).",
+    "detach": "End the graph here: pass x.detach() instead of x, or compute x under "
+    "torch.no_grad() if nothing else needs its graph.",
+}
+
 
 @dataclass(frozen=True)
 class GradientsClearedUnread(WasteRule):
@@ -197,24 +205,26 @@ class GradientsClearedUnread(WasteRule):
     code = "WASTE001"
     severity = Severity.WARNING
     since = "0.1"
-    advice = (
-        "Keep the backward out of them: pass x.detach() where what they made goes into the loss; or "
-        "requires_grad_(False) on their module before the forward and requires_grad_(True) after "
-        "the backward, or backward(inputs=list(other.parameters()))."
-    )
 
     share: float = knob(0.01, "Report from this share of the step's work.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
-        for each in thrown.of("gradient"):
+        for each in thrown.of("gradient", "detach"):
             if each.share >= self.share:
-                yield self.report(thrown, each, machine, _said(each))
+                yield self.report(
+                    thrown, each, machine, _said(each), remedy=Remedy(REMEDIES[each.what])
+                )
 
 
 def _said(each: ThrownRow) -> str:
     names = ", ".join([name for name in each.names if name][:NAMED])
     more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"
+    if each.what == "detach":
+        return (
+            f"through this call the backward at {each.before} goes on into {whose}, whose gradients "
+            f"are cleared before any optimizer reads them: {worth(each)}"
+        )
     return (
         f"the gradients that this backward computes for {whose} are cleared before any optimizer "
         f"reads them: {worth(each)}"
@@ -274,7 +284,7 @@ class ResultUnread(WasteRule):
                 thrown,
                 each,
                 machine,
-                f"nothing reads what is computed here{SOMETIMES * sometimes} (most of it "
+                f"nothing reads the results of this line{SOMETIMES * sometimes} (most of its work: "
                 f"`{each.op.partition(',')[0]}`): {worth(each)}",
                 facts=also(each.others),
                 severity=Severity.NOTE if little or sometimes else None,
@@ -428,7 +438,7 @@ class ThrownWork(Table):
         )
 
     def of(self, *what: str) -> Iterator[ThrownRow]:
-        """Those of these kinds."""
+        """Rows of these kinds."""
         return (each for each in self.found if each.what in what)
 
 

@@ -31,14 +31,13 @@ from auditor.rules.kern.device_idle import (
     LaunchBound,
     UnfusedAttention,
 )
-from auditor.rules.kern.loops import LoopOverIndex
 from auditor.rules.opt.optimizer_kernels import FusedOptimizerNotUsed, OptimizerStepsOneByOne
 from auditor.rules.opt.rows import SingleTensorStepRow
 
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
-from auditor.evidence.trace.patterns import Loop, OptimizerCalls, Structure, Tuning, Where
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning, Where
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
@@ -182,10 +181,6 @@ def attention(number, us, **more):
     return replace(STRUCTURE, **facts, **more)
 
 
-def looped(us, window_us=4000.0):
-    return replace(STRUCTURE, window_us=window_us, loops=(Loop(("aten::select",), "", 12, 4, us),))
-
-
 def transposed(us):
     return replace(STRUCTURE, transposes=(("nchwToNhwcKernel", us),))
 
@@ -278,7 +273,6 @@ EDGES = {
         (attention(0, 500.0), None),
         (attention(1, 100.0, marked=False), NOTE),
     ],
-    LoopOverIndex: [(looped(100.0), WARNING), (looped(99.0), None), (looped(99.0, 0.0), None)],
     LayoutTransposedAroundConvolutions: [
         (transposed(50.0), WARNING),
         (transposed(49.0), None),

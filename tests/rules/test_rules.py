@@ -76,7 +76,7 @@ def factories(path: Path) -> dict[str, tuple[int, int]]:
 
 QUIET = frozenset(
     """
-    slow_samples_that_workers_hide nothing_to_write_in_a_long_step slow_collate_function
+    nothing_to_write_in_a_long_step slow_collate_function
     time_in_a_helper_of_a_worker sampler_that_searches_its_list_for_each_batch
     """.split()
 )

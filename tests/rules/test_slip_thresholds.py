@@ -98,7 +98,7 @@ def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
     assert len(findings) == found
     for finding in findings:
         assert ("4 times" in finding.message) == bool(loads)
-        assert (finding.steps, finding.facts) == (2, (("brought back at", "train.py:9"),))
+        assert (finding.steps, finding.facts) == (2, (("loaded at", "train.py:9"),))
 
 
 def test_ckpt009_says_nothing_of_a_state_that_is_not_brought_back():

@@ -48,6 +48,8 @@ MANY = {"operators": 3.0}
     [
         (GradientsClearedUnread(), "gradient", {"share": 0.0099}, 0),
         (GradientsClearedUnread(), "gradient", {"share": 0.01}, 1),
+        (GradientsClearedUnread(), "detach", {"share": 0.0099}, 0),
+        (GradientsClearedUnread(), "detach", {"share": 0.01}, 1),
         (ResultUnread(), "result", {"share": 0.0199}, 0),
         (ResultUnread(), "result", {"share": 0.02}, 1),
         (CopiedUnread(), "copy", {"nbytes": 4}, 0),
@@ -168,9 +170,10 @@ def test_a_table_that_others_copy_does_not_hide_the_next() -> None:
 
 
 @pytest.mark.parametrize(("n", "more"), [(2, False), (3, False), (4, True), (9, True)])
-def test_three_parameters_are_named(n: int, more: bool) -> None:
+@pytest.mark.parametrize("what", ["gradient", "detach"])
+def test_three_parameters_are_named(what: str, n: int, more: bool) -> None:
     names = [f"p{number}" for number in range(n)]
-    unread = table("gradient", names=names, n=n, owner="Adam", other=0)
+    unread = table(what, names=names, n=n, owner="Adam", other=0)
     (found,) = GradientsClearedUnread().detect(unread, Machine())
     assert (f"and {n - 3} more" in found.message) is more
     assert ("p2" in found.message) is (n > 2) and "p3" not in found.message

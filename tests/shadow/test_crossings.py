@@ -74,13 +74,6 @@ def test_construct(name, around):
     )
 
 
-def test_there_are_enough_of_both():
-    wanted = marked(constructs)
-    waiting = sum(bool(of(CONSTRUCTS, name, wanted)) for name in CONSTRUCTS)
-    assert waiting >= 60
-    assert len(CONSTRUCTS) - waiting >= 40
-
-
 @pytest.mark.parametrize("name", [name for name in CPU_ZOO if name not in RAISES_AS_ON_CUDA])
 def test_construct_of_the_cpu_zoo(name):
     got = waits(sync_zoo, CPU_ZOO[name])

@@ -83,7 +83,3 @@ def test_same_result(name, around):
 def is_counter(name, value):
     """An optimizer's step, which torch keeps on the host."""
     return name.startswith(("ad", "na", "ra", "rm", "rp", "sgd", "asgd")) and value.dim() == 0
-
-
-def test_the_zoo_is_large():
-    assert len(zoo.SNIPPETS) >= 150

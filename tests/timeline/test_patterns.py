@@ -4,7 +4,7 @@ import numpy as np
 
 from auditor.timeline import Timeline
 from auditor.timeline.totals import FP32, TF32, matmul_ns
-from tests.timeline.kineto import frame, op, text, write
+from tests.timeline.kineto import frame, write
 from tests.timeline.programs import Program
 
 
@@ -32,33 +32,6 @@ def test_attention_on_two_threads_is_none(tmp_path):
     program.operator("aten::_softmax", 10, tid=5)
     program.operator("aten::bmm", 10)
     assert line(tmp_path, program).attention.ns == 0
-
-
-def test_a_loop_is_told_by_its_shortest_cycle(tmp_path):
-    program = Program()
-    for _ in range(12):
-        program.operator("aten::select")
-        program.operator("aten::add", 1.0)
-    (loop,) = line(tmp_path, program).index_loops
-    assert (loop.cycle, loop.repeats, loop.parent, loop.ns) == (
-        ("aten::select", "aten::add"),
-        12,
-        "",
-        240_000,
-    )
-
-
-def test_a_loop_must_stay_under_one_parent(tmp_path):
-    program = Program()
-    for _ in range(3):
-        with program.inside("forward"):
-            for _ in range(6):
-                program.operator("aten::index", 1.0)
-    assert line(tmp_path, program).index_loops == ()
-
-
-def test_operators_without_siblings_are_no_loop(tmp_path):
-    assert Timeline.of(write(tmp_path, text([op("aten::index", 0, 5)]))).index_loops == ()
 
 
 def test_a_conversion_is_counted_once_with_all_its_kernels(tmp_path):

@@ -13,7 +13,6 @@ import json
 import os
 import random
 import sys
-import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -27,11 +26,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import (
-    KeptOpen,
     Stack,
     StackSampler,
     line_of,
-    queued_ns,
 )
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
 
@@ -227,7 +224,7 @@ def _size(path: str) -> int:
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
 
-STACKS, LISTS, READS, DRAWS, FETCHES = "jsonl", "lists", "reads", "draws", "fetches"
+STACKS, LISTS, READS, DRAWS = "jsonl", "lists", "reads", "draws"
 """What the names of the files end in that workers write."""
 
 DEEPEST = 16
@@ -300,22 +297,14 @@ class _Worker:
             return original(fetcher, index)
         self._lists.watch(self._patches.attribute)
         self._reads.watch(self._patches.attribute)
-        queue = KeptOpen(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-        start, began = time.perf_counter_ns(), (time.thread_time_ns(), queued_ns(queue))
+        start = time.perf_counter_ns()
         self._sampler.begin(self._loader)
         try:
             return original(fetcher, index)
         finally:
             self._sampler.end()
             self._patches.undo()
-            us = (time.perf_counter_ns() - start) / 1e3
-            cpu_us = (time.thread_time_ns() - began[0]) / 1e3
-            waited_us = min(us, max(0, queued_ns(queue) - began[1]) / 1e3)
-            queue.close()
-            samples = len(index) if isinstance(index, (list, tuple)) else 1
-            row = {"samples": samples, "us": us - waited_us, "cpu_us": cpu_us}
-            self._write(FETCHES, (row,))
-            self._tell(us)
+            self._tell((time.perf_counter_ns() - start) / 1e3)
 
     def _tell(self, fetch_us: float) -> None:
         looked = self._sampler.taken().items()
@@ -336,7 +325,7 @@ class _Worker:
 
 
 def _stack_here() -> tuple[Frame, ...]:
-    """The frames around the one who called a function of ours, innermost first."""
+    """The frames around the caller of a function of ours, innermost first."""
     frame: FrameType | None = sys._getframe(2)
     found: list[Frame] = []
     while frame is not None and len(found) < DEEPEST:
@@ -480,7 +469,7 @@ def _around(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _state(generator: Any) -> str:
-    """The same for generators that will draw the same numbers, whatever process they are in."""
+    """Equal for generators that will draw the same numbers, in any process."""
     if isinstance(generator, torch.Generator):
         state: Any = bytes(generator.get_state().tolist())
     elif isinstance(generator, random.Random):

@@ -107,7 +107,7 @@ INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def _library_roots() -> tuple[str, ...]:
-    """Folders whose files are nobody's trainer: the standard library and installed packages."""
+    """Folders without user code: the standard library and installed packages."""
     roots = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     roots.update(site_module.getsitepackages())
     roots.add(site_module.getusersitepackages())

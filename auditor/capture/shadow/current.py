@@ -1,4 +1,6 @@
-"""The device that is played now, and what every part of it needs: who listens, what is held."""
+"""The device that is played now, and what every part of it needs: its listeners, and the memory in
+use.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Crossing:
     """As in the part ``reads`` (docs/recording.md); or ``copy``, ``synchronize``, ``allocator``."""
     direction: Direction | None
     nbytes: int
-    """Bytes that cross the bus; 0 where nothing but the wait does."""
+    """Bytes that cross the bus; 0 if nothing but the wait does."""
     pinned: bool
     """The host's side of a copy is page-locked."""
     blocking: bool
@@ -208,7 +210,7 @@ class Current:
 
 
 PLAYING: list[Current | None] = [None]
-"""One slot: whose tensors survive their rehearsal, they go on computing and report to nobody."""
+"""One slot: whose tensors survive their rehearsal, they go on computing, without a report."""
 
 
 def tell(
@@ -222,7 +224,7 @@ def tell(
     constant: bool = False,
     subject: torch.Tensor | None = None,
 ) -> None:
-    """Report a crossing, unless nobody listens or this thread is inside one already told."""
+    """Report a crossing, unless no listener is there or this thread is inside a reported one."""
     playing = PLAYING[0]
     if playing is None or HERE.quiet or playing.process != os.getpid():
         return

@@ -42,7 +42,7 @@ def _of_one(original: Callable[..., None]) -> Callable[..., None]:
         **kwargs: Any,
     ) -> None:
         if device_ids is not None and len(device_ids) > 1:
-            refuse("torch.nn.DataParallel", "one GPU is played, on one thread")
+            refuse("torch.nn.DataParallel", "one GPU is simulated, on one thread")
         original(parallel, module, device_ids, *args, **kwargs)
 
     return init
@@ -103,7 +103,7 @@ def install(patches: Patches) -> None:
 
 
 def innermost(function: Any) -> Any:
-    """The function below torch's decorators; None where there is no code to swap."""
+    """The function below torch's decorators; None if there is no code to swap."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return (
@@ -128,14 +128,16 @@ def _init_process_group(
     if size is None:  # torch's own error
         return original(*args, **{**kwargs, "backend": "gloo"} if not args else kwargs)
     if size != 1:
-        refuse("torch.distributed.init_process_group", f"one rank on one GPU is played, not {size}")
+        refuse(
+            "torch.distributed.init_process_group", f"one rank on one GPU is simulated, not {size}"
+        )
     done = original("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     asked[torch.distributed.group.WORLD] = "nccl" if backend is None else str(backend)
     return done
 
 
 def _world_size(given: _Arguments) -> int | None:
-    """Ranks that init_process_group asks for; None where torch would refuse the call."""
+    """Ranks that init_process_group asks for; None if torch would refuse the call."""
     if given["world_size"] >= 0:
         return int(given["world_size"])
     if given["store"] is not None:
@@ -299,9 +301,11 @@ def _set_up(parallel: Any, given: _Arguments, learned: list[Tensor]) -> None:
     group = mesh.get_group(0) if mesh is not None else given["process_group"]
     group = torch.distributed.group.WORLD if group is None else group
     if not _alone(group):
-        refuse("torch.nn.parallel.DistributedDataParallel", "one rank on one GPU is played")
+        refuse("torch.nn.parallel.DistributedDataParallel", "one rank on one GPU is simulated")
     if given.get("mixed_precision") is not None:
-        refuse("torch.nn.parallel.DistributedDataParallel", "its own mixed precision is not played")
+        refuse(
+            "torch.nn.parallel.DistributedDataParallel", "its own mixed precision is not simulated"
+        )
     if devices is not None and len(devices) > 1:
         raise ValueError("device_ids can only be None or contain a single element.")
     torch.nn.Module.__init__(parallel)
@@ -349,6 +353,6 @@ def _forward(parallel: Any, *inputs: Any, **kwargs: Any) -> Any:
 
 def _not_played(name: str) -> Callable[..., None]:
     def method(*args: Any, **kwargs: Any) -> None:
-        refuse(f"DistributedDataParallel.{name}", "what needs its reducer is not played")
+        refuse(f"DistributedDataParallel.{name}", "calls that need its reducer are not simulated")
 
     return method

@@ -40,7 +40,7 @@ Tensor = torch.Tensor
 
 
 def overload(name: str) -> Any:
-    """The operator ``aten::name`` (``"prod.dim_int"``); None where this torch does not have it."""
+    """The operator ``aten::name`` (``"prod.dim_int"``); None if this torch does not have it."""
     packet, _, rest = name.partition(".")
     try:
         return getattr(getattr(torch.ops.aten, packet), rest or "default")

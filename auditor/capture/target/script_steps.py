@@ -16,7 +16,7 @@ LEARN_REPEATS = 3
 """Optimizer steps of the busiest optimizer that are watched before a boundary is chosen."""
 
 LEARN_REPEATS_WAITING = 12
-"""The same while an optimizer has not stepped yet (a GAN's generator, once in ten)."""
+"""Limit while an optimizer has not stepped yet (a GAN's generator, once in ten)."""
 
 LOST_AFTER = 60
 """Steps of others without one of the chosen one, after which another is chosen."""

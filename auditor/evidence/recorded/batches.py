@@ -15,7 +15,7 @@ from auditor.evidence.recorded.steps import Step, Steps, queued_share
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema.data import BatchRow, FetchedRow, LoaderRow, LoadingRow
+from auditor.recordings.schema.data import BatchRow, LoaderRow, LoadingRow
 from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked
 
@@ -51,7 +51,7 @@ class Loader:
     persistent: bool | None = None
     samples: int | None = None
     sorted_classes: int | None = None
-    """Classes that come one after the other in each epoch; None where they do not."""
+    """Classes that come one after the other in each epoch; None if they do not."""
     open_file: bool = False  # kept by its dataset
 
 
@@ -84,7 +84,7 @@ class Batch:
     made: int = 0
     start_us: float = 0.0
     queued_us: float | None = None
-    """The longest that one of its workers waited for a processor since the batch before; None where
+    """The longest that one of its workers waited for a processor since the batch before; None if
     that is not known.
     """
     in_order: int = 0
@@ -110,7 +110,7 @@ class Starts:
     us: float = 0.0
     wait_us: float = 0.0
     each_us: tuple[float, ...] = ()
-    """The same for each step in which one began."""
+    """The time for each step in which an iterator began."""
 
     @property
     def share(self) -> float:
@@ -143,7 +143,7 @@ class Waiting:
 
     @property
     def price(self) -> Estimate | None:
-        """The same with its interval; None of too few steps."""
+        """The mean wait with its interval; None of too few steps."""
         return mean_of(self.waits_us)
 
     @property
@@ -153,7 +153,7 @@ class Waiting:
 
     @property
     def recurring_share(self) -> float:
-        """The same without the step that waited longest: what recurs."""
+        """The share of the pass without the step that waited longest: the part that recurs."""
         if len(self.waits_us) < 2:
             return self.share
         longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])
@@ -271,7 +271,7 @@ class Batches(Table):
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 
     def usual(self, share: float) -> tuple[Loader, list[Batch]] | None:
-        """The loader that gave a batch to this share of the diagnosed steps, with these; None where
+        """The loader that gave a batch to this share of the diagnosed steps, with these; None if
         there is none, or where it is not known which of several trains.
         """
         found = [
@@ -341,11 +341,6 @@ class Batches(Table):
             tuple(batch.start_us for batch in mine if batch.made),
         )
 
-    def taken_each(self, loader: int) -> float:
-        """Batches of it that a quiet step took, on average."""
-        taken = sum(batch.batches for batch in self.quiet if batch.loader == loader)
-        return taken / max(1, len(self.quiet_steps))
-
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""
         resident = [batch for batch in self.loud if batch.resident]
@@ -360,7 +355,7 @@ class Batches(Table):
 
 
 def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) -> InWorker | None:
-    """From the frames of the worker that ended a rehearsal; None where several loaders have workers
+    """From the frames of the worker that ended a rehearsal; None if several loaders have workers
     and none of the program's lines says which of them it was.
     """
     frames = evidence.recording.manifest.get("cuda_in_worker")
@@ -464,7 +459,7 @@ LEAST_LOOKS = 12
 """Looks at a loader from which a share is said: of 12, one more or less is 8 %."""
 
 LEAST_LATE, LEAST_LATE_US = 5, 50_000.0
-"""The same where C code kept the interpreter to itself: looks, and the us that they stand for. A
+"""Least looks at C code that kept the interpreter to itself, and least us that they stand for. A
 look that comes when such code returns stands for all of its time.
 """
 
@@ -478,45 +473,17 @@ class Seen:
     us: float
     looks: int
     where: str = "step"
-    via: str = ""
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """What worker processes of one loader took for ``batches`` of so many ``samples``, in us: without
-    waiting for a processor, and of that on one.
-    """
-
-    batches: int
-    samples: int
-    us: float
-    cpu_us: float
-
-    @property
-    def each_us(self) -> float:
-        """Of a batch."""
-        return self.us / max(1, self.batches)
-
-    @property
-    def cost(self) -> str:
-        """Of a sample, in words; of a batch where the dataset is asked for whole ones."""
-        what, number = ("sample", self.samples) if self.samples > self.batches else ("batch", 1)
-        number = max(1, number if what == "sample" else self.batches)
-        of = f"{amounts.duration(min(self.us, self.cpu_us) / number)} of it on a processor"
-        return f"{amounts.duration(self.us / number)} for each {what}, {of}"
 
 
 @dataclass(frozen=True)
 class Costliest:
-    """The line that the loading takes most of its time in, and its share. ``via`` is what it calls
-    of a library. ``function``: the share is that of all of its lines, of which the site is the
-    costliest.
+    """The line that the loading takes most of its time in, and its share. ``function``: the share is
+    that of all of its lines, of which the site is the costliest.
     """
 
     site: Site
     share: float
     phase: str
-    via: str = ""
     function: str = ""
 
 
@@ -525,7 +492,6 @@ class Loading(Table):
     """Stacks of the loud pass, by the number of the loader. Old recordings have none."""
 
     seen: Mapping[int, tuple[Seen, ...]] = field(default_factory=dict)
-    fetched: Mapping[int, Fetched] = field(default_factory=dict)
 
     @classmethod
     def build(cls, evidence: Evidence) -> Loading:
@@ -533,15 +499,8 @@ class Loading(Table):
         by_loader: defaultdict[int, list[Seen]] = defaultdict(list)
         for row in evidence.rows(LoadingRow) if evidence.has(LoadingRow.part) else ():
             sites = tuple(evidence.recording.site(number) for number in row.stack)
-            by_loader[row.loader].append(
-                Seen(sites, row.phase, row.us, row.n, row.where, row.via or "")
-            )
-        fetched = {
-            row.loader: Fetched(row.n, row.samples, row.us, row.cpu_us)
-            for row in (evidence.rows(FetchedRow) if evidence.has(FetchedRow.part) else ())
-        }
-        seen = {loader: tuple(each) for loader, each in by_loader.items()}
-        return cls(seen, fetched)
+            by_loader[row.loader].append(Seen(sites, row.phase, row.us, row.n, row.where))
+        return cls({loader: tuple(each) for loader, each in by_loader.items()})
 
     def phase_share(self, loader: int, phase: Phase) -> float:
         """Share of the loading that one phase takes; 0 of too few looks."""
@@ -550,7 +509,7 @@ class Loading(Table):
 
     def costliest(self, loader: int, share: float) -> Costliest | None:
         """The costliest line of the innermost function with at least this share of the loading
-        time; None where it is spread, or too little was seen.
+        time; None if it is spread, or too little was seen.
         """
         inside, found = self._loading(loader), None
         total = _us(inside)
@@ -568,8 +527,8 @@ class Loading(Table):
             site, here = max(lines.items(), key=lambda line: _us(line[1]))
             alone = _us(here) >= share * total
             part = (_us(here) if alone else _us(inside)) / total
-            called, function = _called(here, site), "" if alone else site.function
-            found = Costliest(site, part, _most(here).phase, called, function)
+            phase = max(here, key=lambda each: each.us).phase
+            found = Costliest(site, part, phase, "" if alone else site.function)
         return found
 
     def _loading(self, loader: int) -> Sequence[Seen]:
@@ -589,17 +548,3 @@ class Loading(Table):
 
 def _us(seen: Iterable[Seen]) -> float:
     return sum(each.us for each in seen)
-
-
-def _most(seen: Sequence[Seen]) -> Seen:
-    return max(seen, key=lambda each: each.us)
-
-
-def _called(seen: Sequence[Seen], site: Site) -> str:
-    """What of a library the line calls, where most of its time is in that."""
-    by_name: defaultdict[str, float] = defaultdict(float)
-    for each in seen:
-        if each.at[-1] == site:
-            by_name[each.via] += each.us
-    name = max(by_name, key=lambda via: by_name[via], default="")
-    return name if name and by_name[name] >= 0.5 * _us(seen) else ""

@@ -15,7 +15,7 @@ from auditor.recordings.schema.run import ModuleRow
 
 
 def by_module(evidence: Evidence) -> ByModule | None:
-    """None where no module ran, or none was watched."""
+    """None if no module ran, or none was watched."""
     rows = evidence.rows(ModuleRow) if evidence.has(ModuleRow.part) else []
     loud = [row.read_from(evidence.recording) for row in rows if row.pass_name == "loud"]
     counted = [row for row in rows if row.pass_name == "numbers"]

@@ -16,7 +16,7 @@ _Assignment = ast.Assign | ast.AnnAssign
 @dataclass(frozen=True)
 class CompileCall:
     """``target`` is the name or attribute that is set to the result, ``argument`` the text of what
-    is compiled; both are empty where the line has no such thing.
+    is compiled; both are empty if the line has no such thing.
 
     ``replaces``: both are the same, so that whoever names it from there on means the compiled one.
     ``read``: the target is named elsewhere in the file, other than to set it, or to return it with
@@ -56,7 +56,7 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
 def call_past(source: Source, site: Site) -> Site | None:
     """The one line of the file that calls what the site's line gives to the compiler by the name that
     it had before: ``net(x)`` beside ``fast = torch.compile(net)``, ``net.forward(x)`` after
-    ``net.compile()``. None where there are several, or none.
+    ``net.compile()``. None if there are several, or none.
     """
     given = [
         name
@@ -132,8 +132,8 @@ def _returned(source: Source, file: str, name: str) -> dict[int, _Returned]:
 
 
 def _taken(source: Source, returned: _Returned) -> bool:
-    """Whether somebody reads the name that a caller gives to it; also where a caller does anything
-    else with what is returned, and where none is seen.
+    """Whether the name that a caller gives to it is read; also where a caller does anything else
+    with what is returned, and where none is seen.
     """
     seen = False
     for file in source.texts:

@@ -1,4 +1,4 @@
-"""What the order of operators says: attention in pieces, index loops, layouts."""
+"""What the order of operators says: attention in pieces, layouts, the search for algorithms."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from auditor.timeline import Timeline
-    from auditor.timeline.phases import IndexLoop
     from auditor.timeline.trace import Ints
 
 
 LOOKED_AT = 64
-"""Operators whose places are looked up at most: those of one kind mostly stand at one place."""
+"""Upper bound on operators whose places are looked up: those of one kind mostly share a place."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +52,6 @@ TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 
 
 @dataclass(frozen=True)
-class Loop:
-    """A cycle of operators with an indexing one in it, run repeatedly. ``us``: host time a step."""
-
-    cycle: tuple[str, ...]
-    parent: str
-    repeats: int
-    times: int
-    us_per_step: float
-    where: Where = NOWHERE
-
-
-@dataclass(frozen=True)
 class Tuning:
     """cuDNN trying its algorithms: its steps, and the host time it held, in us in all."""
 
@@ -87,14 +74,13 @@ class Structure(Table):
     """Softmaxes between two batched products, forward and backward."""
     attention_us: float = 0.0
     attention_at: Where = NOWHERE
-    loops: tuple[Loop, ...] = ()
     transposes: tuple[tuple[str, float], ...] = ()
     """Kernels that change layouts, and their time."""
     tuning: Tuning | None = None
 
     @classmethod
     def build(cls, evidence: Evidence) -> Structure:
-        """From the trace. Raises :class:`NotLooked` where it shows no kernel."""
+        """From the trace. Raises :class:`NotLooked` if it shows no kernel."""
         return _table(kernel_timeline(evidence))
 
     @property
@@ -123,7 +109,6 @@ def _table(line: Timeline) -> Structure:
         attentions=len(line.attention.softmax),
         attention_us=line.attention.ns / 1e3,
         attention_at=where(line, line.attention.softmax),
-        loops=_loops(line),
         transposes=tuple(
             (one.name, one.ns / 1e3)
             for one in line.kernels
@@ -131,28 +116,6 @@ def _table(line: Timeline) -> Structure:
         ),
         tuning=_tuning(line),
     )
-
-
-def _loops(line: Timeline) -> tuple[Loop, ...]:
-    import numpy as np
-
-    steps = line.steps.count
-    groups: dict[tuple[tuple[str, ...], str], list[IndexLoop]] = {}
-    for loop in line.index_loops:
-        if not line.steps.marked or line.steps.start[0] <= loop.start <= line.steps.end[-1]:
-            groups.setdefault((loop.cycle, loop.parent), []).append(loop)
-    found = [
-        Loop(
-            cycle,
-            parent,
-            repeats=max(run.repeats for run in runs),
-            times=len(runs),
-            us_per_step=sum(run.ns for run in runs) / 1e3 / steps,
-            where=where(line, np.array([run.first for run in runs])),
-        )
-        for (cycle, parent), runs in groups.items()
-    ]
-    return tuple(sorted(found, key=lambda loop: -loop.us_per_step))
 
 
 def _tuning(line: Timeline) -> Tuning | None:
@@ -188,7 +151,7 @@ _NAME = re.compile(r"Optimizer\.step#(\w+)\.step")
 
 @dataclass(frozen=True)
 class OptimizerCalls(Table):
-    """Calls of ``Optimizer.step`` in a trace. ``calls`` is 0 where there is none.
+    """Calls of ``Optimizer.step`` in a trace. ``calls`` is 0 if there is none.
 
     ``idle_us_per_step`` is the time in a step in which the device idled between launches inside
     them: what faster ones could win back. ``host_share`` is their part of the steps' time on the
@@ -212,7 +175,7 @@ class OptimizerCalls(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the trace. Raises :class:`NotLooked` where it shows no work of a device: on a CPU
+        """From the trace. Raises :class:`NotLooked` if it shows no work of a device: on a CPU
         nothing is launched.
         """
         line = gpu_timeline(evidence)

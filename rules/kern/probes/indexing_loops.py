@@ -72,14 +72,12 @@ class Turns:
     another turn follows, it is needed there.
     """
     begins: Any = None
-    """What the first turn was given: with it the loop begins anew."""
+    """Inputs of the first turn: with them the loop starts again."""
     seen: set[Any] = field(default_factory=set)
     """Which pieces, values or parameters."""
     elements: int = 0
     cut: int | None = None
     """The user's own line that cut the latest piece."""
-    reduced: int = 0
-    """Turns whose result a sum, a mean or an extreme took."""
 
     @property
     def n(self) -> int:
@@ -235,18 +233,12 @@ def _place_of(tensor: torch.Tensor) -> tuple[int, int] | None:
     return None if key is None else (key, int(tensor.storage_offset()))
 
 
-PIECES, MASKS, PARAMETERS, GROUPS = "pieces", "masks", "parameters", "groups"
+PIECES, MASKS, PARAMETERS = "pieces", "masks", "parameters"
 
-TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10, GROUPS: 10}
+TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10}
 """Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten,
-too), values that one is compared with, parameters, and groups of rows that are gathered.
+too), values that one is compared with, and parameters.
 """
-
-TAKES = frozenset({"index", "index_select"})
-"""Operators that gather rows."""
-
-REDUCES = frozenset({"sum", "mean", "amax", "amin", "prod"})
-"""What index_add and scatter_reduce do for all groups at once."""
 
 CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_sizes"})
 """Views that are pieces."""
@@ -281,7 +273,6 @@ class IndexingLoopsWatch(Subscriber):
         self._made: Storages[Made] = Storages()
         self._written: Storages[dict[tuple[int, torch.Size], Made]] = Storages()
         self._cut: Storages[dict[int, int]] = Storages()
-        self._group: Storages[Turns] = Storages()
         self._parameters = ParametersNow()
         self._backward = 0
         self._whole = 0
@@ -297,36 +288,26 @@ class IndexingLoopsWatch(Subscriber):
             return None
         operator = call.operator
         if operator.view:
-            return (None, call.own_site, None) if operator.name in CUTS else None
+            return (None, call.own_site) if operator.name in CUTS else None
         self._seen += 1
         given = [plain(each) for each in call.given]
         at = call.site
         turn = self._turn_of(operator, call.args, given)
-        turns = None
         if turn is not None and at is not None:
-            turns = self._take(operator, turn, at)
-        if operator.name in REDUCES and given:
-            tensor = given[0]
-            group = self._group.of(tensor)
-            if group is not None:
-                group.reduced += 1
-                self._group.drop(tensor)
+            self._take(operator, turn, at)
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
-        group = turns if turns is not None and turns.kind == GROUPS else None
-        return self._made_of(operator, given), None, group
+        return self._made_of(operator, given), None
 
     def after(self, call: Call, noted: Any) -> None:
         """Lay that on."""
-        made, cut, group = noted
+        made, cut = noted
         if made is None:
             for each in call.made if cut is not None else ():
                 self._remember_cut(plain(each), cut)
             return
         for each in (*call.made, *call.written):
             self._lay(plain(each), made)
-        if group is not None:
-            self._group.lay(call.result, group)
 
     def _lay(self, tensor: torch.Tensor, made: Made) -> None:
         """A piece that is written leaves the others as they were."""
@@ -377,25 +358,13 @@ class IndexingLoopsWatch(Subscriber):
                 piece.numel(),
                 (self._cut.of(piece) or {}).get(offset),
             )
-        if operator.name in TAKES:
-            return self._group_of(given)
         if operator.name == "eq" and len(given) == 1 and self._concerns(given[0]):
             value = args[1] if len(args) > 1 else None
             if isinstance(value, (int, float)) and given[0].layout is torch.strided:
                 return Turn(MASKS, storage_key(given[0]), value, (given[0].shape,))
         return None
 
-    def _group_of(self, given: list[torch.Tensor]) -> Turn | None:
-        """Rows of one tensor by one tensor of their numbers, which lies for itself."""
-        if len(given) != 2 or not self._concerns(given[0]):
-            return None
-        if any(each.layout is not torch.strided or each.dim() == 0 for each in given):
-            return None
-        over, by = map(storage_key, given)
-        elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
-        return Turn(GROUPS, over, by, (given[0].shape,), elements)
-
-    def _take(self, operator: Operator, turn: Turn, at: int) -> Turns:
+    def _take(self, operator: Operator, turn: Turn, at: int) -> None:
         """The loop over that has another turn."""
         key = (at, operator.name, turn.kind, turn.over)
         turns = self._turns.get(key)
@@ -421,13 +390,12 @@ class IndexingLoopsWatch(Subscriber):
             turns.chained
             or turns.shapes != turn.shapes
             or self._backward > turns.last
-            or (turn.kind in (MASKS, GROUPS) and self._whole > turns.last)
+            or (turn.kind == MASKS and self._whole > turns.last)
         )
         turns.last = self._seen
         turns.seen.add(turn.value)
         turns.elements = max(turns.elements, turn.elements)
         turns.cut = turn.cut
-        return turns
 
     def _concerns(self, tensor: torch.Tensor) -> bool:
         return self._kind in ("", tensor.device.type)
@@ -438,7 +406,7 @@ class IndexingLoopsWatch(Subscriber):
         return made_of(operator.name, self._seen, known, self._running)
 
     def take(self) -> tuple[int, list[Turns]]:
-        """How many operators the step ran, and its loops; begins anew."""
+        """Return the number of operators of the step and its loops, and reset both."""
         seen, found = (
             self._seen,
             [turns for turns in (*self._over, *self._turns.values()) if not turns.spoiled],
@@ -449,14 +417,9 @@ class IndexingLoopsWatch(Subscriber):
         self._made.clear()
         self._written.clear()
         self._cut.clear()
-        self._group.clear()
         self._parameters.stale = True
         return seen, [
-            turns
-            for turns in found
-            if turns.n >= TURNS[turns.kind]
-            and turns.elements <= PIECE
-            and (turns.kind != GROUPS or turns.reduced >= turns.n)
+            turns for turns in found if turns.n >= TURNS[turns.kind] and turns.elements <= PIECE
         ]
 
     def look_for_parameters(self) -> None:

@@ -7,10 +7,10 @@ from auditor.model import Site
 from tests.evidence.recorded.rows import loud
 
 
-def at(*lines, us=100.0, looks=100, phase="dataset", where="step", via=""):
+def at(*lines, us=100.0, looks=100, phase="dataset", where="step"):
     names = {2: "fetched", 3: "fetched"}
     sites = tuple(Site("train.py", line, names.get(line, "Data.__getitem__")) for line in lines)
-    return Seen(sites, phase, us, looks, where, via)
+    return Seen(sites, phase, us, looks, where)
 
 
 def costliest(*seen, share=0.5):
@@ -56,24 +56,16 @@ def test_workers_count_where_there_are_any_unless_indices_are_dear():
     assert table.phase_share(0, "sampler") == 0.4 and table.phase_share(1, "sampler") == 0.0
 
 
-def test_what_it_calls_of_a_library_is_said_where_that_takes_the_time():
-    def via(*seen):
-        return Loading({0: seen}).costliest(0, 0.5).via
-
-    assert via(at(6, us=60, via="json:load"), at(6, us=40)) == "json:load"
-    assert via(at(6, us=40, via="json:load"), at(6, us=60)) == ""
-
-
 def test_rows_of_the_diagnostic_pass(seen):
     rows = [
-        loud(3, loader=1, where="worker", phase="dataset", stack=[0, 1], us=9.0, n=20, via="a:b"),
+        loud(3, loader=1, where="worker", phase="dataset", stack=[0, 1], us=9.0, n=20),
         loud(3, loader=1, where="step", phase="other", stack=[], us=1.0, n=1),
     ]
     table = seen(sites=[6, 2], steps=[], loading=rows).get(Loading)
     worker, waiting = table.seen[1]
     assert [site.line for site in worker.at] == [6, 2] and waiting.at == ()
     assert (worker.us, worker.looks, worker.where, worker.phase) == (9.0, 20, "worker", "dataset")
-    assert worker.via == "a:b" and table.costliest(1, 0.5).site.line == 2
+    assert table.costliest(1, 0.5).site.line == 2
 
 
 def test_a_recording_from_before_there_were_stacks(seen):

@@ -1,7 +1,5 @@
 """Tables built from small traces: a trace that marks no steps is one step, and sums are per step."""
 
-from types import SimpleNamespace
-
 import pytest
 from auditor.rules.amp.precision import Precision
 from auditor.rules.dist.communication import Job
@@ -10,7 +8,7 @@ from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import step_us, timeline_of
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.idle import DeviceIdle, device_time
-from auditor.evidence.trace.patterns import OptimizerCalls, Structure, _loops
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure
 from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import text, training
 
@@ -71,27 +69,3 @@ def test_one_step_of_training_in_numbers(traced, steps):
 def times_of(times):
     """Kernels in each step."""
     return round(sum(each.calls for each in times.kernels))
-
-
-def test_loops_come_costliest_first():
-    def run(cycle, ns, repeats=5, start=0):
-        return SimpleNamespace(
-            cycle=(cycle,), parent="", ns=ns, repeats=repeats, start=start, first=0
-        )
-
-    line = SimpleNamespace(
-        steps=SimpleNamespace(count=2, marked=True, start=[100], end=[200, 300]),
-        index_loops=[
-            run("cheap", 2_000, start=100),
-            run("dear", 9_000, start=150),
-            run("dear", 1_000, repeats=8, start=300),
-            run("outside", 99_000, start=99),
-            run("later", 99_000, start=301),
-        ],
-        places_of=lambda rows: [],
-    )
-    dear, cheap = _loops(line)
-    assert (dear.cycle, dear.us_per_step, dear.repeats, dear.times) == (("dear",), 5.0, 8, 2)
-    assert (cheap.cycle, cheap.us_per_step, cheap.times) == (("cheap",), 1.0, 1)
-    line.steps = SimpleNamespace(count=1, marked=False)
-    assert [each.us_per_step for each in _loops(line)] == [99.0, 99.0, 10.0, 2.0]

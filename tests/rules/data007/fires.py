@@ -87,16 +87,6 @@ def workers_started_for_each_short_epoch():
     return step
 
 
-def slow_samples_that_workers_hide():
-    def decoded(index):
-        end = time.thread_time() + 0.004
-        while time.thread_time() < end:  # DATA007
-            pass
-        return torch.full((8,), float(index))
-
-    return fed(DataLoader(Made(decoded), batch_size=4, num_workers=1), behind=lambda: time.sleep(0.018))
-
-
 def loop_without_a_batch__trace():
     return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 5000)))
 

@@ -64,14 +64,6 @@ def cheap_samples_of_workers__no_note():
     return fed(DataLoader(ROWS, batch_size=4, num_workers=1), behind=lambda: time.sleep(0.01))
 
 
-def slow_samples_beside_a_much_slower_step__no_note():
-    def decoded(index):
-        time.sleep(0.002)
-        return torch.full((8,), float(index))
-
-    return fed(DataLoader(Made(decoded), batch_size=4, num_workers=1), behind=lambda: time.sleep(0.06))
-
-
 def _loading(number, start, waits, busy=0):
     """A step of 10 ms that waits for a batch first, while the device works on ``busy`` us of the step before."""
     loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, waits)

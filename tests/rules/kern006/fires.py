@@ -3,7 +3,6 @@ import copy
 import torch
 from torch import nn
 
-from tests.rules.traces import inside, operator, times, traced
 
 
 def rolled_row_by_row():
@@ -97,11 +96,6 @@ def rows_on_the_gpu__rehearsal():
     return step
 
 
-def index_inside_a_function__trace():
-    gathered = times(12, operator("aten::index", 3.0, host_us=30.0))
-    return traced(inside("Gather.forward", gathered))
-
-
 def overlaps_of_all_pairs_of_boxes():
     model = nn.Linear(8, 8)
 
@@ -116,18 +110,6 @@ def overlaps_of_all_pairs_of_boxes():
                     whole = (a[i, 2] - a[i, 0]) * (a[i, 3] - a[i, 1])
                     out[i, j] = w * h / (whole + (b[j, 2] - b[j, 0]) * (b[j, 3] - b[j, 1]) - w * h)
         (model(torch.randn(4, 8)).mean() + out.mean()).backward()
-
-    return step
-
-
-def means_of_lists_of_rows():
-    model = nn.Linear(8, 8)
-    members = [torch.randint(0, 40, (2 + k % 5,)) for k in range(20)]
-
-    def step():
-        x = model(torch.randn(40, 8))
-        means = torch.stack([x[rows].mean(0) for rows in members])  # KERN006
-        means.square().mean().backward()
 
     return step
 

@@ -195,31 +195,6 @@ def masks_that_are_sorted():
     return step
 
 
-def layers_one_after_the_other__trace():
-    return traced(times(30, operator("aten::linear", 20.0), operator("aten::relu", 3.0)))
-
-
-def the_loaders_own_loop__trace():
-    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    fetched = inside(name, times(32, operator("aten::select", 1.0)), annotation=True)
-    return traced(fetched, operator("aten::mm", 100.0))
-
-
-def views_that_launch_nothing__trace():
-    return traced(times(30, operator("aten::select")), operator("aten::mm", 100.0))
-
-
-TURN = operator("aten::select"), operator("aten::mul", 2.0)
-
-
-def eight_turns__trace():
-    return traced(times(8, *TURN))
-
-
-def a_small_part_of_the_step__trace():
-    return traced(operator("aten::mm", 9000.0, host_us=9000.0), times(12, *TURN))
-
-
 def a_long_integration_in_small_steps():
     field = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
 
@@ -280,42 +255,6 @@ def a_sum_that_decides_about_the_next_turn():
             if done.item() > 19:
                 break
         done.sum().backward()
-
-    return step
-
-
-def nine_groups_summed():
-    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(9)]
-
-    def step():
-        x, sums = model(torch.randn(40, 8)), []
-        for rows in members:
-            sums.append(x[rows].sum(0))
-        torch.stack(sums).square().mean().backward()
-
-    return step
-
-
-def groups_that_a_layer_is_given():
-    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(12)]
-
-    def step():
-        x, sums = torch.randn(40, 8), []
-        for rows in members:
-            sums.append(model(x[rows]).sum(0))
-        torch.stack(sums).square().mean().backward()
-
-    return step
-
-
-def groups_that_are_not_reduced():
-    model, members = nn.Linear(8, 1), [torch.randint(0, 40, (3 + k,)) for k in range(12)]
-
-    def step():
-        x, parts = model(torch.randn(40, 8)), []
-        for rows in members:
-            parts.append(x[rows].softmax(0))
-        torch.cat(parts).square().mean().backward()
 
     return step
 

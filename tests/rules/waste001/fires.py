@@ -15,9 +15,9 @@ def gan_fake_not_detached():
         fake = g(torch.randn(32, 16))
         d_opt.zero_grad()
         on_real = d(real)
-        on_fake = d(fake)
+        on_fake = d(fake)  # WASTE001
         d_loss = bce(on_real, torch.ones(32, 1)) + bce(on_fake, torch.zeros(32, 1))
-        d_loss.backward()  # WASTE001
+        d_loss.backward()
         d_opt.step()
         for p in d.parameters():
             p.requires_grad_(False)

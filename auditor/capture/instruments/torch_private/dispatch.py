@@ -53,7 +53,7 @@ dispatch_modes: Callable[[], list[Any]] | None = private(
 """The stack. Without it: as without :data:`dispatch_mode_now`."""
 
 function_mode_now: Callable[[], Any] | None = private("torch.overrides._get_current_function_mode")
-"""The same of modes over functions. Without it: the watch stays there, and passes all on."""
+"""The innermost mode over functions. Without it: the watch stays, and passes every call on."""
 
 pop_function_mode: Callable[[], Any] | None = private("torch.overrides._pop_mode")
 """Takes the top of that stack. Without it: as without :data:`function_mode_now`."""

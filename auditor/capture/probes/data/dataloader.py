@@ -23,7 +23,6 @@ from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.loader_workers import (
     ASKED,
     DRAWS,
-    FETCHES,
     LISTS,
     READS,
     ArrayLists,
@@ -65,7 +64,6 @@ from auditor.capture.probes.sync.device_copies import mark_batch
 from auditor.recordings.schema.data import (
     BatchRow,
     DrawsRow,
-    FetchedRow,
     ListedRow,
     LoaderRow,
     LoadingRow,
@@ -75,11 +73,11 @@ from auditor.recordings.schema.data import (
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""
 
-_Key = tuple[Any, str, str, tuple[int, ...], str]
+_Key = tuple[Any, str, str, tuple[int, ...]]
 
 
 class LoadingStacks:
-    """Writes ``loading``, ``fetched``, ``draws``, ``listed`` and ``reread``. Workers are met when they are started, and asked when the diagnostic
+    """Writes ``loading``, ``draws``, ``listed`` and ``reread``. Workers are met when they are started, and asked when the diagnostic
     pass begins: they may live longer than a pass.
     """
 
@@ -129,7 +127,7 @@ class LoadingStacks:
 
     def start(self) -> None:
         """Look from now on."""
-        for row in (LoadingRow, FetchedRow, DrawsRow, ListedRow, RereadRow):
+        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow):
             self._context.writer.touch(row.part)
         self._on = not self._context.device.shadow
         if self._on:
@@ -147,7 +145,6 @@ class LoadingStacks:
         self._sampler.end()
         self._sampler.rest()
         self._write(number)
-        self._write_fetches(number)
         self._write_calls(number)
         self._write_draws(number)
 
@@ -163,7 +160,7 @@ class LoadingStacks:
 
     @property
     def sampler(self) -> StackSampler | None:
-        """Begins and ends a wait of the step's thread; None where nobody looks."""
+        """Begins and ends a wait of the step's thread; None if no probe watches."""
         return self._sampler if self._on else None
 
     # -- rows --------------------------------------------------------------------------------------
@@ -172,7 +169,7 @@ class LoadingStacks:
         seen: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
         def add(owner: Any, where: str, frames: list[Frame], us: float, looks: int) -> None:
-            total = seen[(owner, where, phase_of(frames), *self._users(frames))]
+            total = seen[(owner, where, phase_of(frames), self._users(frames))]
             total[0] += us
             total[1] += looks
 
@@ -181,27 +178,17 @@ class LoadingStacks:
         for loader, us, looks, frames in () if self._folder is None else told(self._folder):
             if loader < len(self._starting):
                 add(self._starting[loader], "worker", frames, us, looks)
-        for (owner, where, phase, sites, via), (total_us, often) in seen.items():
+        for (owner, where, phase, sites), (total_us, often) in seen.items():
             self._context.add(
                 LoadingRow(
                     loader=number(owner),
                     where=where,
                     phase=phase,
                     stack=list(sites),
-                    via=via or None,
                     us=total_us,
                     n=int(often),
                 )
             )
-
-    def _write_fetches(self, number: Callable[[Any], int]) -> None:
-        rows: dict[int, FetchedRow] = {}
-        for owner, seen in self._of_workers(FETCHES):
-            with contextlib.suppress(KeyError, TypeError):
-                its = number(owner)
-                _add_up(rows.setdefault(its, FetchedRow(loader=its)), {**seen, "n": 1})
-        for row in rows.values():
-            self._context.add(row)
 
     def _write_calls(self, number: Callable[[Any], int]) -> None:
         """Lists of arrays, and files that are read whole: of the step's thread, and of workers."""
@@ -225,7 +212,7 @@ class LoadingStacks:
         for kind, told_as in ((ListedRow, LISTS), (RereadRow, READS)):
             for owner, seen in self._of_workers(told_as):
                 with contextlib.suppress(ValueError, KeyError, TypeError):
-                    sites, _ = self._users(stack_of(seen))
+                    sites = self._users(stack_of(seen))
                     for at in sites[-1:]:
                         add(kind, at, number(owner), seen)
         for row in rows.values():
@@ -250,18 +237,13 @@ class LoadingStacks:
             if loader < len(self._starting):
                 yield self._starting[loader], row
 
-    def _users(self, frames: list[Frame]) -> tuple[tuple[int, ...], str]:
-        """Sites of the user's frames, outermost first, and the library's function below them."""
-        frames = [each for each in frames if not self._context.frames.is_own(each[0])]
-        mine = [at for at, frame in enumerate(frames) if self._context.frames.is_user(frame[0])]
-        if not mine:
-            return (), _library(frames[0]) if frames else ""
-        sites = tuple(self._context.frames.site(*frames[at]) for at in reversed(mine))[:DEEPEST]
-        inner = mine[0] - 1
-        return sites, _library(frames[inner]) if inner >= 0 else ""
+    def _users(self, frames: list[Frame]) -> tuple[int, ...]:
+        """Sites of the user's frames, outermost first."""
+        is_user, site = self._context.frames.is_user, self._context.frames.site
+        return tuple(site(*each) for each in reversed(frames) if is_user(each[0]))[:DEEPEST]
 
 
-SUMMED = ("n", "us", "cpu_us", "fetch_us", "samples", "arrays", "numbers", "again", "batches")
+SUMMED = ("n", "us", "fetch_us", "arrays", "numbers", "again", "batches")
 
 
 def _add_up(row: Any, seen: Mapping[str, Any]) -> None:
@@ -270,11 +252,6 @@ def _add_up(row: Any, seen: Mapping[str, Any]) -> None:
             setattr(row, name, getattr(row, name) + seen.get(name, 0))
     if seen.get("bytes", 0) > getattr(row, "bytes", 0):
         row.bytes, row.path = seen["bytes"], seen["path"]
-
-
-def _library(frame: Frame) -> str:
-    file, _, name = frame
-    return f"{'/'.join(file.replace(chr(92), '/').split('/')[-2:])}:{name}"
 
 
 def phase_of(frames: Iterable[Frame]) -> str:
@@ -310,7 +287,7 @@ class WorkerQueues:
 
     def longest_us(self, workers: Iterable[int]) -> float | None:
         """The longest that one of these processes waited for a processor since it was asked last,
-        or since it began; None where the system tells of none of them.
+        or since it began; None if the system knows no such time.
         """
         waits = [us for pid in list(workers)[:MOST] if (us := self._waited_us(pid)) is not None]
         return max(waits, default=None)
@@ -376,7 +353,7 @@ class _Waited:
 
 
 class DataLoaderProbe(Probe):
-    """Writes ``loaders`` and ``batches``, and ``loading``, ``fetched``, ``draws``, ``listed`` and
+    """Writes ``loaders`` and ``batches``, and ``loading``, ``draws``, ``listed`` and
     ``reread`` through :class:`LoadingStacks`.
 
     Only the outermost loader on the step's own thread counts: what a dataset reads from a loader of
@@ -384,7 +361,7 @@ class DataLoaderProbe(Probe):
     """
 
     name = "loader"
-    parts = ("loaders", "batches", "loading", "fetched", "draws", "listed", "reread")
+    parts = ("loaders", "batches", "loading", "draws", "listed", "reread")
     passes = frozenset({"quiet", "loud"})
     in_rehearsals = True
 
@@ -455,7 +432,7 @@ class DataLoaderProbe(Probe):
         self._stacks.stop(self._number)
 
     def step_end(self) -> None:
-        """Write the step's rows, and who the loaders are that were seen for the first time."""
+        """Write the step's rows, and describe loaders that were seen for the first time."""
         for facts, waited in self._step.items():
             row = BatchRow(loader=self._number(facts), n=waited.n, wait_us=waited.us)
             row.made, row.start_us = waited.made or None, waited.start_us or None
@@ -490,7 +467,7 @@ class DataLoaderProbe(Probe):
         return number
 
     def _row(self, number: int, facts: LoaderFacts) -> LoaderRow:
-        """Its facts; where a library defines a dataset or collate function helps nobody."""
+        """The loader's facts, without the place of a dataset or collate function of a library."""
         row = facts.row(number, self._consumed_at.get(facts))
         row.iter_at = self._iterated_at.get(facts)
         if row.dataset_file and not self.context.frames.is_user(row.dataset_file):

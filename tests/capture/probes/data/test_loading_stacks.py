@@ -63,52 +63,6 @@ def rows_of(drive):
     return rows
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers, tmp_path):
-    source = f"""
-    rows = [numpy.ones(4000) for _ in range(30)]
-    class Arrays(Dataset):
-        def __len__(self): return 400
-        def __getitem__(self, i):
-            return torch.tensor(rows)  # item
-    batches = iter(DataLoader(Arrays(), num_workers={workers}))
-    def step(): next(batches)
-    """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=8)
-        rows = rows_of(drive)
-        del user.batches
-    rows = [row for row in rows if row["where"] == ("worker" if workers else "step")]
-    assert rows and not [row for row in rows if "instruments" in (row.get("via") or "")]
-
-
-@pytest.mark.parametrize(("workers", "rows"), [(0, 0), (1, 1)])
-def test_what_workers_take_for_a_batch(workers, rows, tmp_path):
-    source = f"""
-    class Busy(Dataset):
-        def __len__(self): return 400
-        def __getitem__(self, i):
-            end = time.thread_time() + 0.002
-            while time.thread_time() < end: pass
-            time.sleep(0.001)
-            return i
-    batches = iter(DataLoader(Busy(), batch_size=4, num_workers={workers}))
-    def step(): next(batches)
-    """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("quiet", user.step, steps=2)
-        drive.run("loud", user.step, steps=8)
-        found = drive.rows("fetched")
-        del user.batches
-    assert len(found) == rows
-    for row in found:
-        assert row["samples"] == 4 * row["n"] > 0 and row["loader"] == 0
-        assert row["cpu_us"] >= 0.9 * 2000 * row["samples"]
-        assert row["us"] >= 0.9 * 3000 * row["samples"] > 0.9 * row["cpu_us"]
-
-
 def test_a_spawned_worker_tells_as_well(tmp_path):
     source = """
     loader = DataLoader(range(1_000_000), batch_size=100_000, collate_fn=sorted, num_workers=1,
