@@ -60,9 +60,6 @@ OUTPUT_LIMIT = 1 << 20
 LINE_LIMIT = 1 << 16
 """Bytes of one line that are read at once."""
 
-PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
-"""A line that torch's CPU allocator prints because we profile: not the target's own words."""
-
 
 def record(
     plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
@@ -321,8 +318,6 @@ class Child:
         assert self.process.stdout is not None
         with self.process.stdout as output:
             while line := output.readline(LINE_LIMIT):
-                if PROFILER_NOISE in line:
-                    continue
                 self._output.append(line)
                 self._kept += len(line)
                 while self._kept > OUTPUT_LIMIT and len(self._output) > 1:
