@@ -158,12 +158,9 @@ def record_apart(
 
     Raises :class:`NoCopy` if none can be made. A plan that runs in a copy already is left there.
     """
-    with sheltered(plan) as (apart, reached):
+    with sheltered(plan) as apart:
         recording = record_once(apart, deadline, progress, echo)
-    _, recording = _blameless(plan, recording, deadline, progress)
-    for sentence in reached:
-        add_warning(recording, sentence)
-    return recording
+    return _blameless(plan, recording, deadline, progress)[1]
 
 
 def _surroundings(plan: Plan) -> dict[str, str] | None:
