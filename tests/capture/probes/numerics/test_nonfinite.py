@@ -11,7 +11,6 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 from torch.utils import _python_dispatch
 
-from auditor.capture.probes.numerics import nonfinite
 from auditor.capture.probes.numerics.nonfinite import HANDS_ON, NonfiniteProbe, bad_tensors
 from auditor.capture.probes.numerics.nonfinite_origin import NonfiniteOriginProbe
 from auditor.evidence.table import Evidence
@@ -19,12 +18,6 @@ from auditor.judging import catalogue, engine
 from auditor.runs.plan import Plan, Replay
 from tests.capture.drive import Drive, line_of, load
 from tests.inprocess import record
-
-
-@pytest.fixture(autouse=True)
-def look_after_every_step(monkeypatch):
-    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 1)
-
 
 RULE = catalogue.rule("NUM002")
 PARTS = engine.parts_of((RULE, catalogue.rule("NUM013")))
@@ -150,16 +143,8 @@ def test_statistics_that_were_spoiled_before_the_first_step_are_nobodys_doing_he
     assert recording.rows("buffers")
 
 
-def test_between_two_looks_the_row_says_what_was_still_good(tmp_path, monkeypatch):
-    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
-    recording = record(tmp_path / "r", lambda: trainer(bad_at=5), PARTS, roots=[], steps=10)
-    (row,) = recording.rows("nonfinite")
-    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == ("quiet", 5, 7, 2)
-
-
 @pytest.mark.parametrize("every", [3, 4, 7])
-def test_an_optimizer_that_never_steps_where_a_look_is_due_is_seen(tmp_path, monkeypatch, every):
-    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
+def test_an_optimizer_that_steps_rarely_is_seen(tmp_path, every):
     parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
     optimizer = torch.optim.SGD([parameter], lr=0.1)
 
@@ -177,8 +162,7 @@ def test_an_optimizer_that_never_steps_where_a_look_is_due_is_seen(tmp_path, mon
     assert row["last_good"] < 8 + every
 
 
-def test_a_gradient_of_a_skipped_step_is_not_that_of_an_earlier_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
+def test_a_gradient_of_a_skipped_step_is_not_that_of_an_earlier_one(tmp_path):
     parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
     optimizer = torch.optim.Rprop([parameter], lr=1e-3)
 
