@@ -271,6 +271,29 @@ def test_what_stands_for_the_type_is_the_type():
     assert torch.device is real
 
 
+def test_factories_and_the_legacy_constructor_follow_the_default_tensor_type():
+    with shadow_cuda():
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+        assert torch.zeros(1).is_cuda
+        data = torch.Tensor([1e10])
+        assert data.is_cuda and data.dtype == torch.float32 and data.tolist() == [1e10]
+        given = [(2, 3), (np.int64(2), 3), (torch.Size([2, 3]),), (np.ones((2, 3)),)]
+        sizes = [torch.Tensor(*each) for each in given]
+        assert all(made.is_cuda and made.shape == (2, 3) for made in sizes)
+        assert torch.Tensor().is_cuda and torch.Tensor().shape == (0,)
+        again = torch.Tensor(data)
+        again.zero_()
+        assert again.is_cuda and data.tolist() == [0.0]
+        assert not torch.FloatTensor([1.0]).is_cuda
+        assert torch.cat([torch.rand(1), torch.Tensor([1.0]).expand(1)]).is_cuda
+        torch.set_default_tensor_type("torch.FloatTensor")
+        assert not torch.Tensor([1.0]).is_cuda and not torch.zeros(1).is_cuda
+        torch.set_default_tensor_type("torch.cuda.HalfTensor")
+        assert torch.Tensor([1.0]).dtype == torch.float16
+    assert not torch.Tensor([1.0]).is_cuda and "__new__" not in vars(torch.Tensor)
+    torch.set_default_dtype(torch.float32)
+
+
 def test_tensor_new_makes_tensors_of_its_own_kind():
     with shadow_cuda():
         x = torch.ones(3, dtype=torch.float64, device="cuda")
