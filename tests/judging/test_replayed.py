@@ -62,29 +62,6 @@ def test_each_price_is_what_the_replay_gives_alone(reads):
     assert alone["SYNC002"] < 100
 
 
-def test_together_they_buy_more_and_it_is_said(reads):
-    what_if = reads.what_if
-    assert what_if.reason == ""
-    assert what_if.error == pytest.approx(0, abs=1e-3)
-    assert what_if.joint_us > 1500 > 200 > what_if.alone_us - _rest(what_if)
-    assert what_if.overlap
-    assert what_if.joint_us == pytest.approx(sum(fix.after_us for fix in what_if.fixes))
-
-
-def _rest(what_if):
-    """Of other rules that look at the same trace."""
-    return sum(fix.alone_us for fix in what_if.fixes if not fix.code.startswith("SYNC00"))
-
-
-def test_what_counts_together_is_no_note_for_being_cheap_alone(reads):
-    """Each of two waits in a row buys next to nothing alone."""
-    for finding in reads.findings:
-        if finding.code in ("SYNC001", "SYNC002"):
-            assert not finding.negligible
-            said = dict(finding.facts)["its part if all in the table are fixed"]
-            assert said.endswith("per step")
-
-
 def test_where_the_replay_is_not_trusted_prices_stay_and_the_reason_is_said(tmp_path):
     def body(number, start):
         """The second kernel begins 1 ms after its launch, and nothing shows why."""
@@ -116,11 +93,6 @@ def test_work_without_any_launch_is_not_replayed(tmp_path):
     assert found.what_if.reason == "the trace does not show who launched the device's work"
     (finding,) = (each for each in found.findings if each.code == "DATA007")
     assert finding.lost_us_per_step == 2000
-
-
-def test_without_a_finding_that_it_prices_nothing_is_replayed(tmp_path):
-    found = judged(tmp_path, [op("aten::mm", 1000, 20), op("aten::mm", 1030, 20)])
-    assert found.what_if is None
 
 
 def test_a_replay_that_fails_costs_no_report(tmp_path, monkeypatch):

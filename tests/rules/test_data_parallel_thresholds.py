@@ -27,10 +27,8 @@ from auditor.evidence.recorded.data_parallel import (
     SameOrder,
     SamplerEpochs,
 )
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.rule import NotLooked
 from tests.rules.asking import ask, lines, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
@@ -98,22 +96,6 @@ def test_steps_on_gradients_of_one_rank(more, sent, expected):
     assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
 
 
-def test_where_no_sync_was_not_called_the_backward_is_named():
-    module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
-    (found,) = ask(SteppedUnaveraged(), DataParallel((module,)))
-    assert (found.site, found.places) == (LATER, ())
-    assert ("steps with gradients that were not averaged", "1 of 2") in found.facts
-    assert "only 1 earlier pass averaged them" in found.message
-
-
-def test_the_loop_of_the_epochs_is_named():
-    text = "for epoch in range(3):\n    for x in loader:\n        train(x)\n"
-    at = Site("t.py", 2, "", "for x in loader:")
-    order = replace(ORDER, site=at, stack=(at,))
-    (found,) = SameOrderEachEpoch().detect(SamplerEpochs((order,)), Source({"t.py": text}))
-    assert (found.site.line, [each.site.line for each in found.places]) == (1, [1, 2])
-
-
 @pytest.mark.parametrize(
     ("more", "module", "expected"),
     [
@@ -141,13 +123,6 @@ def test_barriers(more, expected):
     facts = {"what": "barrier", "ranks": 2, **more}
     table = lines(*(CollectiveRow(at=0, step=step, **facts) for step in range(20)), sites=(SITE,))
     assert len(list(ask(BarrierEveryStep(), table))) == expected
-
-
-def test_barriers_of_one_process_are_not_looked_for():
-    none = lines(kind=CollectiveRow)
-    with pytest.raises(NotLooked, match="one process"):
-        list(ask(BarrierEveryStep(), none, Machine()))
-    assert list(ask(BarrierEveryStep(), none, Machine(ranks=2))) == []
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
-from auditor.rule import NotLooked
 from tests.rules.asking import rows
 
 SITE = Site("train.py", 3, "step", "")
@@ -120,11 +119,6 @@ def test_copies_of_branches_or_libraries(
     assert [each.severity for each in found] == severities
 
 
-def test_copies_are_not_looked_for_on_a_cpu() -> None:
-    with pytest.raises(NotLooked):
-        list(CopiedUnread().detect(table("copy"), Machine(), Source()))
-
-
 def test_constants_that_are_copied_are_told_by_others() -> None:
     known = table("constant")
     copied = ThrownWork(known.found, copied_from=frozenset({("train.py", 3)}))
@@ -195,14 +189,6 @@ def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
     text = TRAINING.format(call="head(x)", given="told")
     far = table("result", site=Site("other.py", 1), further=(Site("train.py", 3),))
     assert not list(ResultUnread().detect(far, Machine(), Source({"train.py": text})))
-
-
-def test_a_copy_of_nothing_has_no_share() -> None:
-    (one,) = table("copy", nbytes=1).found
-    assert len(list(CopiedUnread().detect(ThrownWork((one,)), Machine("cuda"), Source()))) == 1
-    half = ThrownWork((one,), copied=2)
-    (found,) = CopiedUnread().detect(half, Machine("cuda"), Source())
-    assert "50% of what is moved" in found.message
 
 
 def test_a_repeat_says_where_it_was_computed() -> None:

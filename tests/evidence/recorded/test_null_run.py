@@ -8,7 +8,6 @@ from auditor.evidence.recorded.null_run import (
     Asked,
     NullRun,
     Parting,
-    _lines,
     _parting,
     _ways,
     unseen_waits,
@@ -69,21 +68,6 @@ def test_the_first_difference(shadow, null, after, theirs, ours):
 
 def work(at, step, launches=0, waits=0, calls=()):
     return SimpleNamespace(at=at, step=step, launches=launches, waits=waits, calls=list(calls))
-
-
-def test_what_a_line_asked():
-    rows = [
-        work(None, 0, 9),
-        work(3, 0, 2),
-        work(3, 7, 50),  # a step that is not judged
-        work(3, 1, 4, 1, ["a"]),
-        work(3, 1, 1, 2, ["b"]),
-        work(4, 1, 1, 0, ["c"]),
-    ]
-    assert _lines(evidence(work=rows), {0, 1}) == {
-        ("t.py", 3): Asked(site(3), 7, 3, frozenset({1}), frozenset({"a", "b"})),
-        ("t.py", 4): Asked(site(4), 1, 0, frozenset(), frozenset()),
-    }
 
 
 def run(*asked, steps=4, compared=1, parting=None, sized=()):

@@ -6,7 +6,6 @@ from auditor.evidence.recorded.retained_graphs import (
     NODE_CAP,
     RetainedGraphs,
     Root,
-    each_line_once,
     grows,
 )
 from auditor.model import Site
@@ -43,13 +42,6 @@ def root(*, number=None, name="self.losses[*]", site=SITE, first=0, **columns):
 )
 def test_growth_of_a_series(values, share, said):
     assert grows(values, share) is said
-
-
-@pytest.mark.parametrize(
-    ("name", "depth"), [("x", 0), ("self.x[*]", 1), ("x[*][*]", 2), ("x[*].y", 0)]
-)
-def test_depth(name, depth):
-    assert root(name=name, tensors=[1]).depth == depth
 
 
 def test_words_for_a_report():
@@ -148,13 +140,6 @@ def test_a_variable_that_some_steps_set_anew_keeps_old_what_no_backward_has_free
         held_bytes=[held] * 6,
     )
     assert seen.keeps_old(2) is bool(held)
-
-
-def test_each_line_is_told_once():
-    first = root(name="a", tensors=[1])
-    alias = root(name="b", tensors=[1])
-    lost, again = root(name="c", site=None, tensors=[1]), root(name="c", site=None, tensors=[2])
-    assert list(each_line_once([first, alias, lost, again])) == [first, lost]
 
 
 UP = list(range(1, 13))

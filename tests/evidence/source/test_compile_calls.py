@@ -71,12 +71,6 @@ def test_a_name_that_is_only_handed_on_is_read_where_the_caller_reads_it(callers
     assert found.read is read
 
 
-def test_a_name_that_is_returned_and_called_is_read():
-    found = call(HANDED_ON.replace("return", "fast(x); return").format("a, b, c = setup()"), line=3)
-    assert found is not None
-    assert found.read
-
-
 def test_a_statement_of_several_lines_is_found_by_each_of_them():
     text = "x = 1\nnet = torch.compile(\n    net,\n)\ny = 2\n"
     wanted = [False, True, True, True, False]

@@ -75,8 +75,3 @@ def test_lines_that_make_it(text, lines, names, patched, drawn):
 )
 def test_what_holds_more(text):
     assert made(text) is None
-
-
-def test_a_call_that_is_not_known():
-    source = Source({"t.py": "x = torch.ones(2).to(device)"})
-    assert host_made(source, Site("t.py", 1, "", ""), None) is None

@@ -33,11 +33,6 @@ def test_the_loader_comes_first(source):
     assert setting.args(("--batch_size=3",), 16) == ("--batch_size=3",) and setting.files(16) == {}
 
 
-def test_a_batch_sampler_tells_its_size_by_what_it_gives():
-    base = measured(24, 100, loaders=(Loader("t.py", 3, None, None, 10.0),))
-    assert found(base, [], []).size == 24
-
-
 def test_a_loader_of_unknown_size_is_said():
     base = measured(8, 100, loaders=(Loader("t.py", 3, None, None, 10.0),), shapes=())
     assert "--batch names it" in found(base, [], [])
@@ -73,11 +68,6 @@ def test_several_numbers_are_not_guessed_from(source, tmp_path):
     assert "batch_size at train.py:1, BATCH at train.py:2" in told and "--batch" in told
     assert found(without_loader(), [], source, "batch_size").size == 4
     assert found(without_loader(), [], source, "train.py:BATCH").size == 8
-
-
-def test_no_number_at_all(source, tmp_path):
-    (tmp_path / "train.py").write_text("n = 4\n")
-    assert "no number is named as one: --batch NAME" in found(without_loader(), [], source)
 
 
 def test_a_name_that_is_not_there_is_refused(source):

@@ -74,14 +74,6 @@ def test_what_the_program_keeps_over_steps_is_told_from_what_a_step_makes(tmp_pa
     assert found[OF_STEP] >= 1 * MIB
 
 
-def test_without_an_optimizer_nothing_is_said(tmp_path):
-    def make():
-        return lambda: torch.ones(1024, 1024, device="cuda").sum()
-
-    found, _ = categories(tmp_path, make)
-    assert found == {}
-
-
 class Marks:
     """A recording with an ``owners`` part, of a run that has no second one up to its error."""
 
