@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+from torch import nn
 
 from auditor.capture.shadow import Listener, ShadowDevice, current
 from auditor.capture.shadow.current import HOPPER, LT, OTHERS, cublas_bytes, lt_bytes
