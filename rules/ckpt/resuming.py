@@ -52,7 +52,6 @@ class KeptStateIsLive(Rule):
                 f"steps changed its tensors, and {done}",
                 steps=each.steps,
                 per_step=1.0,
-                facts=(("brought back at", str(back)),),
             )
 
 

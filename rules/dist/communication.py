@@ -254,10 +254,6 @@ class RanksPart(Rule):
             f"rank {one.rank} calls {one.what} here, but {there}: the ranks wait in different "
             "collectives",
             steps=1,
-            facts=(
-                ("collectives before it that all ranks called", f"{parting.number:,}"),
-                ("steps begun by that rank", f"{one.step:,}"),
-            ),
             places=places_of(one.site, *before),
         )
 
@@ -276,7 +272,6 @@ def _left_alone(parting: Parting, waits: Call) -> Finding:
         f"rank {one.rank} calls {one.what} here after {amounts.count(one.step, 'step')}, while rank "
         f"{waits.rank} waits for gradients at {waits.site}",
         steps=1,
-        facts=(("collectives before it that all ranks called", f"{parting.number:,}"),),
         places=places_of(waits.site, one.site),
         remedy=LEFT,
     )
@@ -371,10 +366,6 @@ class BackendOfTheHost(Rule):
             per_step=job.operators / job.steps if job.marked else 0.0,
             seen_on="trace",
             severity=None if job.operators else Severity.NOTE,
-            facts=(
-                ("process group operators", f"{job.operators:,}"),
-                ("kernels on the device", f"{job.kernels:,}"),
-            ),
         )
 
 

@@ -92,7 +92,6 @@ class LoopAt:
 
     def finding(self, said: str, advice: str, saved_us: float | None) -> Finding:
         """The finding of this loop."""
-        timed = () if self.us is None else (amounts.duration(self.us),)
         places = (self.head, self.site) if self.head is not None else ()
         return Finding(
             self.site,
@@ -101,10 +100,6 @@ class LoopAt:
             per_step=self.turns,
             lost_us_per_step=saved_us,
             basis="none" if self.us is None else "estimated",
-            facts=(
-                *((("numbers in a piece", f"{self.elements:,}"),) if self.elements else ()),
-                *(("time in the loop", f"{each} per step") for each in timed),
-            ),
             remedy=Remedy(advice),
             places=tuple(
                 FoundAt(each, shorten(each.text), self.turns if each is self.site else 0.0)

@@ -139,7 +139,6 @@ def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
     given = peaks((1000, "", 0), (1005, "", 0), (700, "gradients", 3), (600, "foreach", 0), at=None)
     (found,) = ask(PeakMemoryCutByOneChange(), given, REHEARSAL)
     assert (found.site, found.lost_bytes) == (None, 300 * MIB)
-    assert ("tensors changed", "3") in found.facts
 
 
 @pytest.mark.parametrize(

@@ -492,7 +492,6 @@ def test_a_loop_that_was_timed_has_a_price(us, kind, price):
     (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, kind=kind, us=us),)))
     assert finding.lost_us_per_step == price
     assert finding.basis == ("none" if us is None else "estimated")
-    assert ("time in the loop" in dict(finding.facts)) is (us is not None)
 
 
 USED = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}
