@@ -18,7 +18,6 @@ _PASSES = {
     "leaner": "what-if pass",
     "numbers": "precision pass",
     "gradients": "gradient pass",
-    "loops": "pass for loops",
     "memory": "memory pass",
     "values": "value pass",
     "replay": "replay",

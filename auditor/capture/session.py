@@ -303,7 +303,7 @@ class Session:
         at.compiled = COMPILED_CODE.calls != self._calls
         stats.compiles = COMPILED_CODE.compiles
         stats.calm = stats.calm + 1 if stats.compiles == self._compiles else 0
-        shadow, stats.loops = context.shadow, bool(context.loops)
+        shadow = context.shadow
         stats.unused = context.trained and shadow is not None and not shadow.operators
         if self._trace is not None and self._trace.full and at.done + 1 < at.most:
             context.warn(

@@ -500,7 +500,6 @@ PASSES = {
     "numbers": "precision pass: dtypes and value ranges of delicate operators",
     "gradients": "gradient pass: recomputes the end of a loss with one thing repaired and compares "
     "the gradients; checks the inputs of layers and the results of activations",
-    "loops": "loop pass: times the Python loops found before, and nothing else",
 }
 
 

@@ -68,7 +68,6 @@ class Stats:
     anomaly: bool = False  # a backward ran under anomaly mode
     profiled: bool = False  # the program runs torch.profiler itself
     unused: bool = False  # a rehearsed program has trained, and put nothing on the device
-    loops: bool = False  # the precision pass found Python loops
     full: bool = False  # a longer trace would need too much memory
     asked_on: Callable[[], bool] = lambda: False  # a probe needs more steps to say anything
     half_full: Callable[[], bool] = lambda: False  # half of a GPU's memory was used
@@ -136,7 +135,6 @@ def _measured(plan: Plan, device: DeviceInfo) -> list[Pass]:
     traced, steps, warmup = plan.purpose_as(Passes) or Passes(), plan.steps, plan.warmup
     causes, timed = min(steps, DIAGNOSED_STEPS), 0 if device.simulated else 1
     eager = first(as_many_as("quiet"), slower_than("quiet", 10, 3.0))
-    on_host = not (device.accelerator or device.simulated)
     return [
         Pass("warmup", warmup + MORE_STEPS if warmup else 0, warm, usual=warmup),
         Pass("quiet", timed * steps),
@@ -151,12 +149,6 @@ def _measured(plan: Plan, device: DeviceInfo) -> list[Pass]:
         ),
         Pass("loud", steps, first(causes_known(causes), long(8, 0.25)), usual=causes),
         Pass("numbers", 3 + MORE_STEPS, first(told, long(1, 0.2)), usual=3),
-        Pass(
-            "loops",
-            5 if on_host else 0,
-            wanted=lambda stats: stats.loops and not stats.compiles,
-            usual=0,
-        ),
         Pass("gradients", 2),
         Pass("memory", 12 if device.native else 0, long(3, 0.1)),
     ]

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, NamedTuple
 
 from auditor import amounts
-from auditor.evidence.recorded.steps import Steps, own_times
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, shorten
 from auditor.evidence.source.loops import loop_around, trains
 from auditor.evidence.table import Evidence, Table, rows_of, together
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
-from auditor.recordings.schema.numerics import LoopTimeRow
 from auditor.rule import Rule, knob
 
 from .rows import ModuleLoopRow, PiecewiseRow
 
 CALL_US = 4.0
-"""What ``torch._foreach_*`` saves of an operator on a CPU: 3 of 6 us for 64 numbers, 5 of 8 us for
-4,096, nothing for 65,536 (mul_, add_, addcmul_ of 100 tensors, torch 2.13.0, two slow cores).
+"""What an operator costs a CPU besides its arithmetic: ``torch._foreach_*`` saves 3 of 6 us for 64
+numbers, 5 of 8 us for 4,096 (mul_, add_, addcmul_ of 100 tensors, torch 2.13.0, two slow cores).
 """
 
 BODY = 20
@@ -74,8 +73,7 @@ KINDS = {
 class LoopAt:
     """A Python loop: the line in it that is run ``turns`` times in each of ``steps`` watched steps,
     and the line of its ``for`` (None where it is the same one or was not found). ``share`` of the
-    step: of its operators outside the backward, or of its time. ``us`` of a step in it, None where
-    it was not timed.
+    step: of its operators outside the backward, or of its time.
     """
 
     site: Site
@@ -84,13 +82,8 @@ class LoopAt:
     share: float
     elements: int
     steps: int
-    us: float | None = None
 
-    def saved_us(self, most: float = math.inf) -> float | None:
-        """Us of a step that all turns but one take."""
-        return None if self.us is None else min(most, self.us * (1.0 - 1.0 / max(1.0, self.turns)))
-
-    def finding(self, said: str, advice: str, saved_us: float | None) -> Finding:
+    def finding(self, said: str, advice: str, saved_us: float | None = None) -> Finding:
         """The finding of this loop."""
         places = (self.head, self.site) if self.head is not None else ()
         return Finding(
@@ -99,7 +92,7 @@ class LoopAt:
             steps=self.steps,
             per_step=self.turns,
             lost_us_per_step=saved_us,
-            basis="none" if self.us is None else "estimated",
+            basis="none" if saved_us is None else "estimated",
             remedy=Remedy(advice),
             places=tuple(
                 FoundAt(each, shorten(each.text), self.turns if each is self.site else 0.0)
@@ -156,7 +149,6 @@ def _module_loop(evidence: Evidence, rows: list[ModuleLoopRow]) -> ModuleLoop | 
             median(row.us / (row.step_us or math.inf) for row in rows),
             rows[0].elements,
             len(rows),
-            evidence.get(LoopTimes).us_of(number),
             rows[0].module,
             rows[0].recurrent,
             len({row.n for row in rows}) == 1,
@@ -198,10 +190,6 @@ def _is_own(evidence: Evidence, row: PiecewiseRow) -> bool:
 def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
     steps = len({row.step for row in rows})
     site, head = _place(evidence, rows[0])
-    modules = evidence.get(ModuleLoops).loops if evidence.has(ModuleLoopRow.part) else ()
-    theirs = any(
-        each.us and (each.head or each.site).place == (head or site).place for each in modules
-    )
     return IndexingLoop(
         site,
         head,
@@ -209,7 +197,6 @@ def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
         sum(row.operators for row in rows) / max(1, sum(row.all for row in rows)),
         max(row.elements for row in rows),
         steps,
-        None if theirs else evidence.get(LoopTimes).us_of(rows[0].at, rows[0].cut),
         rows[0].op,
         sum(row.operators for row in rows) / steps,
         "reads" if rows[0].op == "local_scalar_dense" else rows[0].kind,
@@ -242,7 +229,7 @@ class LoopOverIndex(Rule):
 
     operators: float = knob(0.25, "Report from this share of the operators outside the backward.")
 
-    def detect(self, piecewise: IndexingLoops) -> Iterator[Finding]:
+    def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
         for loop in piecewise.loops:
             few = loop.share < self.operators or loop.operators > BODY * loop.turns
             if few or loop.steps < piecewise.steps:
@@ -254,14 +241,12 @@ class LoopOverIndex(Rule):
                 if head is None
                 else f"; the loop starts at line {head.line}, `{shorten(head.text)}`"
             )
-            # with parameters it does the same arithmetic, and only the calls are saved
-            calls = loop.operators * CALL_US if loop.kind == "parameters" else math.inf
             yield loop.finding(
                 f"a Python loop {kind.said.replace('{op}', loop.op).replace('{n}', turns)}: "
                 f"{amounts.digits(loop.operators)} operators per step, "
                 f"{amounts.percent(loop.share)} of all outside the backward{at}",
                 kind.advice,
-                loop.saved_us(calls),
+                None if machine.gpu_path else CALL_US * loop.operators,
             )
 
 
@@ -308,32 +293,4 @@ class ModulePieceByPiece(Rule):
                     "Call the module once with the whole tensor (join its first dimensions if "
                     "needed), and split the result. torch.vmap helps if it takes only one sample."
                 )
-            yield each.finding(said, advice, each.saved_us())
-
-
-# -- loop times ------------------------------------------------------------------------------------
-# How long Python loops take, from the pass that follows their lines and nothing else.
-
-
-@dataclass(frozen=True)
-class LoopTimes(Table):
-    """Us of a step in loops, by the number of a line's site: the median of the steps of that pass,
-    and no more than the median step of the timing pass.
-    """
-
-    us: Mapping[int, float] = field(default_factory=dict)
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> LoopTimes:
-        """From the pass ``loops``, where there was one beside a timing pass."""
-        seen: defaultdict[int, list[float]] = defaultdict(list)
-        for row in evidence.rows(LoopTimeRow) if evidence.has(LoopTimeRow.part) else ():
-            seen[row.at].append(max(0.0, row.us))
-        quiet = own_times(evidence.get(Steps).quiet) if seen and evidence.has("steps") else ()
-        step_us = median(quiet) if quiet else 0.0
-        return cls({at: min(step_us, median(each)) for at, each in seen.items()})
-
-    def us_of(self, *numbers: int | None) -> float | None:
-        """Of the first of these lines that is known; None where none is."""
-        known = (self.us.get(each, 0.0) for each in numbers if each is not None)
-        return next(filter(None, known), None)
+            yield each.finding(said, advice)

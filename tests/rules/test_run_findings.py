@@ -27,6 +27,7 @@ from auditor.rules.num.nonfinite import (
 )
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
@@ -473,25 +474,18 @@ LOOP = IndexingLoop(LINE, HEAD, 10.0, 0.25, 4, 3, op="select", operators=200.0)
     ids=str,
 )
 def test_a_loop_over_pieces(change, said):
-    found = list(ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, **change),))))
+    found = list(ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, **change),)), Machine()))
     assert bool(found) is said
     for finding in found:
         assert (finding.steps, finding.per_step) == (3, 10.0)
         assert [place.site.line for place in finding.places] == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("us", "kind", "price"),
-    [
-        (500.0, "pieces", 450.0),
-        (5000.0, "parameters", 800.0),  # 200 operators, whose arithmetic stays
-        (None, "pieces", None),
-    ],
-)
-def test_a_loop_that_was_timed_has_a_price(us, kind, price):
-    (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, kind=kind, us=us),)))
-    assert finding.lost_us_per_step == price
-    assert finding.basis == ("none" if us is None else "estimated")
+@pytest.mark.parametrize(("device", "price"), [("cpu", 800.0), ("rehearsal", None)])
+def test_each_operator_of_a_loop_has_its_price_on_a_cpu(device, price):
+    (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (LOOP,)), Machine(device))
+    assert finding.lost_us_per_step == price  # 200 operators
+    assert finding.basis == ("none" if price is None else "estimated")
 
 
 USED = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}

@@ -12,7 +12,7 @@ from auditor.runs.repeat import Repeat
 from auditor.runs.schedule import LONG_STEPS, Schedule, Stats, passes_of, share_out
 
 GPU = CUDA
-WATCHED = frozenset({"loud", "leaner", "numbers", "gradients", "values", "loops"})
+WATCHED = frozenset({"loud", "leaner", "numbers", "gradients", "values"})
 REHEARSAL = {"loud": 12, "leaner": 5, "numbers": 3}
 MEASURED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 20, "numbers": 3, "gradients": 2}
 Shows = Callable[[Stats], object]
@@ -103,9 +103,7 @@ def slow_eager(stats):
         case("few steps", without(quiet=7, loud=7), steps=7),
         case("own profiler", without("trace"), shown(profiled=True)),
         case("trace full", without(trace=2), lambda s: setattr(s, "full", s.now.done == 1)),
-        case("loops", without(loops=5), shown(loops=True)),
-        case("loops, compiled", MEASURED, shown(loops=True, compiles=1, calm=3)),
-        case("loops on a GPU", without(memory=12), shown(loops=True), GPU),
+        case("on a GPU", without(memory=12), shown(), GPU),
         case("anomaly mode", without(anomaly_off=20), shown(anomaly=True)),
         case("few of it", without(quiet=7, anomaly_off=7, loud=7), shown(anomaly=True), steps=7),
         case("compiled", without(eager_held=50), compiled),

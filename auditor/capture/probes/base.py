@@ -126,8 +126,6 @@ class Context:
     """The audited callable, generator or module: probes that look for holders start there."""
     shadow: RehearsalProbe | None = None
     """What knows the shadow device and its simulated memory; None where nothing is rehearsed."""
-    loops: set[tuple[int, ...]] = field(default_factory=set)
-    """Python loops that the precision pass found: sites, of which the first in a loop counts."""
     trained: bool = False
     """A backward or an optimizer's step was seen."""
     warn: Callable[[str], None] = field(default=lambda text: None)

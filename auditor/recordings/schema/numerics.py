@@ -163,18 +163,6 @@ class NumericRow(PassRow, kw_only=True):
         return self.library.startswith("torch/optim/")
 
 
-class LoopTimeRow(PassRow, kw_only=True):
-    """Per step, one row for each Python loop of `piecewise` or `turns`, with what it takes while
-    nothing but the lines of its function is followed.
-    """
-
-    part = "loop_times"
-    when = "loops"
-
-    at: Annotated[int, doc("the line in the loop: a number in `sites`, of `at`, `cut` or `lines`")]
-    us: Annotated[float, doc("time in the loop")]
-
-
 class BadTensor(Parameter, kw_only=True):
     """A parameter that is not finite, or whose gradient is not."""
 

@@ -490,8 +490,6 @@ class IndexingLoopsProbe(OperatorProbe):
                     cut=turns.cut,
                 )
                 self.context.add(row)
-                places = (turns.at, turns.cut)
-                self.context.loops.add(tuple(each for each in places if each is not None))
                 end = turns.last
 
     def stop(self) -> None:

@@ -101,7 +101,6 @@ class ModuleLoopsProbe(Probe):
                         step_us=step_us,
                     )
                 )
-                self.context.loops.add(each.path[::-1])
 
     @property
     def step_us(self) -> float:
