@@ -31,7 +31,7 @@ Codes = str | Sequence[str]
 """Codes or families of rules: ``"SYNC,MEM005"``, or a list of them."""
 
 HERE = (
-    "audited in the user's own process: nothing was rehearsed, and objects that were made before "
+    "audited in the user's own process: the GPU path was not rehearsed, and objects that were made before "
     "the audit began (loaders, optimizers, models) were not seen being made"
 )
 """What is said of every audit that had no process of its own."""
@@ -112,12 +112,12 @@ def audit(
 
     ``step`` is a TARGET as ``audit run`` takes it, or a function without arguments (or with one
     that counts steps: ``def step(i)``). A function that can be imported by its module and name runs
-    in a process of its own, as with ``audit run``: the module is imported anew there. Any other (a
+    in a process of its own, as with ``audit run``: the module is imported again there. Any other (a
     closure, a lambda, a bound method) runs here, ``steps`` times and more, and changes what it
     changes. ``here`` asks for one or the other. ``out`` keeps recording and report in a folder.
 
     A step that raises ends the audit: ``report.run.outcome`` and ``report.run.error`` say so.
-    Raises :class:`auditor.errors.AuditProblem` where the audit cannot be done.
+    Raises :class:`auditor.errors.AuditProblem` if the audit cannot be done.
     """
     from auditor.errors import AuditProblem
 
@@ -237,7 +237,7 @@ def watch(
     out among the passes, and found from its optimizers. What comes after them runs undisturbed.
 
     The first step of an optimizer begins the first of these. What the block raises passes through,
-    and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` where no
+    and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` if no
     optimizer stepped.
 
     With ``every`` it is a run of days (docs/watch.md): a look at ``steps`` steps (20) every N
@@ -372,8 +372,8 @@ def _own(file: str) -> str:
 
 
 class _Work:
-    """The rules that are asked, and the folder that is written; the folder is removed at the end
-    where nobody wants it.
+    """The rules to run, and the folder to write; the folder is removed at the end if the caller
+    gave none.
     """
 
     def __init__(self, select: Codes, ignore: Codes, out: str | os.PathLike[str] | None) -> None:

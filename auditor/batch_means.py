@@ -79,7 +79,7 @@ def median_of(values: Sequence[float], *, busy: float = 0.0) -> Estimate | None:
 def difference(
     more: Sequence[float], less: Sequence[float], *, busy: tuple[float, float] = (0.0, 0.0)
 ) -> Estimate | None:
-    """The median of one series less that of another; None where either has fewer than
+    """The median of one series less that of another; None if either has fewer than
     ``FEWEST_BATCHES`` values.
 
     Medians of the batches of each, and Welch's t (1947) with the degrees of freedom of

@@ -22,7 +22,7 @@ MOST_S = 60.0
 
 def cycle_of(us: Sequence[float]) -> int | None:
     """After how many steps a phase comes again that takes much of the time, from the times of steps
-    that follow one another; None where there is none, or it does not keep its distance.
+    that follow one another; None if there is none, or it does not keep its distance.
 
     Only the heaviest steps count, those at least a third as long as the longest: what others do on
     the machine is mostly shorter than a phase, and its clock rate may change. Two of them may be
@@ -53,7 +53,7 @@ def whole_cycles(us: Sequence[float], steps: int, most: int, slower: float = 1.0
 
 
 def prolonged(steps: int) -> str:
-    """What to say of passes that were given so many steps for whole cycles."""
+    """The sentence on passes of ``steps`` steps, which hold whole cycles."""
     return (
         f"every {steps // SIGHTINGS}th step takes {HEAVY:.0f} times a usual one or more (a rollout, "
         f"an evaluation): what looks for causes goes on for {steps} steps, so that it holds whole "
@@ -62,7 +62,7 @@ def prolonged(steps: int) -> str:
 
 
 def period_of(kinds: Sequence[object], most: int) -> int | None:
-    """After how many steps, of ``most``, the same kinds of steps come again; None where they do not,
+    """After how many steps, of ``most``, the same kinds of steps come again; None if they do not,
     or were not seen twice.
     """
     return next(

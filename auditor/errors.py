@@ -50,8 +50,8 @@ def type_of(error: BaseException) -> str:
 def words_of(error: BaseException, limit: int = WORDS_LIMIT) -> str:
     """What an exception says: never raises, and never more than ``limit`` characters.
 
-    Its ``__str__`` is the program's own: it may raise, answer with a ``str`` that is none, or with
-    50 MB.
+    Its ``__str__`` is the program's own: it may raise, return something else than a ``str``, or 50
+    MB.
     """
     try:
         return plain(str(error), limit)
@@ -93,6 +93,6 @@ def traceback_of(
 
 
 def signal_told(number: int) -> str:
-    """The name of the signal that ended a process, and what sends it where nobody did."""
+    """The name of the signal that ended a process, and its usual sender."""
     name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
     return f"{name} (the kernel's out-of-memory killer does this)" if name == "SIGKILL" else name

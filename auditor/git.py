@@ -11,7 +11,7 @@ SECONDS = 20.0
 
 
 def git(folder: str, *words: str, one_is_fine: bool = False) -> bytes | None:
-    """What git prints; None where there is no git, or it refuses. With ``one_is_fine`` exit code 1
+    """What git prints; None if there is no git, or it refuses. With ``one_is_fine`` exit code 1
     is an answer too (``check-ignore``, ``diff``). No hook and no monitor that the repository names
     is run.
     """

@@ -53,7 +53,7 @@ class ReaderDied(Exception):
 
 
 def seconds_for(size: int) -> float:
-    """Time that a file of so many bytes may take."""
+    """Seconds that a file of this size in bytes may take."""
     return SECONDS + size / BYTES_A_SECOND
 
 
@@ -67,7 +67,7 @@ def isolated(
 ) -> T:
     """What ``work`` returns, made in a child: plain data and instances of ``classes``.
 
-    Raises what ``work`` raises where it is of ``classes``, else :class:`ReaderDied`. Where a
+    Raises what ``work`` raises if it is of ``classes``, else :class:`ReaderDied`. Where a
     process cannot be forked, ``work`` runs in this one. ``cpu`` is the time of a processor, of all
     ``seconds``. Without ``memory`` the child has no limit but of time: it reads nothing itself, and
     only holds what should not be imported here.
@@ -156,7 +156,7 @@ def _lower(kind: int, cap: int) -> None:
 
 
 def _answer(read: int, seconds: float) -> bytes:
-    """All that the child writes. Raises :class:`ReaderDied` where it takes too long."""
+    """All that the child writes. Raises :class:`ReaderDied` if it takes too long."""
     parts: list[bytes] = []
     end = time.monotonic() + seconds
     while True:

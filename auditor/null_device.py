@@ -15,7 +15,7 @@ INSTALL = "pip install ./nulldevice, in a checkout of torch-step-audit"
 
 def lacking() -> AuditProblem | None:
     """Why there is no null device for this Python's torch, as one sentence with the way out; None
-    where it is there, or can be built.
+    if it is there, or can be built.
     """
     try:
         import torch_null_device
@@ -28,7 +28,7 @@ def lacking() -> AuditProblem | None:
 def environment(gpu: str, devices: int = 1, memory_bytes: int | None = None) -> dict[str, str]:
     """Variables for a child process whose torch is to find ``devices`` GPUs of that model.
 
-    Raises :class:`AuditProblem` where there can be no null device.
+    Raises :class:`AuditProblem` if there can be no null device.
     """
     try:
         import torch_null_device
@@ -41,7 +41,7 @@ def environment(gpu: str, devices: int = 1, memory_bytes: int | None = None) -> 
 
 
 def without(surroundings: Mapping[str, str]) -> dict[str, str]:
-    """The same environment for a child that is not to be on a null device which we are on."""
+    """The environment for a child that must not be on our null device."""
     try:
         import torch_null_device
     except ImportError:
@@ -51,9 +51,9 @@ def without(surroundings: Mapping[str, str]) -> dict[str, str]:
 
 def watching() -> ModuleType | None:
     """What tells of the null device that this process is on (``torch_null_device.watching``); None
-    where it is on none.
+    if it is on none.
 
-    Raises :class:`TargetProblem` where it is on one that cannot be asked: its times are no GPU's.
+    Raises :class:`TargetProblem` if it is on one that cannot be asked: its times are no GPU's.
     """
     try:
         from torch_null_device import watching as watch

@@ -79,7 +79,7 @@ def _failure(message: str) -> BaseException:
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any], report: Any) -> None:
-    """Of a failed assertion of ours only its message is shown: our own frames help nobody."""
+    """Of a failed assertion of ours only its message is shown: without our own frames."""
     error = call.excinfo.value if call.excinfo is not None else None
     if type(error).__name__ == "FindingsFound":
         with suppress(AttributeError):

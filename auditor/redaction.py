@@ -58,10 +58,10 @@ NAMES = re.compile(
 """Names of settings, arguments and variables whose value is a secret."""
 
 WEAK_NAMES = re.compile(r"(?:^|[_.-])(?:token|pass|pwd|credentials?|bearer)$", re.IGNORECASE)
-"""Names that say it only with a value that no word is: ``"pass": "forward"`` is none."""
+"""Names that say it only with a value that no word is: ``"pass": "forward"`` does not."""
 
 KEY_NAMES = re.compile(r"(?:^|[_.-])(?:key|auth|login)$", re.IGNORECASE)
-"""Names that say it only with a value that looks random: ``sort_key: length`` is none."""
+"""Names that say it only with a value that looks random: ``sort_key: length`` does not."""
 
 VOCABULARY = re.compile(
     r"(?:^|[_.-])(?:pad|bos|eos|unk|sep|cls|mask|image|special|added|stop|start|end|additional)_token$",

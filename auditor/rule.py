@@ -76,7 +76,7 @@ class Rule:
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]
 
-    # The same question asked of a trace that stands alone; None where a trace cannot tell. Rules
+    # The same question asked of a trace that stands alone; None if a trace cannot tell. Rules
     # that only a trace answers need no second method: their detect() names trace tables.
     in_trace: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 

@@ -28,7 +28,7 @@ def assert_no_findings(
 ) -> Report:
     """Audit a step (``options`` as for :func:`auditor.audit`), and return its report.
 
-    Raises :class:`FindingsFound` where a finding is as bad as ``fail_on`` (``error``, ``warning``
+    Raises :class:`FindingsFound` if a finding is as bad as ``fail_on`` (``error``, ``warning``
     or ``note``): the message has line, price and patch. So it does where the step failed, a rule
     broke, or none of the selected rules could look.
     """
@@ -65,11 +65,11 @@ def _unfinished(report: Report) -> str:
 
 
 def _unlooked(report: Report) -> str:
-    """Why silence would say nothing; empty where it says something."""
+    """Why silence would say nothing; empty if it says something."""
     broken = [each for each in report.verdicts if each.status == "failed"]
     if broken:
         return "\n".join(f"{each.code} broke: {each.reason}" for each in broken)
     if any(each.status in ("found", "clean") for each in report.verdicts):
         return ""
     reasons = [f"{each.code}: {each.reason}" for each in report.verdicts]
-    return "\n".join(["no rule could look", *reasons])
+    return "\n".join(["no rule could be checked", *reasons])

@@ -67,7 +67,7 @@ def _numbered(finding: Finding, number: int) -> Finding:
 
 
 def plain_page(report: Report) -> str:
-    """The same words without anything else."""
+    """The page's words without anything else."""
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>Audit</title><h1>Audit</h1>"]
     for finding in report.findings:
         excerpt = report.excerpts.get(str(finding.site))

@@ -57,7 +57,7 @@ def ours(profiler: profile) -> tuple[float, int]:
 
 
 def theirs(profiler: profile) -> tuple[float, int]:
-    """The same by ``prof.events()``."""
+    """CPU seconds and events of the readout by ``prof.events()``."""
     begin = time.thread_time()
     events = profiler.events()
     return time.thread_time() - begin, len(events or ())

@@ -66,7 +66,7 @@ def best(step: Callable[[], None], rounds: int, around: Callable[[], None] = lam
 
 
 def rehearsed(rounds: int, size: tuple[int, int, int]) -> float:
-    """The same on the shadow device."""
+    """CPU seconds of a step on the shadow device."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
         context = Context(

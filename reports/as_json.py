@@ -22,15 +22,13 @@ SIZE_LIMIT = 64 * 1024 * 1024
 Object = dict[str, Any]
 
 UNWRITTEN = ("hints", "changes")
-"""Fields of a finding that are for rules and charts, and for nobody else."""
+"""Fields of a finding that only rules and charts use."""
 
 UNWRITTEN_OF_REPORT = ("editor_links", "folder", "interactive_figures")
 """Fields of the report that mean nothing on another machine."""
 
 CHARTS = ("series", "layers")
-"""Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the
-other.
-"""
+"""Fields that hold a chart in each item: thousands of numbers, too many for one per line."""
 
 _LEADING = ("schema", "tool", "run", "verdicts", "findings", "warnings", "caveats")
 
@@ -92,7 +90,7 @@ def load(data: bytes) -> Report:
 
 
 def _bound(written: Any) -> None:
-    """Raise ``ValueError`` for a number that a float cannot hold: nobody can print it."""
+    """Raise ``ValueError`` for a number that a float cannot hold, and that cannot be printed."""
     waiting = [written]
     while waiting:
         value = waiting.pop()

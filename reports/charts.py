@@ -112,7 +112,7 @@ class Chart:
         )
 
     def highest(self, limit: int) -> tuple[Mark, ...]:
-        """The highest marks, at most so many, from left to right."""
+        """The highest marks, at most ``limit``, from left to right."""
         chosen = sorted(self.marks, key=lambda mark: -mark.y)[:limit]
         return tuple(sorted(chosen, key=lambda mark: mark.x))
 
@@ -174,7 +174,9 @@ def _extremes(stretch: Sequence[Point]) -> Iterator[Point]:
 
 
 def ticks(low: float, high: float, about: int) -> tuple[float, ...]:
-    """Round numbers (1, 2 or 5 times a power of ten) from ``low`` to ``high``, about so many."""
+    """Round numbers (1, 2 or 5 times a power of ten) from ``low`` to ``high``, about ``about`` of
+    them.
+    """
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return (low,)
@@ -606,7 +608,7 @@ _FILLED = 0.78
 
 
 def picture(chart: Parts) -> Picture | None:
-    """The picture; None where nothing of it can be drawn."""
+    """The picture; None if nothing of it can be drawn."""
     bars = _valid(chart)
     if not bars:
         return None

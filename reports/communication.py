@@ -48,7 +48,7 @@ def exchanges(report: Report, limit: int) -> list[tuple[str, ...]]:
 
 
 def left_out(report: Report, limit: int) -> str:
-    """What is said under a table of exchanges that does not hold all; empty where it does."""
+    """What is said under a table of exchanges that does not hold all; empty if it does."""
     found = report.communication
     more = len(found.exchanges) - limit if found is not None else 0
     return f"and {amounts.count(more, 'row')} with fewer bytes (report.json has all)" * (more > 0)

@@ -43,9 +43,7 @@ class Row:
 
 
 def opening(report: Report) -> str:
-    """What a report of a busy device says before all else; empty where the device is not that busy,
-    or there is none.
-    """
+    """First sentence of a report on a busy device; empty if the device is less busy, or missing."""
     found = report.device_time
     if found is None or not FULL <= found.busy <= 1:
         return ""
@@ -129,7 +127,7 @@ def _times(number: float, noun: str) -> str:
 
 
 def queue(found: QueueUse | None) -> str:
-    """The launch queue in a sentence; empty where nothing is known of it."""
+    """The launch queue in a sentence; empty if nothing is known of it."""
     if found is None:
         return ""
     usual = f"usually {amounts.count(found.median, 'kernel')} waiting, {found.most:,} at most"
@@ -137,7 +135,7 @@ def queue(found: QueueUse | None) -> str:
 
 
 def host(found: DeviceTime, micro: str = "us") -> str:
-    """What the host waited for, and the peak of the device's memory, in a sentence; empty where
+    """What the host waited for, and the peak of the device's memory, in a sentence; empty if
     there is nothing to say.
     """
     told = [

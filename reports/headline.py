@@ -61,15 +61,15 @@ def gains(report: Report, micro: str = "us") -> Iterator[Gain]:
     yield from priced_gains
     yield from _waits(report)
     if not priced_gains:
-        counted, and_, why = summary.severities(report), "", "without a price in time"
+        counted, why = summary.severities(report), "no time saving is known"
         if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
-            and_, why = "and ", "no time saving is proven"
-        yield Gain(f"found {counted}, {and_}{why}", f"Found {counted}", beside=why)
+            why = "no time saving is proven"
+        yield Gain(f"found {counted}; {why}", f"Found {counted}", beside=why)
     yield from _memory(report)
 
 
 def _nothing(report: Report) -> Gain:
-    """That nothing was found, and who looked: never silent about rules that could not be checked."""
+    """No finding, and how many rules passed or could not be checked."""
     early = report.run.outcome != "completed"
     return Gain(
         f"No findings: {summary.looked(report)}.",
@@ -141,7 +141,7 @@ def _waits(report: Report) -> Iterator[Gain]:
     what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
     place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
     yield Gain(
-        f"{number} {what} for the GPU in each step{place}; measuring {cost} takes a GPU",
+        f"{number} {what} for the GPU in each step{place}; {cost} can be measured only on a GPU",
         number,
         f"{what} per step",
     )
@@ -151,9 +151,9 @@ def _memory(report: Report) -> Iterator[Gain]:
     most = largest_memory(report)
     if most is not None:
         basis = "" if most.basis == "none" else f"{most.basis}: "
-        does = "more is held after every step, in" if most.grows else "could be saved by fixing"
+        does = "ends this growth" if most.grows else "saves it"
         yield Gain(
-            f"{basis}{does} the largest single finding ({most.code})",
+            f"{basis}fixing {most.code} {does} (the largest single finding)",
             amounts.size(most.lost_bytes or 0),
             f"of memory{' per step' if most.grows else ''}",
             "memory",
@@ -178,9 +178,7 @@ def recoverable(report: Report) -> tuple[tuple[str, what_ifs.Together], ...]:
 
 
 def proven(report: Report) -> Finding | None:
-    """The finding whose patch saved most time when it was re-run; None where no patch was verified
-    as better.
-    """
+    """The finding whose patch saved most time in re-runs; None if no patch was verified as better."""
 
     def saved(finding: Finding) -> float:
         made = finding.verified

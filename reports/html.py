@@ -50,7 +50,7 @@ FEW = 5
 
 @dataclass(frozen=True)
 class Row:
-    """A finding in the list. ``behind`` says why it stands below another one, empty where it does
+    """A finding in the list. ``behind`` says why it stands below another one, empty if it does
     not.
     """
 
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the rows can be filtered by: values and names, empty where there is no choice."""
+    """What the rows can be filtered by: values and names, empty if there is no choice."""
 
     severities: tuple[tuple[str, str], ...]
     families: tuple[tuple[str, str], ...]

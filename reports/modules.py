@@ -17,11 +17,11 @@ def basis(report: Report) -> str:
     """What the shares are of."""
     if report.by_module and not report.by_module.timed:
         return "shares of the step's FLOPs"
-    return "shares of the step in the diagnostic pass, measured under its probes"
+    return "shares of the diagnostic pass, under its probes"
 
 
 def rates(report: Report) -> str:
-    """What the step does in a second; empty where nothing is known."""
+    """Samples, tokens and operations per second; empty if unknown."""
     found = report.by_module
     if found is None:
         return ""
@@ -47,7 +47,7 @@ def outside(found: ByModule) -> float:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The costliest modules, each without those inside it."""
+    """The costliest modules, each without its submodules."""
     found = report.by_module
     if found is None:
         return
@@ -61,5 +61,5 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def sentence(report: Report) -> str:
-    """The same on one line."""
+    """Rates and costliest modules on one line."""
     return "; ".join(filter(None, (rates(report), *lines(report))))

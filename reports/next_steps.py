@@ -27,8 +27,8 @@ _TEXT_LIMIT = 400
 
 @dataclass(frozen=True)
 class Step:
-    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff`` and
-    ``proven`` (what a re-run measured) are empty where there is none.
+    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff``
+    and ``proven`` (what a re-run measured) are empty if missing.
     """
 
     anchor: str
@@ -57,8 +57,8 @@ class Command:
 
 
 def steps(report: Report) -> tuple[Step, ...]:
-    """The fixes that buy most together where a replay told, else the first findings; no notes, and
-    none without something to do.
+    """The fixes with the largest joint saving if a replay gave it, else the first findings; without
+    notes and findings without a remedy.
     """
     numbered = [
         (f"finding-{number}", finding)
@@ -87,7 +87,7 @@ def _step(anchor: str, finding: Finding) -> Step:
 
 
 def patch_of(finding: Finding) -> str:
-    """:data:`SAFE` or :data:`UNSAFE`; empty where it has none, or a re-run has shown it broken."""
+    """:data:`SAFE` or :data:`UNSAFE`; empty if it has none, or a re-run has shown it broken."""
     remedy = finding.remedy
     if remedy is None or not remedy.diff:
         return ""
@@ -121,7 +121,7 @@ def _commands(report: Report) -> Iterator[Command]:
 
 
 def unmeasured(report: Report) -> str:
-    """Why no command measures the patches, and what would; empty where one does, or there is
+    """Why no command measures the patches, and what would; empty if one does, or there is
     none.
     """
     if not report.run.in_process or not any(map(patch_of, report.findings)):

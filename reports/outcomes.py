@@ -22,7 +22,7 @@ class Told:
 
 
 def shortage(report: Report) -> tuple[Told, ...]:
-    """Limit, what was in use, what was asked for and what was missing to it; empty where memory did
+    """Limit, what was in use, what was asked for and what was missing to it; empty if memory did
     not run out.
     """
     return tuple(_shortage(report.ran_out)) if report.ran_out is not None else ()
@@ -58,7 +58,7 @@ def fits(report: Report) -> tuple[str, ...]:
 
 
 def latest_good(report: Report) -> str:
-    """The latest good checkpoint's name; empty where none is good."""
+    """The latest good checkpoint's name; empty if none is good."""
     return next((text.one_line(each.name, 200) for each in report.checkpoints if each.latest), "")
 
 

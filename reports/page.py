@@ -126,7 +126,7 @@ class Card:
     """Charts in which it can be seen."""
     parts: tuple[Part, ...] = ()
     editor: str = ""
-    """Opens its line in an editor; empty where that is not known to work."""
+    """Opens its line in an editor; empty if that is not known to work."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""The ranks of a job as a table: who waits least in collectives stands first, because the others
-wait for it.
+"""The ranks of a job as a table: the rank that waits least in collectives comes first, because the
+others wait for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
 
 
 def straggler(report: Report) -> int | None:
-    """The rank that communicates least, for which the others wait; None where none stands out."""
+    """The rank that communicates least, for which the others wait; None if none stands out."""
     talking = sorted(
         (rank for rank in report.ranks if rank.communication_us > 0),
         key=lambda rank: rank.communication_us,
@@ -84,7 +84,7 @@ def table(
 
 
 def alone(report: Report) -> str:
-    """The facts of the only rank in words, those that are zero or unknown left out; empty where
+    """The facts of the only rank in words, those that are zero or unknown left out; empty if
     there are several ranks.
 
     Empty also without a device: the step's time is said elsewhere, and nothing else is known.
@@ -100,7 +100,7 @@ def _holds(cell: str) -> bool:
 
 
 def left_out(report: Report, limit: int) -> str:
-    """What is said under a table that does not hold all ranks; empty where it does."""
+    """What is said under a table that does not hold all ranks; empty if it does."""
     more = len(report.ranks) - limit
     return (
         f"and {amounts.count(more, 'rank')} that wait longer in collectives (report.json has all)"

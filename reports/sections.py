@@ -45,7 +45,7 @@ SECTIONS = (
     Section("what-if", "What each fix saves", lambda r: what_ifs.rows(r) or what_ifs.sentences(r)),
     Section("checkpoints", "Checkpoints", lambda r: r.checkpoints, lambda r: len(r.checkpoints)),
     Section("modules", "Step by module", lambda r: r.by_module),
-    Section("verdicts", "Verdicts", lambda r: True),
+    Section("verdicts", "Rules", lambda r: True),
     Section("ranks", "Ranks", lambda r: ranks.table(r, 1)[1]),
     Section("communication", "Communication", lambda r: r.communication),
     Section("device", "Device time", lambda r: r.device_time),

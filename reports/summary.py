@@ -111,7 +111,7 @@ def place(report: Report) -> str:
 
 
 def steps(report: Report) -> str:
-    """``30 steps``, or how many of them were to be taken; empty where steps are not what was looked
+    """``30 steps``, or how many of them were to be taken; empty if steps are not what was looked
     at.
     """
     run = report.run
@@ -150,8 +150,8 @@ def step_time(report: Report) -> str:
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
     mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
     return (
-        f"median {median}, {mean}{p95}{amounts.duration(times.min)} to "
-        f"{amounts.duration(times.max)} {timed}"
+        f"median {median}, {mean}{p95}fastest {amounts.duration(times.min)}, "
+        f"slowest {amounts.duration(times.max)} {timed}"
     )
 
 
@@ -166,12 +166,12 @@ def outcome(report: Report) -> str:
 
 
 def severity(finding: Finding) -> Severity:
-    """The finding's severity; a note where nobody said."""
+    """The finding's severity; a note if it has none."""
     return finding.severity or Severity.NOTE
 
 
 def seen_on(finding: Finding) -> SeenOn:
-    """Where it was seen; on the host where nobody said."""
+    """Where it was seen; by default on the host."""
     return finding.seen_on or "cpu"
 
 
@@ -184,7 +184,7 @@ def severities(report: Report) -> str:
 
 
 def cost(finding: Finding, micro: str = "us") -> str:
-    """Time per step or bytes that would come back, without the basis; empty where neither is
+    """Time per step or bytes that would come back, without the basis; empty if neither is
     known.
     """
     lost = priced(finding)
@@ -197,7 +197,7 @@ def cost(finding: Finding, micro: str = "us") -> str:
 
 def per_step(finding: Finding) -> str:
     """How often it happens in a step, ``<0.01`` where that is hardly ever, ``once`` where it was on
-    one step of many; empty where it was not counted.
+    one step of many; empty if it was not counted.
     """
     return "once" if _on_one_step(finding) else seldom(finding.per_step)
 
@@ -214,7 +214,7 @@ def seldom(times: float) -> str:
 
 
 def frequency(finding: Finding, report: Report) -> str:
-    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty where it was
+    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty if it was
     not counted by steps.
     """
     if _on_one_step(finding):
@@ -355,14 +355,14 @@ def basis(finding: Finding) -> str:
 
 
 def short_price(finding: Finding, micro: str = "us") -> str:
-    """:func:`cost` where there is room for one number: ``not proven`` in the place of a price whose
+    """:func:`cost` where there is room for one number: ``not proven`` instead of a price whose
     interval reaches zero.
     """
     return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)
 
 
 def between(finding: Finding, micro: str = "us") -> str:
-    """``between 8.9 ms and 9.4 ms``: where the price lies; empty where that is not known."""
+    """``between 8.9 ms and 9.4 ms``: where the price lies; empty if that is not known."""
     low, high = finding.lost_us_per_step_low, finding.lost_us_per_step_high
     if priced(finding) is None or low is None or high is None:
         return ""
@@ -371,7 +371,7 @@ def between(finding: Finding, micro: str = "us") -> str:
 
 def price(finding: Finding) -> str:
     """:func:`cost` with its interval and its basis: ``9.17 ms [8.9 to 9.4] / step measured``; empty
-    where neither is known.
+    if neither is known.
     """
     lost = priced(finding)
     if lost is None:
@@ -397,7 +397,7 @@ def usual_step(report: Report) -> str:
 
 
 def share(finding: Finding, report: Report) -> str:
-    """``31%``: what its price is of the mean step; empty where one of the two is not known."""
+    """``31%``: what its price is of the mean step; empty if one of the two is not known."""
     lost = priced(finding) if finding.proven_us is not None else None
     found = None if lost is None else share_of_step(lost, report.run.step_us)
     if found is None:
@@ -406,7 +406,7 @@ def share(finding: Finding, report: Report) -> str:
 
 
 def beside_step(us: float, report: Report, findings: int) -> str:
-    """``38% of the mean step``, or that it is more than all of that, and why it can be; empty where
+    """``38% of the mean step``, or that it is more than all of that, and why it can be; empty if
     no step was timed.
     """
     found = share_of_step(us, report.run.step_us)
@@ -436,7 +436,7 @@ BASELINE_WORDS = {"new": "new", "unchanged": "known"}
 
 
 def baseline_word(finding: Finding) -> str:
-    """``new`` or ``known``; empty where there was none."""
+    """``new`` or ``known``; empty if there was none."""
     return BASELINE_WORDS[finding.baseline_state] if finding.baseline_state else ""
 
 

@@ -43,7 +43,7 @@ def export(trace: Path, folder: Path, run: str, worker: str, time_ns: int) -> Pa
     bounded whatever the trace's size. The file appears whole or not at all, because the tab reads a
     trace once and keeps it.
 
-    Raises ``OSError`` or ``EOFError`` where the trace cannot be read.
+    Raises ``OSError`` or ``EOFError`` if the trace cannot be read.
     """
     home = folder / _safe(run)
     home.mkdir(parents=True, exist_ok=True)

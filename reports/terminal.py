@@ -183,17 +183,29 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         for column in range(len(_HEADINGS) - 1)
     ]
     yield _row(_HEADINGS, widths, ("dim",) * len(_HEADINGS))
+    fixes: set[str] = set()
     for finding, cells in zip(report.findings, rows, strict=True):
         style = _STYLES[summary.severity(finding)]
         yield _row(cells, widths, (style, "bold", "", "", "bold"))
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
+        if (fix := _fix(finding)) and fix not in fixes:
+            fixes.add(fix)
+            yield from _wrapped(f"fix: {fix}", width, indent="    ")
         if said := verified.line(finding):
             yield from _wrapped(said, width, indent="    ")
     yield Text()
 
 
+def _fix(finding: Finding) -> str:
+    """First sentence of the remedy if there is no patch; ``audit fix`` shows the patches."""
+    remedy = finding.remedy
+    if remedy is None or remedy.diff:
+        return ""
+    return text.one_line(remedy.text, _MESSAGE_LIMIT).partition(". ")[0].removesuffix(".")
+
+
 def _what_if(report: Report, width: int) -> Iterator[Text]:
-    """What each fix buys, alone and after those above it."""
+    """What each fix saves, alone and after the fixes above it."""
     rows = what_ifs.rows(report)
     if rows:
         yield Text("what each fix saves per step:")
@@ -212,7 +224,7 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 def _modules(report: Report, width: int) -> Iterator[Text]:
     rates = f" ({told})" if (told := modules.rates(report)) else ""
-    yield from _wrapped(f"each module alone, {modules.basis(report)}{rates}:", width)
+    yield from _wrapped(f"modules without their submodules, {modules.basis(report)}{rates}:", width)
     yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
     yield Text()
 
@@ -263,8 +275,11 @@ def _looked_at(report: Report, width: int) -> Iterator[Text]:
         for status, number in counted.items()
         if number or status != "failed"
     )
-    if report.findings:  # else the sentence above has counted them
-        yield from _wrapped(f"rules: {said}", width)
+    skipped = counted["skipped"]
+    if report.findings:  # else the headline has counted them
+        yield from _wrapped(f"rules: {said}{':' * bool(skipped)}", width)
+    elif skipped:
+        yield Text(f"{amounts.count(skipped, 'rule')} could not be checked:")
     yield from _skipped(summary.with_status(report, "skipped"), width)
     for verdict in summary.with_status(report, "failed"):
         reason = text.one_line(verdict.reason.strip().rpartition("\n")[2], 300)

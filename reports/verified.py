@@ -33,7 +33,7 @@ _UNTIMED = "Checked in the rehearsal: the result, not the time"
 @dataclass(frozen=True)
 class Proof:
     """What a re-run with the patch measured; the shares scale two bars against the slower run.
-    Times are 0 where none is.
+    Times are 0 if none is.
     """
 
     words: str
@@ -63,7 +63,7 @@ def proof(verified: Verified) -> Proof:
 
 
 def banner(report: Report) -> tuple[str, ...]:
-    """What all good patches together bought, as measured, and which they are; empty where that was
+    """What all good patches together bought, as measured, and which they are; empty if that was
     not measured.
     """
     verification = report.verification
@@ -82,7 +82,7 @@ def banner(report: Report) -> tuple[str, ...]:
 
 
 def settled(finding: Finding) -> bool:
-    """True where re-runs with its patch have shown what comes back: that is told by them, and no
+    """True if re-runs with its patch have shown what comes back: that is told by them, and no
     longer by the audit's price.
     """
     verified = finding.verified
@@ -93,7 +93,7 @@ def settled(finding: Finding) -> bool:
 
 def nothing_proven(report: Report) -> str:
     """What stands below the prices where patches were timed again and none is proven to be better;
-    empty where one is, or none was timed. A price that runs did not settle stays what it is.
+    empty if one is, or none was timed. A price that runs did not settle stays what it is.
     """
     verification, tried = (
         report.verification,
@@ -120,7 +120,7 @@ def nothing_proven(report: Report) -> str:
 
 
 def dropped(report: Report) -> str:
-    """Which patches re-runs have shown not to work; empty where there is none."""
+    """Patches that re-runs have shown not to work; empty if all work."""
     broken = [
         f.code for f in report.findings if f.verified is not None and f.verified.status == "broken"
     ]
@@ -134,7 +134,7 @@ def dropped(report: Report) -> str:
 
 
 def line(finding: Finding) -> str:
-    """One line below a finding; empty where its patch was not tried."""
+    """One line below a finding; empty if its patch was not tried."""
     verified = finding.verified
     if verified is None:
         return ""

@@ -1,5 +1,5 @@
-"""What the fixes of a trace buy, alone and one after the other, in words and rows that every
-renderer shows alike.
+"""What the fixes of a trace save, alone and one after the other, in words and rows for all
+renderers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MESSAGE_LIMIT = 300
 
 @dataclass(frozen=True)
 class Row:
-    """One fix as it is shown. ``anchor`` is its finding on the page, empty where there is none."""
+    """One fix as it is shown. ``anchor`` is its finding on the page, empty without a page."""
 
     code: str
     where: str
@@ -35,7 +35,7 @@ HEADINGS = ("fix", "alone", "after those above", "step time then", "where")
 
 
 def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
-    """The table of what each fix buys; none where a single one says it all, or none was replayed.
+    """The table of savings; empty for a single fix, or without a replay.
 
     ``micro`` is how the renderer writes microseconds.
     """
@@ -63,7 +63,7 @@ def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
 
 
 def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
-    """Whether the single prices overlap, and how true the replay is; or why there is none."""
+    """Whether the single prices overlap, and how true the replay is; or why no replay was made."""
     return tuple(_sentences(report, report.what_if, micro)) if report.what_if is not None else ()
 
 
@@ -88,7 +88,7 @@ def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
 
 
 def _played(report: Report, found: WhatIf, micro: str) -> str:
-    """That the steps of the replay are not all of those whose mean is shown; empty where these take
+    """That the steps of the replay are not all of those whose mean is shown; empty if these take
     as long.
     """
     mean = usual_us(report.run.step_us)

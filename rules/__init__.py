@@ -21,8 +21,8 @@ FILE = re.compile(r"([a-z]+[0-9]{3})_\w+")
 """Name of the module of a single rule: its code in small letters, and what is wrong."""
 
 APART = ("rows", "probes")
-"""Modules and packages of a family that hold no rules: what is written into a recording, and who
-writes it (imports torch).
+"""Modules and packages of a family that hold no rules: the rows of a recording, and their probes
+(which import torch).
 """
 
 

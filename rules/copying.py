@@ -64,7 +64,7 @@ class CopyRule(LineRule):
 
     @staticmethod
     def waits_because(moves: Iterable[CallArgument]) -> str:
-        """What they are given instead of True, and where that was set; empty where they are given
+        """What they are given instead of True, and where that was set; empty if they are given
         nothing.
         """
         return next((move.said for move in moves if move.said), "")
@@ -141,7 +141,7 @@ class TransferRule(Rule):
             severity=severity if certain else Severity.NOTE,
             facts=(
                 (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
-                ("with nothing beside them", f"{amounts.duration(mean)} per step"),
+                ("not overlapped", f"{amounts.duration(mean)} per step"),
                 *(
                     (
                         (

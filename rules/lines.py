@@ -86,7 +86,7 @@ class LineRule(LineReport):
 
 
 def places_of(*sites: Site | None) -> tuple[FoundAt, ...]:
-    """The lines that are known, in their order; empty where they are one."""
+    """The lines that are known, in their order; empty if they are one."""
     known = {site.place: site for site in sites if site is not None}
     if len(known) < 2:
         return ()

@@ -62,7 +62,7 @@ OPTIONS = (
         ),
     ),
 )
-"""Functions of libraries that read only to check, and the option that turns it off (docs/frameworks.md)."""
+"""Functions of libraries that read only to check, and the option that turns it off (docs/targets.md)."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class ReadingRule(LineReport):
 
 
 def patch_of(source: Source, place: Place) -> Edit | None:
-    """Log every N steps, or sum on the device; None where the line does something else with
+    """Log every N steps, or sum on the device; None if the line does something else with
     the value. A line that runs several times in a step is in a loop of its own, which no counter of
     the steps is for.
     """

@@ -48,7 +48,7 @@ WHOLE_AUDITS = """
     api/test_pytest_plugin.py api/test_types.py extensions/drill/test_drill_command.py
     extensions/drill/test_drill_examples.py extensions/reproduce/test_reproduce_command.py
     extensions/test_mcp_server.py extensions/verify/test_verify_command.py
-    judging/test_rule_packs.py mutation/test_mutation.py seam/test_core_packages.py
+    judging/test_rule_packs.py seam/test_core_packages.py
     seam/test_fixes.py seam/test_launchers.py seam/test_processes.py
     seam/test_rehearsed_values.py seam/test_replaced_functions.py seam/test_replay.py
     seam/test_early_failures.py seam/test_formats.py seam/test_scripts.py

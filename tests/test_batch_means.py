@@ -28,16 +28,6 @@ def test_two_passes_of_one_program_are_told_apart_once_in_twenty_at_most(alike, 
     assert wrong <= 24  # 15 are promised; 25 and more of 300 have a chance of 1 %
 
 
-def test_single_steps_taken_as_independent_would_miss_far_more():
-    """The notches of box plots, for independent values, on the same series."""
-    draw, wrong = random.Random(50), 0
-    for _ in range(300):
-        one, other = sorted(_series(draw)), sorted(_series(draw))
-        notch = math.hypot(*(1.57 * (each[37] - each[12]) / math.sqrt(50) for each in (one, other)))
-        wrong += abs(one[25] - other[25]) > notch
-    assert wrong > 60
-
-
 @pytest.mark.parametrize("alike", [0.0, 0.8])
 def test_the_interval_of_a_mean_and_of_a_median_hold_the_truth(alike):
     draw, missed = random.Random(9), [0, 0]

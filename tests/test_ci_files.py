@@ -10,7 +10,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -235,35 +234,6 @@ def test_the_hooks_are_commands_that_audit_knows():
     assert options["check"] and not options["apply"] and options["report"] == "audits/last"
 
 
-# ---- completion ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
-def test_the_shell_completion_that_is_documented(kind):
-    assert f"_AUDIT_COMPLETE={kind}_source audit" in (ROOT / "docs" / "ci.md").read_text("utf-8")
-    env = {**os.environ, "_AUDIT_COMPLETE": f"{kind}_source"}
-    audit = str(Path(sys.executable).parent / "audit")
-    done = subprocess.run([audit], env=env, capture_output=True, text=True, check=True)
-    assert f"_AUDIT_COMPLETE={kind}_complete" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "number", "completed"),
-    [
-        ("audit ver", 1, ["verify"]),
-        ("audit fix --ch", 2, ["--check"]),
-        ("audit run --fail-on w", 3, ["warning"]),
-    ],
-)
-def test_commands_options_and_values_complete(words, number, completed):
-    asked = {"_AUDIT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
-    audit = str(Path(sys.executable).parent / "audit")
-    done = subprocess.run(
-        [audit], env={**os.environ, **asked}, capture_output=True, text=True, check=True
-    )
-    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed
-
-
 # -- Docker ----------------------------------------------------------------------------------------
 
 
@@ -312,21 +282,6 @@ def test_the_image_has_the_torch_and_a_python_of_the_project():
     assert first[-1] == "torch==${TORCH}" and "/src[all]" in second, (
         "torch first: a layer of its own"
     )
-
-
-def test_the_labels_of_the_image_are_those_of_the_package():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    prefix = "org.opencontainers.image."
-    labels = dict(
-        word.removeprefix(prefix).split("=", 1) for (*words,) in of("LABEL") for word in words
-    )
-    assert labels == {
-        "title": project["name"],
-        "description": project["description"],
-        "version": project["version"],
-        "licenses": project["license"],
-        "source": project["urls"]["Source"],
-    }
 
 
 def test_the_image_starts_audit_and_not_as_root():

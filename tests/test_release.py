@@ -142,20 +142,6 @@ def test_a_release_names_its_repository_and_leads_the_readme_there(copied, maker
         assert f"]({home}/{'raw' if mark else 'blob'}/{TAG}/{path})" in after
 
 
-@pytest.mark.parametrize(
-    ("written", "becomes"),
-    [
-        ("[a](docs/ci.md#y)", "[a](H/blob/docs/ci.md#y)"),
-        ("![a](x.png)", "![a](H/raw/x.png)"),
-        ("[a](https://x.org/)", "[a](https://x.org/)"),
-        ("[a](#here)", "[a](#here)"),
-        ("a (docs/ci.md)", "a (docs/ci.md)"),
-    ],
-)
-def test_links_of_a_page_that_stands_alone(maker, written, becomes):
-    assert maker.absolute(written, "H/{}") == becomes
-
-
 # -- documents -------------------------------------------------------------------------------------
 
 

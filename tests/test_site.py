@@ -13,7 +13,6 @@ from posixpath import normpath
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from auditor.reports import renderer
 
 from tests.reports import golden_report as golden
@@ -36,11 +35,6 @@ def loaded(name):
 @pytest.fixture(scope="module")
 def site():
     return loaded("site_pages")
-
-
-@pytest.fixture(scope="module")
-def maker():
-    return loaded("make_gallery")
 
 
 @pytest.fixture(scope="module")
@@ -96,50 +90,6 @@ def test_the_page_of_a_rule_says_what_audit_explain_says(site):
     assert "[tool.audit.rules.SYNC001]" in page
 
 
-@pytest.mark.parametrize(
-    ("source", "path", "written", "becomes"),
-    [
-        ("README.md", "index.md", "[a](docs/prices.md#x)", "[a](prices.md#x)"),
-        ("README.md", "index.md", "[a](rules/README.md)", "[a](rules/index.md)"),
-        ("docs/outputs.md", "outputs.md", "[a](../rules/sync/manual/SYNC001.md)", "[a](rules/sync001.md)"),
-        ("docs/decisions/README.md", "decisions/README.md", "[a](../../ARCHITECTURE.md)", "[a](../project/architecture.md)"),
-        ("docs/outputs.md", "outputs.md", "[a](../README.md)", "[a](index.md)"),
-        ("docs/outputs.md", "outputs.md", "[a](https://x.org/y.md)", "[a](https://x.org/y.md)"),
-        ("docs/outputs.md", "outputs.md", "[a](#here)", "[a](#here)"),
-        ("SECURITY.md", "project/security.md", "[a](docs/drill.md)", "[a](../drill.md)"),
-    ],
-)  # fmt: skip
-def test_links_follow_their_file_into_the_site(site, source, path, written, becomes):
-    assert site.linked(written, source, path) == becomes
-
-
-def test_issue_forms_are_forms():
-    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
-        form = yaml.safe_load(path.read_text())
-        if path.stem == "config":
-            continue
-        assert {"name", "description", "body"} <= set(form)
-        for field in form["body"]:
-            assert field["type"] in {"input", "textarea", "markdown", "dropdown", "checkboxes"}
-            assert field["attributes"]["label"]
-
-
-@pytest.mark.parametrize(
-    ("page", "sentence"),
-    [
-        ("# A\n\nOne line. Another.\n", "One line."),
-        ("# A\n\nIn v1.2 it\nwraps, e.g. here. Then.\n", "In v1.2 it wraps, e.g. here."),
-        ("# A\n\n```console\n$ audit. Run\n```\n\n[Its](x.md) **words**.\n", "Its words."),
-        ("# A\n\n| a | b |\n|---|---|\n\n- an item.\n\nAt last.\n", "At last."),
-        ("# A\n\n![a picture](x.png)\n\n<div>x</div>\n", ""),
-        ("# A\n\n*note*\n\n## Finds\nA line. More.\n", "A line."),
-        ("", ""),
-    ],
-)
-def test_the_first_sentence_of_a_page(site, page, sentence):
-    assert site.first_sentence(page) == sentence
-
-
 def test_llms_txt_names_every_page_of_the_site_and_leads_to_it(built):
     text = (built / "llms.txt").read_text("utf-8")
     assert text.startswith("# torch-step-audit\n\n> Audits a PyTorch training step.")
@@ -172,34 +122,6 @@ def test_each_audited_example_has_a_page_that_says_what_was_found(site, audited)
     assert [place for place, _ in site.gallery_files(audited)] == [
         "gallery/energy_flow/report.html"
     ]
-
-
-def test_a_site_without_audits_says_how_to_have_them(site, tmp_path):
-    ((path, text),) = site.gallery(tmp_path)
-    assert path == "gallery/index.md"
-    assert site.EMPTY in text
-
-
-def test_the_gallery_shows_every_example_that_is_not_a_repaired_one(maker):
-    names = [example.name for example in maker.examples()]
-    folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
-    assert set(names) == folders
-    assert len(names) == len(folders)
-    for example in maker.examples():
-        assert (example.place / "expected.toml").is_file()
-        assert (ROOT / "examples" / example.name / "README.md").is_file()
-
-
-def test_an_example_is_audited_again_when_its_files_are_newer(maker, audited):
-    example = next(each for each in maker.examples() if each.name == "energy_flow")
-    folder = audited / "energy_flow"
-    newest = (folder / maker.REPORT).stat()
-    assert maker.is_fresh(example, folder)
-    changed = max(path.stat().st_mtime for path in example.place.glob("*.py"))
-    os.utime(folder / maker.REPORT, (changed - 1, changed - 1))
-    assert not maker.is_fresh(example, folder)
-    os.utime(folder / maker.REPORT, (newest.st_atime, newest.st_mtime))
-    assert not maker.is_fresh(example, audited / "mmgcn"), "it has no report"
 
 
 # -- in a browser ----------------------------------------------------------------------------------

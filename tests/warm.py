@@ -150,7 +150,7 @@ class Lent(fork_server.ForkServer):
 
 
 def far(connection: socket.socket) -> socket.socket:
-    """The same, where no file of a program is."""
+    """The connection under a number far above those of a program's files."""
     number = fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 500)
     connection.close()
     return socket.socket(fileno=number)

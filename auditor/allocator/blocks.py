@@ -31,7 +31,7 @@ class ObjectSearch:
         return self.address + first * self.page, self.address + last * self.page
 
     def whole_pages(self, start: int, end: int) -> tuple[int, int]:
-        """The whole pages within the range; empty where the first is not below the second."""
+        """The whole pages within the range; empty if the first is not below the second."""
         first, last = -(-(start - self.address) // self.page), (end - self.address) // self.page
         return self.address + first * self.page, self.address + last * self.page
 

@@ -181,7 +181,7 @@ class CachingAllocator:
         return self._ledger.free
 
     def resize(self, total_bytes: int) -> int:
-        """Let the device have so many bytes from now on; returns how many of them are not others'."""
+        """Set the device's size in bytes; returns the bytes that other processes leave free."""
         self._ledger.total = total_bytes
         return total_bytes - self._ledger.outside
 
@@ -230,7 +230,7 @@ class CachingAllocator:
         """Takes over a segment as a recording found it, with its ``live`` blocks as (address, size,
         requested bytes).
 
-        Raises :class:`ValueError` where these lie outside it or over one another.
+        Raises :class:`ValueError` if these lie outside it or over one another.
         """
         pool = self._small if small else self._large
         rest: Block | None = Block(pool, stream, address, size)
@@ -458,7 +458,7 @@ class ExpandableSegments:
         self._ledger, self._settings = ledger, settings
 
     def grow(self, pool: Pool, stream: int, size: int, frames: Frames, now_us: int) -> Block | None:
-        """A free block of at least ``size`` bytes, taken out of the pool; None where the device has
+        """A free block of at least ``size`` bytes, taken out of the pool; None if the device has
         not enough.
 
         What was mapped before the device was full stays in the pool
@@ -612,7 +612,7 @@ class Shortage:
 
 
 class OutOfMemory(RuntimeError):
-    """No memory for a request, with the cache given back. ``str()`` is torch's message."""
+    """No memory for a request, after the cache was flushed. ``str()`` is torch's message."""
 
     def __init__(self, shortage: Shortage) -> None:
         super().__init__(shortage)

@@ -1,4 +1,4 @@
-"""The device's memory and its books: what is left, what was taken and given back, and when."""
+"""The device's memory and its books: what is free, what was allocated and returned, and when."""
 
 from __future__ import annotations
 

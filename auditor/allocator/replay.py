@@ -52,13 +52,13 @@ def replay(
 ) -> Replayed:
     """Runs the history under ``settings``, those recorded by default.
 
-    On a card of ``total_bytes`` the allocator flushes its cache where that card is full. Without a
-    size nothing fails, and the cache is flushed where the recorded run did. ``fresh`` allocates
-    what was live at the start anew, as a run with these settings from its beginning would have;
-    otherwise the recorded segments are taken over with their free space. By default: fresh when the
-    settings are not those recorded. ``empty_caches=False`` leaves the program's calls of
-    ``empty_cache`` out. Raises :class:`ValueError` for a history that cannot be taken over as it
-    stood.
+    On a card of ``total_bytes`` the allocator flushes its cache when the card is full. Without a
+    size no request fails, and the cache is flushed when the recorded run flushed it. ``fresh``
+    allocates again what was live at the start, as a run with these settings from its beginning
+    would have; otherwise the recorded segments are taken over with their free space. By default:
+    fresh when the settings are not those recorded. ``empty_caches=False`` leaves the program's
+    calls of ``empty_cache`` out. Raises :class:`ValueError` for a history that cannot be taken over
+    as it stood.
     """
     settings = settings if settings is not None else history.settings
     fresh = (settings != history.settings or history.expandable) if fresh is None else fresh
@@ -115,7 +115,7 @@ class _Run:
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
     def step(self, call: Call) -> None:
-        """One call of the program. Raises :class:`OutOfMemory` where it would have died."""
+        """One call of the program. Raises :class:`OutOfMemory` if it would have died."""
         self._at, allocator = call.at, self._allocator
         if call.action == "alloc":
             self._places[call.address] = allocator.malloc(call.size, call.stream, now_us=call.at)
@@ -189,8 +189,8 @@ GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unma
 
 
 class Call(NamedTuple):
-    """One step of the program. ``flush`` is a cache given back inside an allocation, after the
-    device was found full.
+    """One step of the program. ``flush`` is a cache flushed inside an allocation because the device
+    was full.
 
     A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else
     one ``free``. ``at`` is its place in the recorded history.
@@ -235,7 +235,7 @@ class Recorded:
     retries: int
     card_below: int | None
     """More than torch could have held on that card: what it held when the device refused a segment,
-    and that segment. None where nothing was refused. The card let it hold ``peak_reserved`` at
+    and that segment. None if nothing was refused. The card let it hold ``peak_reserved`` at
     least."""
 
 
@@ -261,7 +261,7 @@ class History:
         """From the data of ``torch.cuda.memory._snapshot()`` or its pickle, read as plain
         containers.
 
-        Raises :class:`ValueError` where there is no history of that device, or the data has another
+        Raises :class:`ValueError` if there is no history of that device, or the data has another
         layout.
         """
         try:

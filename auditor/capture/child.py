@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import multiprocessing.connection as connections
 import os
@@ -75,8 +76,7 @@ def no_step(path: str, spawned: int) -> TargetProblem:
             "torchrun sets it, or name a function that takes one step: file.py:callable",
         )
     return TargetProblem(
-        f"{path} ended without a single optimizer.step() or update of parameters under "
-        "torch.no_grad(), so there is no training step to audit",
+        f"{path} ended without a single optimizer.step(), so there is no training step to audit",
         "give the arguments it needs after --, or name a function that takes one step: "
         "file.py:callable",
     )
@@ -87,7 +87,7 @@ STOPPED_AT = 3
 
 
 def without_own(told: TracebackException) -> TracebackException:
-    """The same without frames of ours, changed in place; an error of our own stays whole."""
+    """Remove frames of ours from the traceback in place; an error of our own stays whole."""
     todo, seen = [told], set()
     while todo:
         each = todo.pop()
@@ -162,7 +162,7 @@ class Recorder:
     """One recording in the making: the manifest, the session and how it ended."""
 
     in_process = False
-    """Whether it is made in the user's own process, which nobody can start again."""
+    """Whether it is made in the user's own process, which cannot be started again."""
 
     def __init__(self, plan: Plan, address: targets.Address | None = None) -> None:
         self.plan = plan
@@ -267,6 +267,8 @@ class Recorder:
     def run(self) -> None:
         """Record. Raises :class:`TargetProblem` when the target cannot be run at all."""
         self.opened.start()
+        if self.plan.rehearses:  # takes no times: its collections and searches pass over torch
+            gc.freeze()
         try:
             if self.address.kind == "script":
                 self._run_script()
@@ -384,9 +386,7 @@ class Recorder:
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
         spawned = SpawnedProcesses()
-        finder = self._finder = StepFinder(
-            lambda: self._script_step(module, stopper), self._warn, self._place
-        )
+        finder = self._finder = StepFinder(lambda: self._script_step(module, stopper), self._place)
 
         def on_torch() -> None:
             self._prepare()
@@ -427,7 +427,7 @@ class Recorder:
             stopper.stop()
 
     def _next_step(self, target: Any) -> bool:
-        """A step is over, where one was under way, and the next begins; False where none does."""
+        """A step is over, where one was under way, and the next begins; False if none does."""
         session = self.session
         assert session is not None and self.context is not None
         if self.writer.forked:

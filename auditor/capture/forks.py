@@ -130,8 +130,9 @@ class HiddenTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """The one that there is. Ends the recording's process if its import would have given another
-        one; a process that the program forked goes on, since nobody would start it again.
+        """The torch that is loaded already. Ends the recording's process if its import would have
+        given another one; a process that the program forked goes on, since it would not be started
+        again.
         """
         now = decisive(os.environ)
         changed = any(

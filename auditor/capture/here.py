@@ -1,5 +1,5 @@
-"""Recording in the user's own process: for steps that no other process can make anew, as a
-function of a test or of a notebook, or a loop that runs anyway.
+"""Recording in the user's own process: for steps that no other process can repeat, as a function of
+a test or of a notebook, or a loop that runs anyway.
 
 What the parent of a recording child does from outside cannot be done here: there is no rehearsal,
 no second run, no time limit, and a process that dies leaves no report.
@@ -64,7 +64,7 @@ class Here(Recorder):
 
         self.kind = "script"
         self._prepare()
-        self._finder = StepFinder(self.on_step, self._warn, self._place)
+        self._finder = StepFinder(self.on_step, self._place)
         self._finder.install()
 
     def watch_told(self, *said: str) -> None:
@@ -117,7 +117,7 @@ class Here(Recorder):
 
     @property
     def short(self) -> str:
-        """What was left to do when the block ended; empty where all was done."""
+        """What was left to do when the block ended; empty if all was done."""
         session = self.session
         if session is None or session.done:
             return ""

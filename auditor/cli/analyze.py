@@ -179,7 +179,7 @@ def _open_trace(path: Path) -> Evidence:
         timeline_of(evidence)
     except NotLooked as problem:
         named = path.name.endswith(PICKLES)
-        what = f"{path} is no pickle, though its name says so" if named else str(problem)
+        what = f"{path} is not a pickle, although its name says so" if named else str(problem)
         raise AuditProblem(what, GIVE) from None
     return evidence
 

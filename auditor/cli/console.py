@@ -47,7 +47,7 @@ def hand_over(data: str | bytes, *, form: str = "") -> None:
 
     ``json`` and its like keep their meaning: what a terminal or a CI system would obey is escaped
     as JSON does. ``github`` is made of commands, whose texts its renderer escapes. A patch has no
-    form: git must find each byte of it. Raises :class:`AuditProblem` where it cannot be written; a
+    form: git must find each byte of it. Raises :class:`AuditProblem` if it cannot be written; a
     reader that went away (``| head``) is no problem.
     """
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "replace")

@@ -84,12 +84,12 @@ def _checks(facts: Facts | None, why: str) -> Iterator[Check]:
     yield _torch(facts, why)
     lacking = null_device.lacking()
     if facts is None:
-        yield Check("a GPU", "unknown", "torch cannot be asked")
+        yield Check("a GPU", "unknown", "torch cannot be imported")
     elif facts["devices"]:
         shown = (f"{each['name']} ({amounts.size(each['memory'])})" for each in facts["devices"])
         yield Check("a GPU", "yes", f"{', '.join(shown)}: times, traces and memory are its own")
     else:
-        yield Check("a GPU", "no", facts["why"] or "torch finds none; its path is rehearsed")
+        yield Check("a GPU", "no", facts["why"] or "torch finds no GPU; the GPU path is rehearsed")
         named = "torch's CUDA code without a GPU (null device)"
         if lacking is None:
             yield Check(named, "yes", "compiled once, in seconds, and kept (docs/null-device.md)")
@@ -103,7 +103,7 @@ def _checks(facts: Facts | None, why: str) -> Iterator[Check]:
             else Check(name, "no", f"{package} is not installed", f"{INSTALL} {package}")
         )
     git = shutil.which("git") is not None
-    yield Check("patches", "yes" if git else "no", "audit fix prints what git apply takes")
+    yield Check("patches", "yes" if git else "no", "audit fix prints diffs for git apply")
 
 
 def _torch(facts: Facts | None, why: str) -> Check:

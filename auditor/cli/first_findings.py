@@ -95,7 +95,9 @@ class FirstFindings:
                 return
             if not self._said:
                 self._said = True
-                self._say("certain so far; prices and patches come with the final table:")
+                self._say(
+                    "findings that are certain already; prices and patches follow in the final table:"
+                )
             self._say(f"  {finding.site}: {finding.code} {finding.message}")
 
 

@@ -25,7 +25,7 @@ Read = Callable[[str], bytes | None]
 def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsafe: bool) -> int:
     """Print, apply or check; returns the exit code."""
     if apply and check:
-        raise AuditProblem("--apply and --check are two different things: give one of them")
+        raise AuditProblem("give --apply or --check, not both")
     path, root = Path(report), Path.cwd()
     told, home = open_input.report_of(path), path if path.is_dir() else path.parent
     recording = open_input.ranked_recording_of(home) or open_input.recording_of(path)
@@ -83,8 +83,8 @@ def _is_own(edit: Edit, root: Path) -> bool:
     file = edit.site.file
     if not _is_mine(file, root):
         console.say(
-            f"audit: not patched: {file} lies outside {root}: PYTHONPATH="
-            f"{shlex.quote(os.path.dirname(file))} before the command says that it is yours",
+            f"audit: not patched: {file} lies outside {root}; if it is yours, put PYTHONPATH="
+            f"{shlex.quote(os.path.dirname(file))} before the command",
             err=True,
         )
         return False
@@ -101,7 +101,7 @@ def _require_here(recording: Recording, root: Path, edits: Iterable[Edit]) -> No
     files = dict.fromkeys(edit.site.file for edit in edits)
     if files and all(_read(root, file) is None for file in files):
         raise AuditProblem(
-            f"{next(iter(files))} is not in {root}, and nothing else of what is to be patched",
+            f"{next(iter(files))} is not in {root}, nor is any other file of the patches",
             _way_there(recording, root) or "give the command in the folder in which the audit ran",
         )
 
@@ -135,7 +135,7 @@ def _apply(standing: Standing, root: Path, undo: Path) -> None:
     except OSError as error:
         raise AuditProblem(
             f"{error.filename or undo} cannot be written: {error.strerror}",
-            "look at git diff: some may be patched",
+            "look at git diff: some files may be patched already",
         ) from None
     for file in standing.plan.files:
         console.say(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")

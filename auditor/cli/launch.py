@@ -49,7 +49,7 @@ print(json.dumps([len(found.training_script_args), found.module, found.no_python
 def meeting(out: str | None, nproc: int) -> RankMeeting | None:
     """Where this process meets the other ranks, if a launcher started it as one of several.
 
-    Raises :class:`AuditProblem` where ``--nproc`` asks for ranks of ours as well.
+    Raises :class:`AuditProblem` if ``--nproc`` asks for ranks of ours as well.
     """
     own = launched(os.environ)
     if own is None:
@@ -65,7 +65,7 @@ def meeting(out: str | None, nproc: int) -> RankMeeting | None:
 
 def folder(met: RankMeeting | None, make: Callable[[], tuple[Path, bool]]) -> tuple[Path, bool]:
     """The folder for the results, and whether it is ours to remove: rank 0 makes it, the others are
-    told. Raises ``SystemExit`` in these where rank 0 cannot begin: it says why.
+    told. Raises ``SystemExit`` in these if rank 0 cannot begin: it says why.
     """
     if met is not None and met.own.rank:
         found = met.join()
@@ -83,7 +83,7 @@ def folder(met: RankMeeting | None, make: Callable[[], tuple[Path, bool]]) -> tu
 @contextmanager
 def led(met: RankMeeting | None, home: Path) -> Iterator[LaunchedRanks | None]:
     """The ranks of a launcher, led by this one; the others are told when nothing follows. None
-    where no launcher has started us.
+    if no launcher has started us.
     """
     if met is None:
         yield None

@@ -36,11 +36,11 @@ def judging_options(command: Any) -> Any:
             metavar="CODES",
         ),
         more_commands.option(
-            "--ignore", "Not these rules.", callback=parameter_types.codes, metavar="CODES"
+            "--ignore", "All rules but these.", callback=parameter_types.codes, metavar="CODES"
         ),
         more_commands.option(
             "--fail-on",
-            "Exit 1 when a finding is this bad. [default: never]",
+            "Exit with code 1 if a finding has at least this severity. [default: never]",
             type=click.Choice(["error", "warning", "note", "never"]),
         ),
         more_commands.option(
@@ -54,12 +54,12 @@ def judging_options(command: Any) -> Any:
         ),
         more_commands.option(
             "--baseline",
-            "Findings that are accepted: only others count for --fail-on.",
+            "File of accepted findings: only other findings count for --fail-on.",
             type=click.Path(),
             metavar="FILE",
         ),
         more_commands.flag(
-            "--update-baseline", "Write the findings to the file of --baseline: all are accepted."
+            "--update-baseline", "Accept all findings: write them to the file of --baseline."
         ),
         more_commands.flag(
             "--interactive-figures",
@@ -80,21 +80,23 @@ def judging_options(command: Any) -> Any:
 @click.argument("target")
 @more_commands.MODULE
 @more_commands.option(
-    "--steps", "Steps of each pass (a rehearsal: 12).", type=parameter_types.Whole(1), default=50
+    "--steps",
+    "Steps of each pass (12 if --device rehearse).",
+    type=parameter_types.Whole(1),
+    default=50,
 )
 @more_commands.option(
     "--warmup",
-    "Steps before the first pass; never judged.",
+    "Warm-up steps before the first pass, excluded from all numbers.",
     type=parameter_types.Whole(0),
     default=5,
 )
 @more_commands.out_folder("Folder for the results. [default: audits/<target>-<time>/]")
 @more_commands.option(
     "--device",
-    "What the step may use. Without a GPU auto runs it on the CPU, then rehearses its GPU "
-    "path on a simulated device (same values, no times); rehearse does only that. Where a "
-    "CUDA build of torch is installed, torch's own CUDA code then runs on a null device; null "
-    "insists on that.",
+    "Device for the step. Without a GPU, auto runs it on the CPU, then rehearses its GPU path "
+    "on a simulated device (same values, no times); rehearse does only that. With a CUDA build "
+    "of torch, torch's own CUDA code then also runs on a null device; null fails if it cannot.",
     type=parameter_types.Device(["auto", "cuda", "cpu", "rehearse", "null"]),
     default="auto",
 )
@@ -108,14 +110,14 @@ def judging_options(command: Any) -> Any:
 )
 @more_commands.option(
     "--memory-limit",
-    "Device memory that the step may use, such as 8GiB; more raises the real out-of-memory error.",
+    "Device memory that the step may use, such as 8GiB; beyond it torch raises its out-of-memory error.",
     callback=parameter_types.size,
     metavar="SIZE",
 )
 @more_commands.option(
     "--overhead",
-    "If steps are long: seconds for all passes after the timing pass, and as much again for a "
-    "rehearsal. They then have fewer steps.",
+    "Seconds for all passes after the timing pass, and as many again for a rehearsal: if steps "
+    "are long, these passes take fewer of them.",
     type=parameter_types.Seconds(),
     default=60.0,
 )
@@ -124,7 +126,9 @@ def judging_options(command: Any) -> Any:
     "End the target after S seconds and report on what was recorded.",
     type=parameter_types.Seconds(),
 )
-@more_commands.flag("--verify", "Then run the target again with each patch, and measure it.")
+@more_commands.flag(
+    "--verify", "After the audit, run the target again with each patch and measure the gain."
+)
 @more_commands.option(
     "--budget",
     "Seconds that --verify may spend, as for audit verify.",
@@ -133,21 +137,21 @@ def judging_options(command: Any) -> Any:
 )
 @more_commands.option(
     "--nproc",
-    "Processes on this machine that run the target together, with the environment that "
-    "torchrun gives them; the rank that the others wait for is judged.",
+    "Run the target in N processes on this machine, with the environment of torchrun; rules "
+    "judge the rank that the others wait for.",
     type=parameter_types.Whole(1, 64),
     default=1,
 )
 @more_commands.option(
     "--world",
-    "Rehearse ranks of a job of N processes: NCCL is played on a null device, no GPU and no "
-    "other process is needed (docs/ranks.md).",
+    "Rehearse ranks of a job of N processes, each alone on a null device that simulates NCCL: "
+    "no GPU and no other process is needed (docs/ranks.md).",
     type=parameter_types.Whole(2, 1 << 20),
     metavar="N",
 )
 @more_commands.option(
     "--ranks",
-    "Which ranks of --world are rehearsed, as in 0,63. [default: the first and the last]",
+    "Ranks of --world to rehearse, as in 0,63. [default: the first and the last]",
     default="",
     metavar="LIST",
     show_default=False,
@@ -157,10 +161,10 @@ def judging_options(command: Any) -> Any:
 def run(**options: Any) -> None:
     """Run TARGET, find what costs time and memory, and write the report.
 
-    TARGET is package.module:callable, path/to/file.py:callable (a function without arguments that
-    takes one training step, or a generator or iterator that yields once for each step), or
-    path/to/script.py (an unmodified training script: steps are found from its optimizer), or after
-    -m package.module (as python -m runs it). ARGS after -- are the target's own arguments.
+    TARGET is package.module:callable or path/to/file.py:callable (a function without arguments
+    that takes one training step, or a generator or iterator that yields once per step),
+    path/to/script.py (an unmodified training script: its optimizer marks the steps), or after -m
+    package.module (as python -m runs it). ARGS after -- are the target's own arguments.
 
     \b
       audit run trainer:step --steps 50
@@ -173,7 +177,7 @@ def run(**options: Any) -> None:
       audit run -- torchrun --nproc-per-node 2 train.py --lr=0.1
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, a rule broke,
-    or nothing was trained, 3 the target failed (there is a report all the same), 130 interrupted.
+    or nothing was trained, 3 the target failed (the report covers what ran), 130 interrupted.
     """
     from auditor.cli import launch
     from auditor.cli import run as command
@@ -197,11 +201,11 @@ def run(**options: Any) -> None:
 )
 @judging_options
 def analyze(**options: Any) -> None:
-    """Judge what was recorded: no GPU, no program, no torch.
+    """Judge a recording, a trace or a memory snapshot, without a GPU, the program or torch.
 
     PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote
     (.json, .json.gz), a CUDA memory snapshot (.pickle, .pickle.gz, or a folder that holds one), or
-    a folder with the traces of all ranks of a job: one report, on the rank that the others wait for.
+    a folder with the traces of all ranks of a job (one report, on the rank that the others wait for).
 
     \b
       audit analyze audits/trainer-step-20260101-120000
@@ -218,7 +222,8 @@ def analyze(**options: Any) -> None:
 @click.argument("report", type=click.Path())
 @more_commands.flag("--apply", "Edit the files instead of printing the diff.")
 @more_commands.flag(
-    "--check", "List patches that are not applied yet, one per line; exit code 1 if there is any."
+    "--check",
+    "List the patches that are not applied yet, one per line; exit code 1 if there are any.",
 )
 @more_commands.SELECT_PATCHES
 @more_commands.UNSAFE
@@ -233,25 +238,27 @@ def fix(**options: Any) -> None:
     sys.exit(command.fix(**options))
 
 
-@main.command(cls=PlainCommand, short_help="Run again with each patch, and measure what it saves.")
+@main.command(
+    cls=PlainCommand, short_help="Run the target again with each patch, and measure the gain."
+)
 @click.argument("report", type=click.Path())
 @more_commands.SELECT_PATCHES
 @more_commands.UNSAFE
 @more_commands.option(
     "--budget",
-    "Seconds to spend: no run begins that is not expected to end in time; one in progress is "
-    "not cut off. 0: run each patch once, to check its result, however long that takes.",
+    "Seconds to spend. No run starts that would probably end later; a run in progress is not "
+    "cut off. 0: run each patch once and check its result, however long that takes.",
     type=parameter_types.Seconds(zero=True),
     default=120.0,
 )
 @more_commands.flag("--quiet", "Print only the path of the report.")
 @more_commands.DEBUG
 def verify(**options: Any) -> None:
-    """Run the target of a REPORT again with each patch, and measure what it saves.
+    """Run the target of a REPORT again with each patch, and measure what the patch saves.
 
-    Each run is a fresh process in a copy of the project, with and without the patch in turn, from
-    the same seeds. The report then says the ratio of step times with its interval, peak memory, and
-    whether losses and parameters stay the same; a patch that changes them is dropped from
+    Each run is a fresh process in a copy of the project, from the same seeds, in turn with and
+    without the patch. The report then has the ratio of step times with its interval, peak memory,
+    and whether losses and parameters stay the same; a patch that changes them is dropped from
     fixes.patch. Your files are not touched.
     """
     from auditor.extensions.verify import command
@@ -264,18 +271,18 @@ def verify(**options: Any) -> None:
 @click.argument("after", type=click.Path())
 @more_commands.option(
     "--max-regression",
-    "Exit 1 when a step is proven to take more than this longer, as in 5%.",
+    "Exit with code 1 if a step is proven to be slower by more than this, as in 5%.",
     callback=parameter_types.share,
     metavar="PCT",
 )
-@more_commands.flag("--json", "as_json", "As JSON.")
+@more_commands.flag("--json", "as_json", "Print JSON.")
 @more_commands.DEBUG
 def compare(**options: Any) -> None:
     """Compare two audits: step time with an interval, memory, host syncs, findings that are new or
     gone.
 
     BEFORE and AFTER are report.json, the folder of a run or its recording/, or a folder of several
-    runs of the same thing: then the spread between runs is measured instead of assumed.
+    runs of one program: then the spread between runs is measured instead of assumed.
 
     \b
       audit compare audits/main audits/branch --max-regression 5%

@@ -28,25 +28,25 @@ def option(*words: str, **more: Any) -> Callable[[_F], _F]:
 
 
 def flag(*words: str, **more: Any) -> Callable[[_F], _F]:
-    """One that is given or not."""
+    """An option without a value."""
     return option(*words, is_flag=True, show_default=False, **more)
 
 
 DEBUG = flag("--debug", "Show tracebacks of the auditor itself.", expose_value=False)
-"""Read from the command line, also where that is not understood."""
+"""Read from the command line even if the rest of it is not understood."""
 
-MODULE = flag("-m", "module", "TARGET is a module that runs as a program, as with python -m.")
+MODULE = flag("-m", "module", "TARGET is a module to run as a program, as with python -m.")
 
 SELECT_PATCHES = option(
-    "--select", "Only patches of these rules.", callback=parameter_types.codes, metavar="CODES"
+    "--select", "Only the patches of these rules.", callback=parameter_types.codes, metavar="CODES"
 )
-UNSAFE = flag("--unsafe", "Also patches that may change training results.")
+UNSAFE = flag("--unsafe", "Include patches that may change training results.")
 TIMEOUT_OF_ALL = option(
-    "--timeout", "End after S seconds, all runs together.", type=parameter_types.Seconds()
+    "--timeout", "End all runs together after S seconds.", type=parameter_types.Seconds()
 )
 DEVICE = option(
     "--device",
-    "What the step may use.",
+    "Device for the step.",
     type=parameter_types.Device(["auto", "cuda", "cpu"]),
     default="auto",
 )
@@ -79,18 +79,18 @@ ALLOW_BROKEN_RULES = flag(
     type=click.Path(),
     metavar="FILE",
 )
-@flag("--json", "as_json", "Print the report as JSON.")
+@flag("--json", "as_json", "Print JSON.")
 @out_folder("Also write report.json and report.html to this folder.")
 @ALLOW_BROKEN_RULES
 @DEBUG
 def checkpoint(**options: Any) -> None:
-    """Scan saved checkpoints: damage, NaN, stale rates, what resuming would miss. torch reads each
-    with weights_only=True, in a process of its own.
+    """Scan saved checkpoints for damage, NaN, stale learning rates, and state that a resume would
+    miss. torch reads each file with weights_only=True, in its own process.
 
-    FILE is what torch.save or safetensors wrote, the .index.json of a sharded one, or a folder of
-    checkpoints.
+    FILE is a file of torch.save or safetensors, the .index.json of a sharded checkpoint, or a
+    folder of checkpoints.
 
-    Exit code: 0 all good, 1 one is damaged, refused or not looked at, 2 one cannot be read at all.
+    Exit code: 0 all good, 1 one is damaged, refused or not scanned, 2 one cannot be read at all.
     """
     from auditor.extensions.checkpoints import command
 
@@ -105,7 +105,7 @@ def checkpoint(**options: Any) -> None:
 @option(
     "--inject",
     "fault",
-    "nan, inf, oom or kill, and the step.",
+    "The fault (nan, inf, oom or kill) and its step.",
     required=True,
     callback=parameter_types.fault,
     metavar="FAULT@STEP",
@@ -118,7 +118,8 @@ def checkpoint(**options: Any) -> None:
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def drill(**options: Any) -> None:
-    """Plant a fault in TARGET at a step: does it go on, stop with a message, or train on with NaN?
+    """Plant a fault in TARGET at a step: does training recover, stop with a message, or go on with
+    NaN?
 
     Steps count from 0. The target runs in a copy of the working directory, so no checkpoint of
     yours is replaced.
@@ -135,13 +136,15 @@ def drill(**options: Any) -> None:
     sys.exit(command.drill(**options))
 
 
-@click.command(cls=TargetCommand, short_help="Run TARGET twice, and say where the runs part.")
+@click.command(
+    cls=TargetCommand, short_help="Run TARGET twice, and name the first line that differs."
+)
 @click.argument("target")
 @MODULE
 @option("--steps", "Steps of each run.", type=parameter_types.Whole(1), default=3)
 @option(
     "--against",
-    "Compare with the project as it was in this commit (git), with seeds and clock held.",
+    "Compare with this git commit of the project, with seeds and clock held fixed.",
     default="",
     metavar="COMMIT",
     show_default=False,
@@ -153,11 +156,11 @@ def drill(**options: Any) -> None:
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def reproduce(**options: Any) -> None:
-    """Run TARGET twice and compare what every operator gave: do both runs come to the same losses
-    and weights, and if not, which line is the first that differs, and why.
+    """Run TARGET twice and compare the results of all operators. Do both runs reach the same losses
+    and weights? If not, which line is the first that differs, and why?
 
-    Where they differ it runs again with one generator, the hash seed or the clock held, until it is
-    known which one is to blame. Each run is in a copy of the working directory.
+    If the runs differ, TARGET runs again with one generator, the hash seed or the clock held fixed,
+    until the cause is known. Each run is in a copy of the working directory.
 
     \b
       audit reproduce trainer:step
@@ -171,20 +174,22 @@ def reproduce(**options: Any) -> None:
     sys.exit(result.reproduce(**options))
 
 
-@click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")
+@click.command(
+    cls=TargetCommand, short_help="Say which batch size fits on which GPU, without a GPU."
+)
 @click.argument("target")
 @MODULE
 @option(
     "--gpu",
-    "A GPU to fit it on: H100, A100, L4, T4 ... (repeatable; a wrong name lists all). "
+    "A GPU to plan for: H100, A100, L4, T4 ... (repeatable; a wrong name lists all). "
     "[default: H100]",
     multiple=True,
     metavar="NAME",
 )
 @option(
     "--batch",
-    "What sets the batch size where no DataLoader does: an argument of the program, or "
-    "[FILE:]VARIABLE.",
+    "If no DataLoader sets the batch size: the argument of the program, or the [FILE:]VARIABLE, "
+    "that sets it.",
     default="",
     metavar="NAME",
     show_default=False,
@@ -197,29 +202,29 @@ def reproduce(**options: Any) -> None:
 )
 @option(
     "--device",
-    "What plays the GPU: the null device where a CUDA build of torch is installed, else the "
-    "shadow (rehearse).",
+    "How the GPU is simulated: by the null device if a CUDA build of torch is installed, else by "
+    "the shadow device (rehearse).",
     type=parameter_types.Device(["auto", "rehearse", "null"]),
     default="auto",
 )
 @option(
     "--budget",
-    "Seconds to spend: no re-run begins that is not expected to end in time.",
+    "Seconds to spend. No re-run starts that would probably end later.",
     type=parameter_types.Seconds(),
     default=180.0,
 )
 @_format("terminal", "json")
-@option("--out", "Also write it to this file.", type=click.Path(), metavar="FILE")
-@flag("--quiet", "No progress, no advice.")
+@option("--out", "Also write the result to this file.", type=click.Path(), metavar="FILE")
+@flag("--quiet", "Print neither progress nor advice.")
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(**options: Any) -> None:
     """Say what fits on which GPU: TARGET with other batch sizes, activation checkpointing, bf16,
     another optimizer, another setting of the allocator.
 
-    The unmodified program runs again and again for a few steps, without a GPU, in copies of the
-    working directory. Each peak is that of a re-run, or is marked as estimated; so is the largest
-    batch for each GPU. It prints no times.
+    The unmodified program runs a few steps for each change, without a GPU, in copies of the working
+    directory. Each peak, and the largest batch for each GPU, comes from a re-run or is marked as
+    estimated. No times are printed.
 
     \b
       audit plan train.py --gpu A100
@@ -227,7 +232,7 @@ def plan(**options: Any) -> None:
       audit plan trainer:step --batch trainer.py:BATCH
 
     Exit code: 0 done, 2 nothing can be planned, 3 the target failed on its own, 130 interrupted
-    (what is known by then is printed).
+    (the results so far are printed).
     """
     from auditor.extensions.plan import command
 
@@ -235,7 +240,7 @@ def plan(**options: Any) -> None:
 
 
 @click.command(
-    cls=PlainCommand, short_help="Open a run in TensorBoard, its report in the Audit tab."
+    cls=PlainCommand, short_help="Open a run in TensorBoard, with its report in the Audit tab."
 )
 @click.argument("path", type=click.Path())
 @option(
@@ -245,7 +250,7 @@ def plan(**options: Any) -> None:
 )
 @option(
     "--browser/--no-browser",
-    "Open a browser, or only print the address. [default: open]",
+    "Open a browser, or only print the address. [default: open a browser]",
     default=True,
     show_default=False,
 )
@@ -262,35 +267,34 @@ def view(**options: Any) -> None:
 
 
 @click.command(
-    cls=PlainCommand, short_help="Check what works on this machine, and what adds the rest."
+    cls=PlainCommand, short_help="Say what works on this machine, and how to add the rest."
 )
 @DEBUG
 def doctor() -> None:
-    """Say what is installed, what can be looked at on this machine, and which command adds the
-    rest.
+    """Say what is installed, what can be audited on this machine, and which command adds the rest.
 
-    Exit code: 0, whatever is lacking.
+    Exit code: always 0.
     """
     from auditor.cli import doctor as command
 
     sys.exit(command.doctor())
 
 
-@click.command(cls=PlainCommand, short_help="Check files without running them.")
+@click.command(cls=PlainCommand, short_help="Check Python files without running them.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @option("--select", "Only these rules.", callback=parameter_types.codes, metavar="CODES")
-@option("--ignore", "Not these rules.", callback=parameter_types.codes, metavar="CODES")
+@option("--ignore", "All rules but these.", callback=parameter_types.codes, metavar="CODES")
 @option(
     "--fail-on",
-    "Exit code 1 where something so severe is found.",
+    "Exit with code 1 if a finding has at least this severity.",
     type=click.Choice(["error", "warning", "note", "never"]),
     default="never",
 )
 @_format("text", "sarif")
 @DEBUG
 def check(**options: Any) -> None:
-    """Look at Python files, and at those in folders, without running them: what their source alone
-    proves. Everything else takes a run.
+    """Check Python files, also those in folders, without running them: only defects that the source
+    alone proves. audit run finds the rest.
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 a file cannot be read.
     """
@@ -301,11 +305,11 @@ def check(**options: Any) -> None:
 
 @click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")
 @click.argument("codes", required=False)
-@flag("--json", "as_json", "As JSON: the same as --format json.")
+@flag("--json", "as_json", "Print JSON, as --format json.")
 @option(
     "--format",
     "form",
-    "markdown is the whole manual.",
+    "Format of the list; markdown prints the whole manual.",
     type=click.Choice(["terminal", "json", "markdown"]),
     default="terminal",
     show_default=False,
@@ -337,15 +341,15 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     _list(known)
-    console.say("audit explain CODE shows the manual page of one.")
+    console.say("audit explain CODE shows the manual page of a rule.")
 
 
 @click.command(cls=PlainCommand, short_help="Show the manual page of a rule.")
 @click.argument("code")
-@flag("--json", "as_json", "As JSON.")
+@flag("--json", "as_json", "Print JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
 def explain(code: str, as_json: bool) -> None:
-    """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
+    """Show the manual page of the rule CODE, or list the rules of a family, as in SYNC."""
     from auditor.cli import console
     from auditor.judging import catalogue
 
@@ -365,11 +369,11 @@ def explain(code: str, as_json: bool) -> None:
         console.show(page.rstrip("\n"))
         return
     _list(family)
-    console.say(f"audit explain {family[0].code} shows the manual page of one.")
+    console.say(f"audit explain {family[0].code} shows the manual page of that rule.")
 
 
 @click.command(cls=PlainCommand, short_help="Print what a coding agent should know about audit.")
-@flag("--skill", "As a SKILL.md, with its front matter.")
+@flag("--skill", "Print it as a SKILL.md, with front matter.")
 def agents(*, skill: bool) -> None:
     """Print a section for a repository's AGENTS.md: how to audit, fix and check, and what to avoid.
 
@@ -389,10 +393,10 @@ def agents(*, skill: bool) -> None:
 def mcp() -> None:
     """Serve audits to a coding agent over the Model Context Protocol, on stdin and stdout.
 
-    The agent's program starts it in the folder of the project and ends it; files outside of that
-    folder are refused (docs/agents.md). Needs the package mcp: pip install 'torch-step-audit[mcp]'.
+    The agent's program starts and ends this server in the folder of the project; files outside of
+    that folder are refused (docs/agents.md). Needs the package mcp: pip install 'torch-step-audit[mcp]'.
 
-    Exit code: 0 the client went away, 2 the package mcp is not installed.
+    Exit code: 0 the client disconnected, 2 the package mcp is not installed.
     """
     try:
         from auditor.extensions.mcp.server import serving

@@ -47,8 +47,8 @@ def numbered(folder: Path) -> Path:
 def make(folder: Path) -> None:
     """Make the folder, so that one that cannot be written is known before an hour of work.
 
-    Raises :class:`AuditProblem` where it cannot be made or written, or is a file, or holds files of
-    somebody else's that our results would replace.
+    Raises :class:`AuditProblem` if it cannot be made or written, or is a file, or holds foreign
+    files that our results would replace.
     """
     refuse_others_files(folder)
     probe = folder / ".audit-writes-here"
@@ -65,11 +65,11 @@ def make(folder: Path) -> None:
 
 
 def claimed(folder: Path) -> bool:
-    """Claim the folder for this process, until it ends; False where another one that runs has done
+    """Claim the folder for this process, until it ends; False if another one that runs has done
     so.
 
     The lock is the kernel's own, on the folder itself (flock(2)): it leaves no file behind and ends
-    with its process, however that ends. A file system without locks refuses nobody.
+    with its process, however that ends. A file system without locks accepts every process.
     """
     try:
         number = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -82,7 +82,7 @@ def claimed(folder: Path) -> bool:
 
 
 def locked(number: int) -> bool:
-    """Lock an open file or folder until it is closed; False where another process has done so."""
+    """Lock an open file or folder until it is closed; False if another process has done so."""
     if fcntl is not None:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,7 +95,7 @@ def locked(number: int) -> bool:
 
 def point_last(folder: Path) -> None:
     """Make ``audits/last`` lead to a folder of ``audits``, for scripts and hooks. A file system
-    without links has none, and what somebody else put there stays.
+    without links gets no link, and a foreign file of that name stays.
     """
     last, folder = Path(PARENT) / LAST, folder.resolve()  # it may be named by the link itself
     if folder.parent != last.parent.resolve() or (last.exists() and not last.is_symlink()):
@@ -107,7 +107,7 @@ def point_last(folder: Path) -> None:
 
 
 def refuse_others_files(folder: Path) -> None:
-    """Raise :class:`AuditProblem` where the folder is a file, or holds another's in our place."""
+    """Raise :class:`AuditProblem` if the folder is a file, or holds another's in our place."""
     if folder.exists() and not folder.is_dir():
         raise AuditProblem(f"--out {folder} is a file; it must be a folder")
     if is_report(folder / "report.json"):

@@ -185,7 +185,7 @@ def formats(
 
 
 def require_place(option: str, file: Path) -> None:
-    """Raise :class:`AuditProblem` where ``file`` cannot be made or written."""
+    """Raise :class:`AuditProblem` if ``file`` cannot be made or written."""
     for parent in file.parents:
         if parent.is_dir():
             if not os.access(parent, os.W_OK | os.X_OK):

@@ -16,8 +16,8 @@ from auditor.cli import console
 from auditor.judging import catalogue
 
 FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
-"""Off a terminal: the first line comes after so long, two lines are never closer than the second,
-nor in one pass than the third.
+"""Off a terminal, in seconds: until the first line, between two lines, and between two lines of one
+pass, at least.
 """
 
 RUNS = {

@@ -37,7 +37,7 @@ class Asked:
         """The report, its findings accepted where the baseline is to be written. Nothing is
         written of a run that ended early: it cannot say what is gone.
 
-        Raises :class:`AuditProblem` where the file cannot be written.
+        Raises :class:`AuditProblem` if the file cannot be written.
         """
         if not self.update:
             return report

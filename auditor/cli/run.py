@@ -124,15 +124,17 @@ def _refuse(
     """Raise :class:`AuditProblem` for options that go against each other."""
     if memory_limit is not None and device == "cpu":
         raise AuditProblem(
-            "--memory-limit is a limit of device memory: it says nothing with --device cpu"
+            "--memory-limit is a limit of device memory: it has no effect with --device cpu"
         )
     if world_size > 1 and device in ("rehearse", "null"):
         alone = f"start one process instead of {world_size}" if launched else "leave out --nproc"
         raise AuditProblem(
-            "a rehearsal plays one GPU in one process", f"{alone}, or use --device cpu"
+            "a rehearsal simulates one GPU in one process", f"{alone}, or use --device cpu"
         )
     if gpu and device in ("cpu", "cuda"):
-        raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
+        raise AuditProblem(
+            f"--gpu names the GPU to simulate, and --device {device} simulates no GPU"
+        )
 
 
 def _recorded(
@@ -183,16 +185,14 @@ def _played(
     """
     if world is None:
         if ranks:
-            raise AuditProblem(
-                "--ranks names ranks of a world that is played: --world says how many"
-            )
+            raise AuditProblem("--ranks needs --world: the number of ranks in the simulated job")
         return ()
     against = [name for name, given in others.items() if given]
     if device not in ("auto", "null"):
         against.append(f"--device {device}")
     if against:
         raise AuditProblem(
-            f"--world {world} rehearses ranks on a null device: it does not go with {against[0]}"
+            f"--world {world} rehearses ranks on a null device: {against[0]} does not apply"
         )
     chosen = played_ranks.chosen(world, ranks)
     played_ranks.possible()

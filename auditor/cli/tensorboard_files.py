@@ -72,7 +72,7 @@ def _export(report: Report, evidence: Evidence, folder: Path) -> None:
 def write_scalars(
     report: Report, reads: Iterable[tuple[int, int]], folder: Path, *, loud_from: int = 0
 ) -> Path | None:
-    """Write one event file into ``folder`` and return its path; None where there is nothing to
+    """Write one event file into ``folder`` and return its path; None if there is nothing to
     plot.
 
     ``reads`` are the loud pass's step and the number of reads by the user's code in it,

@@ -270,13 +270,13 @@ def _near(problem: click.NoSuchOption) -> str:
 
 
 class Ending:
-    """Whether somebody asked for the end."""
+    """Whether the user asked for the end."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def is_asked(self) -> bool:
-        """The same, for those who ask again and again."""
+        """Whether the end was asked for; a function to pass on."""
         return self.asked
 
     def _heard(self, number: int, frame: FrameType | None) -> None:

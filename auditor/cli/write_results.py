@@ -64,7 +64,7 @@ def write(
     *,
     tensorboard: bool = False,
 ) -> Path:
-    """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they
+    """Write all files; returns the path of report.html. Raises :class:`AuditProblem` if they
     cannot be written.
 
     ``tensorboard`` adds the folder of that name: it holds a copy of the trace, which takes longer
@@ -218,7 +218,7 @@ def links(recording: Recording, sites: Iterable[Site | None], template: str) -> 
 
 
 def _local(recording: Recording, file: str) -> Path | None:
-    """Where a recorded file lies here; None where it does not, or holds something else by now."""
+    """Where a recorded file lies here; None if it does not, or holds something else by now."""
     recorded = recording.original_bytes(file)
     if recorded is None or not recording.cwd:
         return None

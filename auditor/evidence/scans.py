@@ -12,7 +12,7 @@ Format = Literal["torch zip", "torch legacy", "safetensors", "sharded"]
 @dataclass(frozen=True)
 class Tally:
     """What was counted among a tensor's elements. ``low`` and ``high`` are of the finite ones; None
-    where there is none.
+    if there is none.
     """
 
     count: int = 0
@@ -45,7 +45,7 @@ class TensorFacts:
     """A tensor of the file: where it stands (``model.layer.weight``), what it is, and what was
     counted in it.
 
-    ``tally`` is None where the values were not looked at (integers, unknown dtypes, data that is
+    ``tally`` is None if the values were not looked at (integers, unknown dtypes, data that is
     missing). ``place`` is the path as it is in the file.
     """
 

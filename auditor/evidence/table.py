@@ -120,7 +120,7 @@ class Evidence:
 
     A table of a rule pack is built with ``build(cls, recording)`` or ``build(cls, evidence)``: it
     is given this object, which answers like the :class:`Recording` too (``rows``, ``has``,
-    ``site``, ``source``, ``manifest``, ...). Rows and tables are shared: nobody changes them.
+    ``site``, ``source``, ``manifest``, ...). Rows and tables are shared and never changed.
     """
 
     def __init__(self, recording: Recording) -> None:

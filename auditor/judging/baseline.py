@@ -144,7 +144,7 @@ def marked(report: Report, known: Known) -> Report:
 
 def updated(report: Report, known: Known) -> tuple[Accepted, ...]:
     """What the baseline holds from now on: the findings of this report, those of other targets, and
-    those whose rules did not look this time.
+    those whose rules could not be checked this time.
     """
     target, looked = _target(report), _looked(report)
     others = (each for each in known.findings if each.target != target)

@@ -223,7 +223,7 @@ def _cautions(
 
 
 def _trained(evidence: Evidence) -> Trained | None:
-    """What was trained; None where the run ended early, or a recording of another kind cannot
+    """What was trained; None if the run ended early, or a recording of another kind cannot
     say.
     """
     if evidence.recording.manifest.get("outcome") != "completed" or not evidence.has(
@@ -492,14 +492,14 @@ PASSES = {
     "trace": "profiler pass: torch.profiler alone, for the operators' shares and the timeline",
     "loud": "diagnostic pass: call sites, loader, backward calls, "
     "graphs; causes and counts come from here, never times",
-    "leaner": "what-if pass: one change at a time, to see how the peak of memory would move",
+    "leaner": "what-if pass: one change at a time, to see how the peak of memory changes",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
     "values": "value pass: only checks gradients and parameters of the rehearsed steps for "
     "non-finite values",
     "replay": "replay: the run repeated up to the non-finite step, operator by operator",
     "numbers": "precision pass: dtypes and value ranges of delicate operators",
-    "gradients": "gradient pass: recomputes the end of a loss with one thing repaired and compares "
-    "the gradients; checks the inputs of layers and the results of activations",
+    "gradients": "gradient pass: recomputes the loss with one repair and compares the gradients; checks "
+    "inputs of layers and results of activations",
 }
 
 

@@ -162,7 +162,7 @@ def choose(
     """Rules whose code or family is selected (all if none is) and not ignored; ``broken`` as for
     :func:`rules`. Codes of rules that left (:data:`auditor.judging.catalogue.LEFT`) choose none.
 
-    Raises :class:`AuditProblem` for a word that is neither a code nor a family, and where no rule
+    Raises :class:`AuditProblem` for a word that is neither a code nor a family, and if no rule
     is left.
     """
     everything = rules(broken)
@@ -184,9 +184,9 @@ def choose(
     if not chosen:
         what = f"--select {','.join(wanted)}" if wanted else "all rules"
         raise AuditProblem(
-            f"no rule is left to ask: {what} without {','.join(unwanted)}"
+            f"no rule is left to run: {what} without {','.join(unwanted)}"
             if unwanted
-            else f"no rule is left to ask: {what} names none",
+            else f"no rule is left to run: {what} names no rule",
             "audit rules lists the rules; the settings of pyproject.toml count as well",
         )
     return chosen
@@ -313,9 +313,9 @@ KNOBS = {
 
 def instead_of(code: str) -> str:
     """What to say of one."""
-    return f"{code} left in 0.3: {LEFT[code]} (docs/left.md)"
+    return f"{code} left in 0.3: {LEFT[code]} (docs/log/left.md)"
 
 
 def that_left(words: Iterable[str]) -> tuple[str, ...]:
-    """Those of these words that are such codes, each once."""
+    """Codes of rules that left among these words, each once."""
     return tuple(dict.fromkeys(word for word in words if word in LEFT))

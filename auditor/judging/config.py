@@ -151,7 +151,7 @@ def _knobs(
             value, (int, float, type(default))
         ):
             raise AuditProblem(
-                f"{path}: {code}.{name} = {value!r}; it wants a {type(default).__name__} (default "
+                f"{path}: {code}.{name} = {value!r}; expected {type(default).__name__} (default "
                 f"{default!r})"
             )
     return dict(values)

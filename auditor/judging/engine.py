@@ -37,8 +37,8 @@ from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
 from auditor.syntax.silence import names_of, silenced
 
-INTERRUPTED = "judging was interrupted before this rule was asked"
-"""Why a rule is *skipped* that nobody asked any more."""
+INTERRUPTED = "judging was interrupted before this rule ran"
+"""Reason of rules that are *skipped* after an interruption."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _is_measured(finding: Finding) -> bool:
 def _unasked(verdicts: Iterable[Verdict]) -> Iterator[str]:
     unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
     if unasked:
-        yield f"judging was interrupted: {unasked} rules were not asked"
+        yield f"judging was interrupted: {unasked} rules did not run"
 
 
 def _asks_about_others(rule: type[Rule]) -> bool:
@@ -330,7 +330,7 @@ def _ask_one(
 
 
 def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
-    """What the engine adds to what a rule said. Raises ``TypeError`` where that is no finding that
+    """What the engine adds to what a rule said. Raises ``TypeError`` if that is no finding that
     a report can hold.
     """
     if not isinstance(finding, Finding):

@@ -66,7 +66,7 @@ def method(evidence: Evidence) -> Iterator[str]:
             )
         return
     if not run.steps:
-        yield "null device: the program went another way there from the first step on; nothing of it is judged"
+        yield "null device: the program took another path there from the first step on; nothing of it is judged"
         return
     name = run.evidence.recording.device.name.removesuffix(" (null device)")
     most = run.busiest

@@ -27,14 +27,14 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Repriced:
-    """The findings with their prices by a replay of the trace, and what they buy together."""
+    """The findings with their prices by a replay of the trace, and their joint saving."""
 
     findings: tuple[Finding, ...]
     what_if: WhatIf | None = None
     weights: dict[int, float] = field(default_factory=dict)
-    """By place in ``findings`` the us per step by which a finding is weighed, where that is more
-    than its price: its part of what all of them buy together. Of several waits in a row each one
-    alone buys nothing, since the next one takes its time.
+    """By place in ``findings`` the us per step by which a finding is weighed, if that is more than
+    its price: its part of the joint saving. Of several waits in a row, each alone saves nothing,
+    since the next wait takes its time.
     """
 
     def weighed(self, weigh: Callable[[Finding], Finding]) -> tuple[Finding, ...]:
@@ -151,27 +151,27 @@ may have waited for others looks at all of them."""
 
 @dataclass(frozen=True)
 class Replayed:
-    """What each of several sets of changes buys, in us per step."""
+    """Savings of several sets of changes, in us per step."""
 
     recorded_us: float
     replayed_us: float
     alone_us: tuple[float, ...] = ()
     order: tuple[int, ...] = ()
-    """The sets that are counted, the one that buys most alone first."""
+    """The sets that are counted, largest single saving first."""
     after_us: tuple[float, ...] = ()
-    """What each buys where those before it in :attr:`order` are made; in that order."""
+    """Saving of each set after those before it in :attr:`order`; in that order."""
     share_us: tuple[float, ...] = ()
-    """The part of each in what all that are counted buy together; 0 for the others. A part is in
-    proportion to what the set buys alone and what it buys as the last one.
+    """Each set's part of the joint saving of the counted sets; 0 for the others. It is in
+    proportion to the set's saving alone and as the last one.
     """
     reason: str = ""
-    """Why nothing is said; empty where something is."""
+    """Why nothing is said; empty if something is."""
 
 
 def replay(
     evidence: Evidence, asked: Sequence[Changes], counted: Sequence[bool]
 ) -> Replayed | None:
-    """What each of these sets of changes buys, and those that are ``counted`` together; None where
+    """The saving of each of these sets of changes, and of the ``counted`` ones together; None if
     the trace shows no device at work.
     """
     try:

@@ -130,16 +130,16 @@ class Remedy:
 class Finding:
     """One defect at one statement, with its price.
 
-    ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not
+    ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None if it was not
     measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
     price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
-    not proven. ``grows`` says that so many bytes more are lost on each
-    step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds
-    code, name, severity (unless the rule lowers it), ``seen_on`` (the device of the run, unless the
-    rule read something else), key and remedy. ``places`` are its parts in the order of lines, empty
-    where there is one. ``negligible``: its price is too small to be more than a note
-    (``auditor.model.prices``). ``follows`` is the code of the finding of which it is a consequence:
-    it stands behind that one, and is in no sum.
+    not proven. ``grows``: ``lost_bytes`` more are lost on each step. ``basis`` says how the price
+    was come by. A rule fills what it knows; the engine adds code, name, severity (unless the rule
+    lowers it), ``seen_on`` (the device of the run, unless the rule read something else), key and
+    remedy. ``places`` are its parts in the order of lines, empty if there is one.
+    ``negligible``: its price is too small to be more than a note (``auditor.model.prices``).
+    ``follows`` is the code of the finding of which it is a consequence: it stands behind that one,
+    and is in no sum.
     """
 
     site: Site | None
@@ -168,7 +168,7 @@ class Finding:
     negligible: bool = False
     follows: str = ""
     baseline_state: State | None = None
-    """Whether it is in the baseline that it was compared with; None where there was none."""
+    """Whether it is in the baseline that it was compared with; None if there was none."""
     changes: tuple[Change, ...] = ()
     """What a replay of the trace leaves out to price it; never written to the report."""
 
@@ -266,7 +266,7 @@ class Run:
 
     ``training``: ``trained`` (a backward or an optimizer ran, or a parameter changed), else
     ``forward`` (autograd graphs were built), ``evaluated`` (torch ran without them) or ``nothing``
-    (no operator ran); None where that was not looked at. ``in_process``: the steps were taken in the
+    (no operator ran); None if that was not looked at. ``in_process``: the steps were taken in the
     user's own process, so that ``audit verify`` cannot take them again.
     """
 
@@ -307,7 +307,7 @@ class Rank:
 
     ``step_us`` is the median step; ``communication_us`` is time with a collective running,
     ``exposed_us`` the part of it in which no other kernel did; ``wait_us`` is the time that the
-    host was held. ``rank`` is None where the trace does not say.
+    host was held. ``rank`` is None if the trace does not say.
     """
 
     rank: int | None
@@ -359,7 +359,7 @@ class Baseline:
     """How a report compares with a baseline: its ``new`` and ``unchanged`` findings by number.
 
     ``gone`` are findings of the baseline that do not occur any more. ``unlooked`` counts those
-    whose rules could not look this time, or did not have to.
+    whose rules could not be checked this time, or were not selected.
     """
 
     file: str
@@ -407,9 +407,9 @@ class Report:
     device in it.
     """
     compilation: Compilation | None = None
-    """What ``torch.compile`` did; None where the program gives nothing to it."""
+    """What ``torch.compile`` did; None if the program gives nothing to it."""
     by_module: ByModule | None = None
-    """Time, memory and operations of each module, and rates; None where no module was watched."""
+    """Time, memory and operations of each module, and rates; None if no module was watched."""
     communication: Communication | None = None
     """What the ranks hold and exchange in a step; None for one process, and where it was not
     watched.
@@ -419,15 +419,15 @@ class Report:
     parts: Parts | None = None
     """What the steps of the trace are made of; None without a trace."""
     what_if: WhatIf | None = None
-    """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
+    """The fixes' joint saving, by a replay of the trace; None if no finding asks for it."""
     ran_out: RanOut | None = None
-    """Limit, shortfall and what would fit; None where memory did not run out."""
+    """Limit, shortfall and what would fit; None if memory did not run out."""
     checkpoints: tuple[SavedCheckpoint, ...] = ()
     """The checkpoints that were scanned, in their order."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
     baseline: Baseline | None = None
-    """What a baseline knows of the findings; None where none was given."""
+    """What a baseline knows of the findings; None if none was given."""
     folder: str = ""
     """Name of the folder that the page is written into, as it knows it again after it was copied."""
     editor_links: dict[str, str] = field(default_factory=dict)

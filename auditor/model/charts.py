@@ -44,7 +44,7 @@ def drawn(
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raises :class:`Overdue` in the block after so many seconds.
+    """Raises :class:`Overdue` in the block after ``seconds``.
 
     An alarm of the system does it, which only the main thread can set, and Windows has none: there
     the block has all the time it takes. An alarm of the caller's is set again when the block ends,

@@ -9,12 +9,13 @@ from typing import Literal
 
 Input = Literal["run", "trace", "snapshot", "checkpoint"]
 """What is judged: the recording of a run (a rehearsal is one), or a file that stands alone, whose
-device nobody recorded.
+device is not recorded.
 """
 
 Simulator = Literal["", "shadow", "null"]
-"""Who plays the device: nobody; our shadow, in the place of torch's own code for it (a rehearsal);
-or a null device below torch's own code, which computes nothing."""
+"""How the device is simulated: not at all; by our shadow instead of torch's own code (a rehearsal);
+or a null device below torch's own code, which computes nothing.
+"""
 
 KINDS = frozenset({"cpu", "cuda", "xpu", "mps"})
 """Device types of torch that a recording may name. ROCm is ``cuda`` to torch."""
@@ -22,14 +23,14 @@ KINDS = frozenset({"cpu", "cuda", "xpu", "mps"})
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """The device that the audited step could use: torch's device type, who plays it, and what it is
-    called.
+    """The device that the audited step could use: torch's device type, how it is simulated, and its
+    name.
     """
 
     kind: str = "cpu"
     simulator: Simulator = ""
     name: str = ""
-    """``NVIDIA H200``; empty where that was not recorded."""
+    """``NVIDIA H200``; empty if that was not recorded."""
 
     @property
     def simulated(self) -> bool:

@@ -23,7 +23,9 @@ then. Ours.
 """
 
 EPOCH = 1000
-"""The same of what is no error: it may be emptied, as a sum of an epoch is. Ours."""
+"""Steps over which growth that is no error is weighed: its holder may be emptied, as the sum of an
+epoch. Ours.
+"""
 
 USUAL_MEMORY = 16 << 30
 """Bytes of a device or a host of which nothing is known."""
@@ -49,14 +51,14 @@ def unpriced_waits(finding: Finding) -> float:
 
 
 def costs_nothing(finding: Finding) -> bool:
-    """True where a price in time was looked for, and what was found is that nothing would come
+    """True if a price in time was looked for, and what was found is that nothing would come
     back.
     """
     return finding.basis != "none" and finding.lost_us_per_step == 0
 
 
 def share_of_step(us: float, times: StepTimes | None) -> float | None:
-    """``us`` of each step as a share of the mean step; None where no step was timed.
+    """``us`` of each step as a share of the mean step; None if no step was timed.
 
     Of the mean and not of the median: prices are means, too (all time lost, divided by all steps),
     so the share is that of all the time the steps took. Reports of earlier versions hold no mean:
@@ -67,7 +69,7 @@ def share_of_step(us: float, times: StepTimes | None) -> float | None:
 
 
 def usual_us(times: StepTimes | None) -> float:
-    """The step time that shares are of, in us; 0 where no step was timed."""
+    """The step time that shares are of, in us; 0 if no step was timed."""
     if times is None:
         return 0.0
     return times.median if times.mean is None else times.mean
@@ -76,7 +78,7 @@ def usual_us(times: StepTimes | None) -> float:
 @dataclass(frozen=True)
 class Scale:
     """What prices in time and in memory are shares of: us of the mean step, bytes that the device
-    and the host have and that were used at the peak; 0 where not known.
+    and the host have and that were used at the peak; 0 if not known.
     """
 
     step_us: float = 0.0

@@ -54,7 +54,7 @@ class Compilation:
 
     @property
     def paid_after(self) -> int | None:
-        """Steps after which compiling has paid; None where it gains nothing that is proven."""
+        """Steps after which compiling has paid; None if it gains nothing that is proven."""
         if self.gain is None or not 0.0 < self.gain.low <= self.gain.us:
             return None
         steps = self.us / self.gain.us
@@ -66,7 +66,7 @@ class Compilation:
 
 @dataclass(frozen=True)
 class RanOut:
-    """Memory ran out, in bytes; None where nothing tells it.
+    """Memory ran out, in bytes; None if nothing tells it.
 
     ``limit`` is what the device has, or what the run was given of it. ``requested`` is what a tensor
     needed, ``segment`` what the allocator then asked of the device, of which ``free`` were left:
@@ -104,7 +104,7 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank: bytes of its device memory by purpose, None where not known, and what it gives and
+    """One rank: bytes of its device memory by purpose, None if not known, and what it gives and
     gets in a step.
     """
 
@@ -119,7 +119,7 @@ class RankShare:
 
     @property
     def other_bytes(self) -> int | None:
-        """At the peak: activations, buckets, workspaces; None where a part is not known."""
+        """At the peak: activations, buckets, workspaces; None if a part is not known."""
         known = (self.parameter_bytes, self.gradient_bytes, self.optimizer_bytes)
         if self.peak_bytes is None or None in known:
             return None
@@ -131,8 +131,8 @@ class Exchange:
     """Collectives of one kind that one line issues in a group, on each of ``of_ranks`` alike:
     ``per_step`` of them, for which a rank gives ``bytes_in`` and gets ``bytes_out``.
 
-    The program waits for them at ``waited``, ``between`` operators later; None where torch waits, or
-    nobody was seen to.
+    The program waits for them at ``waited``, ``between`` operators later; None if torch waits, or
+    no wait was seen.
     """
 
     site: Site
@@ -151,7 +151,7 @@ class Exchange:
 @dataclass(frozen=True)
 class Communication:
     """Of the ranks that were recorded, of ``world_size``, in the ``steps`` that were watched.
-    ``played``: nobody ran the other ranks.
+    ``played``: the other ranks did not run.
     """
 
     world_size: int
@@ -175,8 +175,8 @@ class Verified:
     """What a re-run with the patch measured (``audit verify``). Times in us, memory in bytes.
 
     ``ratio`` is the step time after to before (below 1: faster), between ``ratio_low`` and
-    ``ratio_high`` from ``pairs`` of runs; None where it was not timed (a remedy for a GPU, checked
-    without one) or too few pairs fitted the budget. ``same_result`` is None where the target itself
+    ``ratio_high`` from ``pairs`` of runs; None if it was not timed (a remedy for a GPU, checked
+    without one) or too few pairs fitted the budget. ``same_result`` is None if the target itself
     does not repeat its losses. ``note`` says in a sentence what decided.
     """
 
@@ -201,7 +201,7 @@ class Verification:
     machine are.
 
     ``noise`` is the interval of the ratio between runs of the same unpatched code (low, high); None
-    from too few pairs. ``repeatable`` is True where two unpatched runs with the same seeds gave the
+    from too few pairs. ``repeatable`` is True if two unpatched runs with the same seeds gave the
     same losses, bit for bit.
     """
 
@@ -222,28 +222,31 @@ class Verification:
 class ModuleUse:
     """A module with those ``inside`` it; of ``alike`` siblings one stands for all.
 
-    ``forward`` and ``backward`` are shares of the step, ``own`` is the part of both that is in no
-    module inside. ``saved_bytes`` are kept from forward to backward, ``flops`` those of a step.
+    ``forward`` and ``backward`` are shares of the step. ``saved_bytes`` are kept from forward to backward, ``flops`` those of a step.
     """
 
     path: str
     kind: str
     alike: int
     site: Site | None
-    parameters: int
     forward: float
     backward: float
-    own: float
-    saved_bytes: int | None
+    saved_bytes: int
     flops: float
     inside: tuple[ModuleUse, ...] = ()
+
+    @property
+    def own(self) -> float:
+        """The share that is in no module inside."""
+        inside = sum(use.forward + use.backward for use in self.inside)
+        return self.forward + self.backward - inside
 
 
 @dataclass(frozen=True)
 class ByModule:
     """The outermost modules, the costliest first. Shares are of the time of the diagnostic pass, under its
     probes, where it is ``timed``, else of the operations; rates of the timing pass, in one process,
-    and None where they are not known. ``peak`` is the share of what the GPU's data sheet gives.
+    and None if they are not known. ``peak`` is the share of what the GPU's data sheet gives.
     """
 
     modules: tuple[ModuleUse, ...]
@@ -299,7 +302,7 @@ class CopyUse:
     """Copies of one kind, such as ``HtoD (Pageable -> Device)``: number, time on the device and
     bytes of each step.
 
-    ``bytes`` is None where the trace does not say. Time that other work hides is in it.
+    ``bytes`` is None if the trace does not say. Time that other work hides is in it.
     """
 
     kind: str
@@ -309,7 +312,7 @@ class CopyUse:
 
     @property
     def gbs(self) -> float | None:
-        """Rate in GB/s (1e9 bytes); None where it is not known."""
+        """Rate in GB/s (1e9 bytes); None if it is not known."""
         return self.bytes / self.us / 1e3 if self.bytes and self.us else None
 
 
@@ -355,15 +358,15 @@ class DeviceTime:
     queue: QueueUse | None
     kernels: tuple[KernelUse, ...]
     loader_us: float | None = None
-    """Time in which the loop waited for its loader; None where the trace shows none."""
+    """Time in which the loop waited for its loader; None if the trace shows none."""
     held_us: float = 0.0
     """Time in which the host was held until the device had got there."""
     peak_bytes: int | None = None
-    """Peak of torch's allocator; None where memory was not recorded."""
+    """Peak of torch's allocator; None if memory was not recorded."""
     rank: int | None = None
 
     def share_of(self, name: str) -> float:
-        """Share of one part; 0 where there is none of that name."""
+        """Share of the part of this name; 0 if there is no such part."""
         return next((part.share for part in self.parts if part.name == name), 0.0)
 
 

@@ -39,11 +39,11 @@ class Change:
 
 @dataclass(frozen=True)
 class PricedFix:
-    """One row of the table of what each fix buys, in us per step.
+    """One row of the table of savings, in us per step.
 
-    ``alone_us`` comes back where it is the only one that is fixed, ``after_us`` where those above
-    it in the table are fixed already. ``code``, ``key``, ``message`` and ``place`` (file and line,
-    empty where there is none) are the finding's.
+    ``alone_us`` is the saving of this fix alone, ``after_us`` the saving after the fixes above it
+    in the table. ``code``, ``key``, ``message`` and ``place`` (file and line, empty if there is
+    none) are the finding's.
     """
 
     code: str
@@ -59,15 +59,15 @@ class WhatIf:
     """What a replay of the trace says of its findings together. Times in us per step, with its part
     of what the device still did after the last step.
 
-    ``reason`` says why the replay gives no price; then ``fixes`` is empty. ``fixes`` begin
-    with the one that buys most alone.
+    ``reason`` says why the replay gives no price; then ``fixes`` is empty. ``fixes`` begin with the
+    largest single saving.
     """
 
     recorded_us: float = 0.0
     replayed_us: float = 0.0
-    """The same of the replay with nothing left out."""
+    """Time per step of the replay with nothing left out."""
     joint_us: float = 0.0
-    """What all fixes buy together: the sum of their ``after_us``."""
+    """Joint saving of all fixes: the sum of their ``after_us``."""
     alone_us: float = 0.0
     """The sum of their ``alone_us``, which is no price."""
     fixes: tuple[PricedFix, ...] = ()

@@ -27,7 +27,7 @@ from auditor.syntax.index import ADDS_ITEM, name_of
 def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[Change]:
     """The changes that drop statements and what they leave useless.
 
-    Raises :class:`Refused` where something would be left that nobody would write, and may not go.
+    Raises :class:`Refused` if a leftover would be odd and must not be removed.
     """
     gone = set(doomed)
     close(module, gone)
@@ -105,7 +105,7 @@ def _nothing_done(source: SourceText, statements: list[ast.stmt]) -> Iterator[Sp
 
 
 def close(module: Module, gone: set[ast.stmt]) -> None:
-    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` where one
+    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` if one
     may not go and would read badly.
     """
     pending = list(gone)

@@ -291,7 +291,7 @@ def _stores(body: list[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def _loaded(node: ast.expr) -> ast.expr:
-    """The same name or dotted path, as it reads when it is used."""
+    """The name or dotted path in a load context."""
     if isinstance(node, ast.Name):
         return _name(node)
     if isinstance(node, ast.Attribute):

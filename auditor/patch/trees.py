@@ -70,7 +70,7 @@ def joined_diff(changes: Iterable[Changed], cwd: str) -> bytes:
     """All files in one unified diff. Where some lie beside ``cwd``, its first line says where it is
     to be applied.
 
-    Raises :class:`Refused` where the files have no directory in common.
+    Raises :class:`Refused` if the files have no directory in common.
     """
     listed = list(changes)
     base = place_of((path for path, _, _ in listed), cwd)

@@ -78,7 +78,7 @@ def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[TypedR
 
 
 def plain_rows(path: Path, part: str) -> Iterator[dict[str, Any]]:
-    """The same as plain objects, whatever keys they have."""
+    """The rows as plain objects, whatever keys they have."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     check = _decoder(part).decode if part in CHECKED else None
     for _, line in _lines(path):
@@ -242,12 +242,12 @@ class Recording:
 
     @property
     def outcome(self) -> Outcome:
-        """How the run ended; ``killed`` where nobody lived to say so."""
+        """How the run ended; ``killed`` if the process died before it wrote an outcome."""
         return cast("Outcome", self.manifest.get("outcome", "killed"))
 
     @property
     def rank(self) -> int:
-        """Of the process that was recorded; 0 where it was the only one."""
+        """Of the process that was recorded; 0 if it was the only one."""
         return int(self.manifest.get("rank") or 0)
 
     def inside(self, name: str) -> Recording | None:
@@ -268,7 +268,7 @@ class Recording:
     @cached_property
     def to_oom(self) -> Recording | None:
         """The recording of a further run up to the out-of-memory error, whose snapshot has an
-        allocation history from the beginning; None where there is none.
+        allocation history from the beginning; None if there is none.
         """
         ended = self.manifest.get("outcome") == "oom"
         again = self.inside(OOM_RUN) if ended else None
@@ -385,7 +385,7 @@ class Recording:
         return self._site_rows.get(number, NOWHERE)
 
     def via(self, number: int) -> str:
-        """The library's function below the line of a site; empty where the line itself acts."""
+        """The library's function below the line of a site; empty if the line itself acts."""
         return self.site_row(number).via or ""
 
     def site(self, number: int) -> Site:

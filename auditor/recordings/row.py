@@ -117,7 +117,7 @@ class Item(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 At = Annotated[int, doc("the line: a number in `sites`")]
 MaybeAt = Annotated[
-    int | None, doc("the line: a number in `sites`, null where none of the user's is on the stack")
+    int | None, doc("the line: a number in `sites`, null if none of the user's is on the stack")
 ]
 N = Annotated[int, doc("how often")]
 Us = Annotated[float, doc("host time inside (us)")]
@@ -135,7 +135,7 @@ class LineRow(PassRow, kw_only=True):
 
 
 class CalledRow(LineRow, kw_only=True):
-    """The same, with what led to the line."""
+    """A row with the user's frames that led to the line."""
 
     stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
         older([])

@@ -163,11 +163,11 @@ def _said(ranks: Fleet) -> Iterator[str]:
         )
         some = f"rank {shown} is" if len(ranks.missing) == 1 else f"ranks {shown} are"
         yield (
-            f"{some} missing: {len(ranks.ranks)} of {ranks.world_size} traces are there, and who "
-            "is late may be among the others"
+            f"{some} missing: {len(ranks.ranks)} of {ranks.world_size} traces are there, and the "
+            "late rank may be a missing one"
         )
     if len(ranks.ranks) > 1 and ranks.alignment is None:
         yield (
-            "the ranks share no collective: their clocks cannot be set by one another, and nobody "
-            "can be called late"
+            "the ranks share no collective: their clocks cannot be aligned, and no rank can be "
+            "called late"
         )

@@ -73,7 +73,7 @@ class RecordingWriter:
         self._buffer(row.part, row)
 
     def add_fields(self, part: str, fields: Fields) -> None:
-        """The same of a row without types (a tool's own); ``part`` is the file's stem."""
+        """Write a row without types (a tool's own); ``part`` is the file's stem."""
         self._buffer(part, fields)
 
     def _buffer(self, part: str, row: Row | Fields) -> None:
@@ -169,7 +169,7 @@ class AppendedFile:
         return identity_of(self._number) == self._identity
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raises ``OSError`` where the disk takes only a part."""
+        """Write all of it. Raises ``OSError`` if the disk takes only a part."""
         if not self._is_ours:
             self._open()
         _write_all(self._number, data)
@@ -211,7 +211,7 @@ def _exact(value: Any) -> str:
 
 
 def _plain(value: Any, spelled: Spelled | None) -> Any:
-    """The same with exact types and text that can be encoded."""
+    """The value with exact types and text that can be encoded."""
     if isinstance(value, str):
         text = plain(value, LONGEST_TEXT)
         return text if spelled is None else spelled(text)

@@ -127,8 +127,8 @@ def _blameless(
         plan, recording = unwatched, Recording(recording.folder)
         add_warning(
             recording,
-            f"under our watch over single operators ({', '.join(under)}) the step failed ({said}), "
-            "and not without it: the target was run again, and what the watch would have seen is "
+            f"the step failed ({said}) while single operators were watched ({', '.join(under)}), and "
+            "did not fail without that: the target ran again, and the results of these watches are "
             "missing",
         )
     shutil.rmtree(folder, ignore_errors=True)
@@ -162,7 +162,7 @@ def record_apart(
     """As :func:`record_once`, in a copy of the working directory: a target that ran there before
     writes nothing a second time.
 
-    Raises :class:`NoCopy` where none can be made. A plan that runs in a copy already is left there.
+    Raises :class:`NoCopy` if none can be made. A plan that runs in a copy already is left there.
     """
     with sheltered(plan) as (apart, reached):
         recording = record_once(apart, deadline, progress, echo)

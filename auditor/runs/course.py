@@ -65,12 +65,12 @@ class Course:
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
     def within(self, seconds: float) -> float:
-        """The deadline of a run that may take so many seconds, by ``time.monotonic``."""
+        """The deadline of a run that may take ``seconds``, by ``time.monotonic``."""
         patience = time.monotonic() + seconds
         return patience if self.deadline is None else min(self.deadline, patience)
 
     def again(self, plan: Plan, deadline: float | None) -> Recording | None:
-        """A further run in a copy of the working directory, in place of an earlier one; None where
+        """A further run in a copy of the working directory, in place of an earlier one; None if
         it cannot be made.
         """
         shutil.rmtree(plan.folder, ignore_errors=True)

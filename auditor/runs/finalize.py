@@ -275,8 +275,8 @@ def clear(folder: Path) -> None:
 
 
 def shortened(recording: Recording, whole: int) -> str:
-    """What to say of a target that ended after so many ``whole`` steps. A script's first step is
-    over when it is noticed, so its loop had one more.
+    """What to say of a target that ended after ``whole`` steps. A script's first step is over when
+    it is noticed, so its loop had one more.
     """
     steps = whole + (recording.manifest.get("kind") == "script")
     return f"the target ends after {steps} steps, so the passes were shortened to fit"

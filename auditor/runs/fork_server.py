@@ -50,7 +50,7 @@ SETS = re.compile(rf"(?:environ|putenv|setenv)[^\n]{{0,80}}[\"'](?:{'|'.join(DEC
 """Source that sets one of them."""
 
 SERVERS: dict[tuple[tuple[str, str], ...], ForkServer | None] = {}
-"""By the variables that decide; None where one ended before it forked."""
+"""By the variables that decide; None if one ended before it forked."""
 
 MOST_SERVERS = 2
 _LOCK = threading.Lock()
@@ -148,8 +148,8 @@ class ForkServer:
         self.process.wait()
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
-        """The number of a process that has become what is asked for. Raises OSError or EOFError
-        where there is none.
+        """The number of a process that has become what is asked for. Raises OSError or EOFError if
+        there is no such process.
         """
         send(self._asked, request, files)
         answer, _ = receive(self._asked)
@@ -163,7 +163,7 @@ def forked(
     words: Sequence[str], surroundings: dict[str, str], folder: str, writing: int, known: set[int]
 ) -> Forked | None:
     """A recording child with these arguments, begun as a fork; ``writing`` is its pipe for progress.
-    Numbers of processes of ours come to ``known``. None where it must be started.
+    Numbers of processes of ours come to ``known``. None if it must be started.
     """
     key = tuple(sorted(decisive(surroundings).items()))
     full = key not in SERVERS and len(SERVERS) == MOST_SERVERS

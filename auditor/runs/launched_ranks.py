@@ -106,7 +106,7 @@ class LaunchedRanks:
     ) -> Recording:
         """Run the target of this rank once.
 
-        Raises :class:`TargetProblem` where it cannot be run, after the others were told.
+        Raises :class:`TargetProblem` if it cannot be run, after the others were told.
         """
         run, rank = self.runs, self.meeting.own.rank
         self.runs += 1

@@ -67,7 +67,7 @@ class Launched:
 
 
 def launched(environment: Mapping[str, str]) -> Launched | None:
-    """What a launcher told this process; None where it told of no other rank."""
+    """What a launcher told this process; None if it told of no other rank."""
     for rank, size in VARIABLES:
         found = environment.get(rank, ""), environment.get(size, "")
         if not all(word.isascii() and word.isdigit() for word in found):
@@ -92,7 +92,7 @@ def another_store(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now."""
+    """A port of this machine that is free now."""
     with closing(socket.socket()) as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -22,8 +22,8 @@ _NAMED = 120
 
 
 class Keeper:
-    """Ends a process group when this process ends, however it does: also by SIGKILL, when nothing
-    of ours runs any more.
+    """Ends a process group when this process ends, however it does: also by SIGKILL, when our
+    process is gone.
 
     A shell reads from a pipe whose other end only we hold. When that closes it kills the group; a
     line lets it go. The kernel's own way (PR_SET_PDEATHSIG) reaches the recording process alone,

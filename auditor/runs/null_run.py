@@ -23,7 +23,7 @@ from auditor.runs.plan import LEAST_REHEARSED, Audit, Plan
 from auditor.runs.progress import stage
 
 PATIENCE_S, PATIENCE = 120.0, 10.0
-"""It may take this long, and so many times as long as the rehearsal took."""
+"""Time limit: these seconds, or this multiple of the rehearsal's time if that is longer."""
 
 DEFAULT_GPU = "H100"
 

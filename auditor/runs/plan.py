@@ -53,7 +53,7 @@ or one thing.
 """
 
 LEAST_REHEARSED = 6
-"""A rehearsal that ends before so many judged steps says nothing."""
+"""Least judged steps of a rehearsal; a shorter one says nothing."""
 
 LEAST_FAILED = 4
 """Steps that a target must take before it fails for a rehearsal of them to say anything: one warms
@@ -61,8 +61,8 @@ up, three show a pattern.
 """
 
 AGAIN_S, AGAIN = 120.0, 20.0
-"""A further run that nothing limits may take this long, and so many times as long as the first took
-to the same step.
+"""Time limit of a further run: these seconds, plus this multiple of the first run's time to the
+same step.
 """
 
 RANK_FOLDER = "rank"
@@ -167,7 +167,7 @@ class Replay(msgspec.Struct, frozen=True, tag=True):
 
 
 class UntilOom(msgspec.Struct, frozen=True, tag=True):
-    """One pass of so many steps, with an allocation history from the device's first use."""
+    """One pass of ``steps`` steps, with an allocation history from the device's first use."""
 
     steps: int
 
@@ -181,7 +181,7 @@ class Plan:
     """One recording to make, and what for. ``steps`` and ``warmup`` count steps of one pass;
     ``parts`` are the parts that rules need.
 
-    With ``fit`` the passes are shortened to so many steps, all that the target takes. Probes in
+    With ``fit`` the passes are shortened to that many steps, all that the target takes. Probes in
     ``without`` do not watch, for the reason that it gives. With ``copied`` the target runs in a
     copy, else where we do; ``variables`` are what its environment has more. ``memory_limit`` in
     bytes of device memory, of a real device or the shadow; ``gpu`` the model that the shadow and
@@ -246,7 +246,7 @@ class Plan:
         return replace(beside.on_shadow(steps), purpose=Passes(trace=0, loud=steps))
 
     def on_shadow(self, steps: int) -> Plan:
-        """The same plan with the shadow device: one pass for causes, no times, no trace."""
+        """The plan with the shadow device: one pass for causes, no times, no trace."""
         purpose = self.purpose_as(Trial) or Passes(trace=0)
         return replace(self, device="rehearse", steps=steps, warmup=0, purpose=purpose)
 
@@ -266,7 +266,7 @@ class Plan:
         )
 
     def fitted(self, steps: int) -> Plan:
-        """The same plan for a target that ends after ``steps`` steps."""
+        """The plan for a target that ends after ``steps`` steps."""
         return replace(self, fit=steps)
 
     def to_oom(self, steps: int) -> Plan:

@@ -22,7 +22,7 @@ NODE = 8
 """Ranks of one machine: GPUs that a node has in most clusters."""
 
 PORT = 29500
-"""torchrun's own; nobody listens on it."""
+"""torchrun's own port; no process listens on it."""
 
 MOST = 16
 """Ranks that are rehearsed at most: each takes a process and its time."""
@@ -31,7 +31,7 @@ MOST = 16
 def chosen(world: int, asked: str) -> tuple[int, ...]:
     """The ranks that ``--ranks`` names, in order; the first and the last where it is empty.
 
-    Raises :class:`AuditProblem` where it names others than the world has.
+    Raises :class:`AuditProblem` if it names others than the world has.
     """
     if not asked:
         return (0, world - 1)
@@ -50,7 +50,7 @@ def chosen(world: int, asked: str) -> tuple[int, ...]:
 
 
 def possible() -> None:
-    """Raise :class:`AuditProblem`, with the one command that helps, where there is no null device."""
+    """Raise :class:`AuditProblem`, with the one command that helps, if there is no null device."""
     problem = null_device.lacking()
     if problem is not None:
         raise AuditProblem(
@@ -73,7 +73,7 @@ def planned(audit: Audit) -> Audit:
 
 
 def of_rank(plan: Plan, rank: int, variables: dict[str, str]) -> Plan:
-    """The plan of one rank, told who it is as ``torchrun`` tells it."""
+    """The plan of one rank, with the rank's variables as ``torchrun`` sets them."""
     told = told_by_torchrun(rank, plan.world_size, min(NODE, plan.world_size), PORT)
     return replace(
         plan,

@@ -1,4 +1,4 @@
-"""Progress of a recording child as its parent sees it: who is told. Standard library only."""
+"""Progress of a recording child as its parent reports it. Standard library only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Display(Progress, Protocol):
 
 
 def silent(name: str, done: int, steps: int) -> None:
-    """Progress that nobody is told of."""
+    """Progress without a display."""
 
 
 def stage(progress: Progress, name: str) -> None:

@@ -65,12 +65,12 @@ class ProjectCopy:
     """A copy of ``original`` in ``folder``, in a temporary folder. Use as a context: at its end the
     copy goes.
 
-    ``files`` are contents to put in the place of the project's own, by path relative to it; None
-    leaves the file out. Files of up to ``FILE_LIMIT`` are copied, the rest are links. A run under
-    :meth:`plan` cuts a link before it writes through it
-    (``auditor/capture/process.py``); what it does to the project under an absolute path
-    is undone at the end. ``changed`` are then the project's files that are not as they were all the
-    same, by the run or by somebody else; what lies in ``apart`` is our own.
+    ``files`` are contents that replace the project's own, by path relative to it; None leaves the
+    file out. Files of up to ``FILE_LIMIT`` are copied, the rest are links. A run under :meth:`plan`
+    cuts a link before it writes through it (``auditor/capture/process.py``); what it does to the
+    project under an absolute path is undone at the end. ``changed`` are then the project's files
+    that are not as they were all the same, by the run or by somebody else; what lies in ``apart``
+    is our own.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProjectCopy:
             shutil.rmtree(self._base, ignore_errors=True)
 
     def plan(self, plan: Plan) -> Plan:
-        """The same plan, here: absolute paths into the project become paths into the copy."""
+        """The plan in the copy: absolute paths into the project become paths into the copy."""
         where = Copied(
             str(self.folder), str(self.original), str(self._base / "tree"), str(self._base / "kept")
         )

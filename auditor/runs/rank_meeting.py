@@ -1,8 +1,7 @@
 """How the ranks of a launcher agree, through files in a folder that all of them see: where they
 record, which run is next, and how each of them ended.
 
-A rank asks with a name that nobody used before, so that what an earlier job left behind answers
-nobody.
+A rank asks with an unused name, so that files of an earlier job answer no question.
 """
 
 from __future__ import annotations
@@ -91,9 +90,9 @@ class RankMeeting:
             self._folder.rmdir()
 
     def join(self, seconds: float = JOIN_S) -> Path | None:
-        """As another rank: the folder for the results; None where rank 0 cannot begin.
+        """As another rank: the folder for the results; None if rank 0 cannot begin.
 
-        Raises :class:`AuditProblem` where rank 0 does not answer.
+        Raises :class:`AuditProblem` if rank 0 does not answer.
         """
         name = f"{self.own.rank}-{uuid.uuid4().hex}"
         try:
@@ -186,7 +185,7 @@ class RankMeeting:
 
 
 def _write(path: Path, what: Any) -> None:
-    """Write a whole file at once: nobody reads half of it."""
+    """Write a whole file at once, so that no reader sees half of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(json.dumps(what), "utf-8")
     beside.replace(path)

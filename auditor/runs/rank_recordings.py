@@ -62,7 +62,7 @@ class RankedRecording(Recording):
 
     @cached_property
     def ranks(self) -> Fleet | None:
-        """Facts of all ranks from their traces; None where not every rank wrote one."""
+        """Facts of all ranks from their traces; None if not every rank wrote one."""
         from auditor.timeline import fleet
 
         files = [file for file in map(_trace, self.members) if file.is_file()]

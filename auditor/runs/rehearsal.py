@@ -136,7 +136,7 @@ def rehearse_alone(course: Course) -> Made:
 def on_shadow(
     plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
 ) -> Recording:
-    """A run on the shadow device. Raises :class:`TargetProblem` where it cannot be made."""
+    """A run on the shadow device. Raises :class:`TargetProblem` if it cannot be made."""
     try:
         return child_process.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
@@ -151,7 +151,7 @@ def on_shadow(
 
 
 def checked(recording: Recording) -> Recording:
-    """The same recording. Raises :class:`TargetProblem` where it cannot be judged."""
+    """The recording, if it can be judged; else raises :class:`TargetProblem`."""
     ours = (
         our_limit(*raised(recording.manifest)) if recording.manifest["outcome"] == "raised" else ""
     )
@@ -172,7 +172,7 @@ def _apart(
     """A run in a copy of the working directory: the target ran there once, and would write a second
     time.
 
-    Raises :class:`AuditProblem` where no copy can be made.
+    Raises :class:`AuditProblem` if no copy can be made.
     """
     with sheltered(plan) as (apart, reached):
         recording = record(apart, course.deadline, course.progress, echo)
@@ -271,7 +271,7 @@ def unused(rehearsed: Recording) -> str:
     if not used or any(row.n for row in used):
         return ""
     return (
-        "the target put nothing on the CUDA device that it was offered (its device is fixed to the "
+        "the target put nothing on the CUDA device that it was offered (is its device fixed to the "
         "CPU?)"
     )
 

@@ -216,8 +216,8 @@ def warm(stats: Stats) -> str:
         return ""
     if at.done > at.usual and stats.calm < 3:
         stats.warn(
-            f"torch.compile still compiled after {at.done} warm-up steps: the program does not get "
-            "warm"
+            f"torch.compile still compiled after {at.done} warm-up steps: compilation does not "
+            "settle"
         )
     elif at.done > at.usual:
         stats.warn(
@@ -233,7 +233,7 @@ def as_many_as(name: str) -> Until:
 
 
 def slower_than(name: str, least: int, times: float) -> Until:
-    """It has taken so many times as long as another pass; ``least`` steps make an interval."""
+    """It has taken this multiple of another pass's time; ``least`` steps make an interval."""
 
     def until(stats: Stats) -> str:
         too_long = stats.now.seconds > times * stats.of(name).seconds
@@ -334,9 +334,9 @@ SHARED = (
     *(("quiet", 10), ("trace", 5), ("memory", 12), ("quiet", 20), ("loud", 20)),
     *(("quiet", ALL), ("loud", ALL), ("values", ALL)),
 )
-"""Who gets the steps of a target that has too few for all passes: in this order, up to so many for
-each pass. Below three diagnosed steps rules say nothing of a pattern, and some ask for eight; a
-median of less than three steps is one step.
+"""Passes of a target with too few steps for all: in this order, up to this many steps each. Below
+three diagnosed steps rules say nothing of a pattern, and some ask for eight; a median of less than
+three steps is one step.
 """
 
 WHOLE = ("gradients", "leaner")

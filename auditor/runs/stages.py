@@ -40,7 +40,7 @@ is made again for that earlier step.
 
 
 def first_bad(made: Made) -> NonfiniteRow | None:
-    """The first step that left non-finite values behind, of a run that nobody interrupted."""
+    """The first step that left non-finite values behind, of a run that was not interrupted."""
     return (
         None
         if made.outcome == "interrupted"

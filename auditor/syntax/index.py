@@ -139,7 +139,7 @@ class Index:
 
     @cached_property
     def functions_named(self) -> Mapping[str, Sequence[Function]]:
-        """The same by name."""
+        """Functions and methods by name."""
         return grouped((node.name, node) for node in self.functions)
 
     @cached_property
@@ -190,7 +190,7 @@ def nodes_in(
 ) -> Iterator[N | M | P]: ...
 def nodes_in(outer: Nodes, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
     """Nodes of these kinds in a node or in each of several, these among them, as ``ast.walk`` gives
-    them. Each node is walked once: nobody changes it.
+    them. Each node is walked once, since the tree never changes.
     """
     for each in (outer,) if isinstance(outer, ast.AST) else outer:
         nodes, by_kind = _below(each)
@@ -220,8 +220,8 @@ def grouped(pairs: Iterable[tuple[T, V]]) -> dict[T, list[V]]:
 
 @lru_cache(maxsize=1024)
 def index_of(text: str) -> Index:
-    """The index of a source text, shared between those who ask; one without nodes where it is no
-    Python of this version.
+    """The index of a source text, shared between callers; without nodes if the text is no Python of
+    this version.
     """
     try:
         return Index(ast.parse(text))

@@ -1,6 +1,4 @@
-"""Which calls log, and where to: a screen, an experiment tracker, or a file that somebody may
-read.
-"""
+"""Which calls log, and where to: a screen, an experiment tracker, or a file that may be read later."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ _HOMES = (*SCOPES, ast.Module)
 
 
 def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
-    """``x = torch.ones(n)`` of the ``x`` in ``x.to(device)``: it always runs before, and nobody reads
-    or changes what it gives but this use; None where that is not certain. A use in a statement that
-    gives the name anew (``x = x.to(device)``) may be followed by others.
+    """``x = torch.ones(n)`` of the ``x`` in ``x.to(device)``: it always runs before, and only this
+    use reads or changes its result; None if that is not certain. A use in a statement that
+    assigns the name again (``x = x.to(device)``) may be followed by others.
     """
     up = list(above(use, parents))
     scope = next((each for each in up if isinstance(each, _HOMES)), None)
@@ -148,8 +148,8 @@ def made_by(value: ast.expr | None) -> ast.Call | None:
 
 
 def made_for(move: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:
-    """The same of what ``torch.ones(n).to(device)`` moves, also where it has a name:
-    ``mask = torch.ones(n)`` above ``mask.to(device)``, if nobody else reads it before.
+    """The call that creates what ``torch.ones(n).to(device)`` moves, also through a name: ``mask =
+    torch.ones(n)`` above ``mask.to(device)``, if nothing else reads it before.
     """
     moved = move.func.value if isinstance(move.func, ast.Attribute) else None
     if not isinstance(moved, ast.Name):

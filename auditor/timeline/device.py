@@ -253,7 +253,7 @@ def slow_ns(start: Ints, end: Ints, size: Ints, beside: Intervals, rate: PinnedR
     """What each copy took longer than ``rate`` gives, as far as no other work ran ``beside`` it:
     hidden time costs nothing.
 
-    Time that two copies share counts for the one that began first. 0 where the bytes are not known.
+    Time that two copies share counts for the one that began first. 0 if the bytes are not known.
     """
     order = np.argsort(start, kind="stable")
     reach = (

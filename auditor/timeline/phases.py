@@ -59,7 +59,7 @@ class LoaderWaits:
 
 
 def loader_waits(line: Timeline) -> LoaderWaits | None:
-    """Time without a batch; None where no loader was recorded."""
+    """Time without a batch; None if no loader was recorded."""
     trace, spans = line.trace, line.trace.operators
     rows = np.flatnonzero(mask(trace.names, spans.name, is_loading))
     if not len(rows):
@@ -98,7 +98,7 @@ class OptimizerUse:
 
 
 def optimizer_use(line: Timeline) -> OptimizerUse | None:
-    """What the optimizers did; None where none was recorded."""
+    """What the optimizers did; None if none was recorded."""
     trace, spans, tree = line.trace, line.trace.operators, line.tree
     stepping = mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))
     stepping[tree.operators :] = False  # a call is no phase, whatever its name
@@ -183,7 +183,7 @@ class Steps:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The steps' numbers by name (``ProfilerStep#12``); from 0 where these do not ascend."""
+        """The steps' numbers by name (``ProfilerStep#12``); from 0 if these do not ascend."""
         said = [re.search(r"\d{1,15}$", name) for name in self.names]
         found = [int(each[0]) for each in said if each is not None]
         ascend = len(found) == self.count and all(one < other for one, other in pairwise(found))
@@ -324,7 +324,7 @@ SLOW = 1.3
 
 def step_parts(line: Timeline) -> Parts | None:
     """Shares of the mean step on host and device, and of the slowest where it stands out; None
-    where no steps are marked.
+    if no steps are marked.
     """
     steps = line.steps
     if not steps.marked or not steps.count:

@@ -68,7 +68,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 class Inflating:
     """Iterates over chunks of text. ``raw_bytes`` is complete once the iteration has ended.
 
-    Raises AuditProblem where the packed data is damaged or longer than any trace.
+    Raises AuditProblem if the packed data is damaged or longer than any trace.
     """
 
     def __init__(self, path: Path, limit: int = RAW_LIMIT) -> None:
@@ -134,7 +134,7 @@ def _read(path: Path, source: Inflating) -> Trace:
         try:
             found = _decoded(piece)
         except _UNREAD as error:
-            said = f"behind {amounts.count(events, 'event')} stands what is none ({error})"
+            said = f"behind {amounts.count(events, 'event')} the text is not an event ({error})"
             raise damaged(path, said) from None
         built.add(found)
         events += len(found)
@@ -211,7 +211,7 @@ def _info(path: Path, head: bytes, tail: bytes) -> Info:
     try:
         told, keys = _HEADER.decode(head + b"]" + tail), _KEYS.decode(head + b"]" + tail)
     except _UNREAD as error:
-        raise damaged(path, f"what stands around its events is no header ({error})") from None
+        raise damaged(path, f"the text around its events is not a header ({error})") from None
     job = told.job
     versions = [(key, str(keys[key])) for key in _VERSIONS if key in keys]
     if job.nccl:
@@ -271,7 +271,7 @@ def damaged(path: object, said: str) -> AuditProblem:
 
 class Pieces:
     """Iterates over JSON lists of events as text. ``head`` and ``tail``, what stands around the
-    events, are final once the iteration has ended. All raise AuditProblem where the text is no
+    events, are final once the iteration has ended. All raise AuditProblem if the text is no
     whole trace.
     """
 
@@ -301,7 +301,7 @@ class Pieces:
         yield self._last(b"".join(parts))
 
     def _first_event(self) -> bytes:
-        """Text behind the ``[`` of the events; raises where there is none."""
+        """Text behind the ``[`` of the events; raises if there is no such bracket."""
         start = b""
         while not start and (more := next(self._chunks, b"")):
             start = more.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -342,7 +342,7 @@ class Pieces:
 
     def _learnt(self, rest: bytes) -> tuple[bytes, bytes]:
         """The text that was read so far, and what stands between its first two events: the end of
-        one, a comma, the first key of the next. Empty where there are fewer than two.
+        one, a comma, the first key of the next. Empty if there are fewer than two.
         """
         tried = 0
         while True:
@@ -358,14 +358,14 @@ class Pieces:
         """The last piece: its list is closed by ``]``, and the file's other keys follow."""
         found = _closed(rest) or _closed(mended(rest))
         if found is None:
-            said = "it ends in the middle of its events, or they are no JSON"
+            said = "it ends in the middle of its events, or they are not JSON"
             raise damaged(self._path, said)
         piece, self.tail = found
         return piece
 
 
 def _closed(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The list of events that a text begins with, and what follows; None where it is not whole."""
+    """The list of events that a text begins with, and what follows; None if it is not whole."""
     try:
         text = "[" + raw.decode("utf-8")
         _, end = _DECODER.raw_decode(text)
@@ -375,7 +375,7 @@ def _closed(raw: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _between(raw: bytes) -> bytes:
-    """What stands between the first two events of a text; empty where they are not whole."""
+    """What stands between the first two events of a text; empty if they are not whole."""
     text = raw.decode("utf-8", "surrogateescape").lstrip()
     try:
         _, end = _DECODER.raw_decode(text)
@@ -476,7 +476,7 @@ def group_of(event: Event) -> str:
 
 
 def is_memory(event: Event) -> bool:
-    """Whether memory was taken or given back."""
+    """Whether memory was allocated or freed."""
     instant = event.ph in {"i", "I"} or event.cat == MEMORY
     return instant and event.args.memory_bytes is not None
 
@@ -630,7 +630,7 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _ints(values: list[Any]) -> NDArray[np.int64]:
-    """Numbers as a column; what is none, or too large, is -1."""
+    """Numbers as a column; other values, or too large ones, are -1."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):

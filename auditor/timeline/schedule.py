@@ -299,7 +299,7 @@ class Waited:
     rows: tuple[tuple[int, ...], ...]
     """Rows of :class:`Streams` that must have ended before the call returns."""
     late: Ints
-    """From the last of those ends to the call's return; below 0 where a call returns before its
+    """From the last of those ends to the call's return; below 0 if a call returns before its
     copy is done (the last piece is staged).
     """
     own: Ints

@@ -54,7 +54,7 @@ class Composition:
     to_device: Ints
     """A copy from the host to a device ran."""
     to_device_alone: Ints
-    """The same while no other work ran on a device: what the copies cost."""
+    """A copy to a device ran and no other work did: the cost of the copies."""
     to_device_slow: Ints
     """Of that the part that pinned memory would not have needed: the price of waits for copies of
     pageable memory.
@@ -64,9 +64,9 @@ class Composition:
     to_host_alone: Ints
     to_host_slow: Ints
     loader: Ints
-    """The loop waited for its loader; 0 where no loader was recorded."""
+    """The loop waited for its loader; 0 if no loader was recorded."""
     loader_alone: Ints
-    """The same while no device worked."""
+    """The loop waited for its loader while no device worked."""
     unknown: Ints
     """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on
     host or device.
@@ -77,7 +77,7 @@ class Composition:
 
 def _composition(line: Timeline) -> Composition:
     """What each step's time was spent on. A loader that another thread than the steps' waits for
-    holds nobody up.
+    delays no step.
     """
     trace, steps, busy, made = line.trace, line.steps, line.busy, line.copies
     slow = line.pageable.slow_ns
@@ -226,7 +226,7 @@ class Timeline:
 
     @cached_property
     def wait_places(self) -> list[Place | None]:
-        """The user's function around each wait, None where the trace has no frames."""
+        """The user's function around each wait, None if the trace has no frames."""
         found = self.waits
         return tree.places(self.trace, self.trace.calls.thread[found.call], found.start)
 
@@ -255,7 +255,7 @@ class Timeline:
         )
 
     def host_in(self, start: int, end: int, thread: int) -> str:
-        """What a host thread was in for the greater part of a stretch of time; empty where the
+        """What a host thread was in for the greater part of a stretch of time; empty if the
         trace does not show it.
         """
         return waiting.doing(self.trace, (start, end), thread)
@@ -295,7 +295,7 @@ class Timeline:
 
     @cached_property
     def main_thread(self) -> int:
-        """The same, else the busiest host thread."""
+        """The thread of the steps, else the busiest host thread."""
         threads = self.trace.operators.thread
         return (
             int(np.bincount(threads).argmax())

@@ -23,13 +23,13 @@ HALF_TYPES = frozenset({"c10::Half", "c10::BFloat16", "struct c10::Half", "struc
 
 def shapes(trace: Trace, row: int) -> list[Any]:
     """``Input Dims`` of an operator: one list of sizes for each input, empty for what is no tensor.
-    Empty where not recorded.
+    Empty if not recorded.
     """
     return _decoded(trace, int(trace.operators.shapes[row]))
 
 
 def types(trace: Trace, row: int) -> list[Any]:
-    """``Input type`` of an operator, one text for each input. Empty where not recorded."""
+    """``Input type`` of an operator, one text for each input. Empty if not recorded."""
     return _decoded(trace, int(trace.operators.types[row]))
 
 
@@ -110,7 +110,7 @@ class MemoryUse:
 
 
 def memory_use(line: Timeline) -> tuple[MemoryUse, ...]:
-    """Memory events of a trace by device; empty where memory was not profiled."""
+    """Memory events of a trace by device; empty if memory was not profiled."""
     trace, events = line.trace, line.trace.memory
     keys = events.device_type.astype(np.int64) * (1 << 33) + events.device
     keys[~mask(trace.names, events.name, lambda name: name == "[memory]")] = -(1 << 62)

@@ -79,7 +79,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class MemoryEvents:
-    """``[memory]`` instants: bytes taken (> 0) or given back (< 0), and the totals after it; -1
+    """``[memory]`` instants: bytes allocated (> 0) or freed (< 0), and the totals after it; -1
     where an old torch wrote none.
     """
 

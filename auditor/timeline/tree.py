@@ -169,7 +169,7 @@ def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
 
 
 def _walk(start: Ints, end: Ints, leaf: Flags) -> Codes:
-    """The same span by span, for any overlaps."""
+    """Parents span by span, for any overlaps."""
     parents: list[int] = []
     stack: list[int] = []
     ends = end.tolist()

@@ -401,7 +401,7 @@ class Idle:
 
     @property
     def parts(self) -> dict[str, Ints]:
-        """By who could have filled it the part of each gap; they add up to it."""
+        """The part of each gap by cause; the parts add up to the gap."""
         long, known, none = self.dry >= LONG_GAP_NS, self.call >= 0, np.zeros_like(self.host)
         return {
             INPUT: self.input,
@@ -415,7 +415,7 @@ class Idle:
         }
 
     def by_cause(self) -> dict[str, int]:
-        """Idle time by who could have filled it; adds up to :attr:`total`."""
+        """Idle time by cause; adds up to :attr:`total`."""
         return {cause: int(part.sum()) for cause, part in self.parts.items()}
 
     def of_host(self) -> Ints:
@@ -432,7 +432,7 @@ class Idle:
 
 def idle(line: Timeline) -> Idle | None:
     """Gaps of the busiest device inside the marked steps; inside the span of its own work where the
-    trace marks none. None where no device worked.
+    trace marks none. None if no device worked.
     """
     if not line.devices:
         return None
@@ -475,7 +475,7 @@ def idle(line: Timeline) -> Idle | None:
 
 @dataclass(frozen=True)
 class _Claims:
-    """Amounts in ns that somebody claims of a gap; ``gap`` is -1 where it is of none."""
+    """Amounts in ns that a cause claims of a gap; ``gap`` is -1 for time outside gaps."""
 
     gap: Ints
     ns: Ints

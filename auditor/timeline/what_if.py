@@ -55,7 +55,7 @@ class Replays:
 
     @cached_property
     def step_errors(self) -> list[float]:
-        """The same of each step alone, from boundary to boundary on the host."""
+        """The error of each step alone, from boundary to boundary on the host."""
         said, seen = self.unchanged.boundaries, recorded(self.plan).boundaries
         return [
             (said[place + 1] - said[place]) / max(1, seen[place + 1] - seen[place]) - 1
@@ -64,7 +64,7 @@ class Replays:
 
     @cached_property
     def reason(self) -> str:
-        """Why no what-if is given; empty where the replay is trusted."""
+        """Why no what-if is given; empty if the replay is trusted."""
         if self.plan.unlaunched > LARGEST_UNLAUNCHED:
             return (
                 f"the trace does not show the launches of {self.plan.unlaunched:.0%} of the "
@@ -249,7 +249,7 @@ class Replayed:
 
 
 def recorded(plan: Schedule) -> Replayed:
-    """The same of the recording itself."""
+    """The recording in the form of a replay."""
     inside = plan.streams.event >= 0
     return Replayed(
         plan.start.tolist(),

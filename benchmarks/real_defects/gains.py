@@ -143,7 +143,7 @@ def gained_here(pair: Pair) -> float | None:
 
 
 def verdict_here(pair: Pair) -> str:
-    """The same rule, held to the pair's own steps; empty where there is no price."""
+    """The rule, held to the pair's own steps; empty without a price."""
     said, came = price(pair.bad, pair.found), gained_here(pair)
     if said is None or came is None:
         return ""

@@ -56,7 +56,7 @@ def run(program: Path, *, repaired: bool) -> dict[str, Any]:
 
 
 def kept(file: Path | None, program: Path, *, repaired: bool) -> dict[str, Any]:
-    """The same, from the file if there is one."""
+    """What the program showed, from the file if there is one."""
     if file is not None and file.exists():
         return json.loads(file.read_text())
     said = run(program, repaired=repaired)

@@ -87,7 +87,7 @@ KINDS = {
     ),
     "update_early": Kind(
         "the scaler is updated before it steps the other optimizer, on {on}: it counts each "
-        "iteration twice, and its scale may change within one",
+        "iteration twice, and the scale may change in the middle of an iteration",
         UPDATE,
         Severity.NOTE,
     ),
@@ -131,8 +131,8 @@ class GradScalerMisused(Rule):
         ]
         site = found[0] if len(found) == 1 else next(amp.lines("scale")).site
         said = (
-            f"the scale would grow after {max(amp.intervals):,.0f} steps without an overflow, so "
-            "never: each overflow halves it for the rest of the run"
+            f"growth_interval is {max(amp.intervals):,.0f} steps, so the scale never grows again: "
+            "each overflow halves it for the rest of the run"
         )
         advice = "Leave growth_interval at its default of 2000 (smaller for a short run)."
         every = step_pattern(set(range(amp.steps)), amp.steps)
@@ -150,7 +150,7 @@ class GradScalerMisused(Rule):
         if not again and scale >= 1:
             return
         seen = step_pattern({each.step for each in skips}, amp.steps)
-        below = ": gradients overflow float16 without any scale" if scale < 1 else ""
+        below = ": the unscaled gradients overflow float16, too" if scale < 1 else ""
         said = (
             f"GradScaler skipped {len(skips)} of {of} steps, and its scale dropped to "
             f"{scale:g}{below}"
@@ -230,7 +230,7 @@ def either_or(source: Source, site: Site) -> bool:
 
 
 def unscale_call(source: Source, site: Site) -> str:
-    """``scaler.unscale_(optimizer)`` as it would be written on the site's line; empty where it is
+    """``scaler.unscale_(optimizer)`` as it would be written on the site's line; empty if it is
     not clear, or is there.
 
     Clear means: the function that holds the line scales a loss and steps one optimizer, both by the
@@ -300,7 +300,7 @@ def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
     )
     if call is None or made is None or "enabled" in _keywords(source, made):
         return ()
-    reason = "bfloat16 rounds to 8 bits where float16 rounds to 11"
+    reason = "bfloat16 keeps 8 significant bits, float16 keeps 11"
     dtype = Edit(site, "set_keyword", "autocast", DTYPE, BFLOAT16, reason=reason)
     return dtype, Edit(made, "set_keyword", "GradScaler", "enabled", "False", reason=reason)
 
@@ -355,7 +355,7 @@ class OldMixedPrecisionApi(Rule):
                     "torch.amp."
                 )
                 reason = "the old class is the new one with device cuda"
-                call = source.called(site, name)  # empty where the line does not name the class
+                call = source.called(site, name)  # empty if the line does not name the class
                 edit = Edit(site, "modernize_amp", call, safe=True, reason=reason)
                 remedy = Remedy(text, (edit,) if call else ())
                 yield Finding(site, said, steps=amp.steps, remedy=remedy)
@@ -436,7 +436,7 @@ class LossInHalf(Rule):
             )
             yield Finding(
                 worst.site,
-                f"{names} ran in {worst.dtype} on the way to the loss, which keeps "
+                f"{names} ran in {worst.dtype} on the way to the loss: {worst.dtype} keeps "
                 f"{DIGITS[worst.dtype]} decimal digits{_range(worst)}",
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
@@ -487,7 +487,7 @@ class Precision(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Precision:
-        """From the trace. Raises :class:`NotLooked` where it shows no kernel."""
+        """From the trace. Raises :class:`NotLooked` if it shows no kernel."""
         return _table(kernel_timeline(evidence))
 
     def share(self, *arithmetics: str) -> float:
@@ -587,7 +587,7 @@ class NoMixedPrecision(Rule):
         0.05, "Report a note if these products take less than this share of the steps' time."
     )
     half: float = knob(
-        0.01, "Mixed precision is in use if 16-bit products take this share of kernel time."
+        0.01, "Take mixed precision for used if 16-bit products take this share of kernel time."
     )
 
     def detect(self, precision: Precision) -> Iterator[Finding]:

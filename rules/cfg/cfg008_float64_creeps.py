@@ -1,4 +1,4 @@
-"""CFG008: a part of the step runs in float64 that nobody asked for."""
+"""CFG008: a part of the step runs in float64 by accident."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Float64InTheStep(Rule):
             yield Finding(
                 birth.site,
                 f"each step loads {amounts.size(wide)} of float64 and only casts it to a narrower "
-                "dtype here: until then it takes twice the memory, in copies too",
+                "dtype here: up to this line it takes twice the memory, and copies move twice the bytes",
                 steps=birth.steps,
                 per_step=birth.in_a_step(birth.n),
                 severity=Severity.NOTE,

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor import amounts
-from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
+from auditor.evidence.source.files import (
+    Function,
+    Source,
+    lines_of,
+    name_of,
+    the_only,
+    unparsed,
+)
 from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
@@ -34,8 +41,8 @@ class DropoutInEvaluation(CensusSays):
     def said(self, row: CensusRow) -> str:
         of = "of a module that the model does not hold " if row.name[0].isupper() else ""
         return (
-            f"{row.name} {of}drops although the model is in eval mode: the score is noisy, and "
-            "differs from run to run"
+            f"{row.name} {of}drops values although the model is in eval mode: the score is noisy "
+            "and differs from run to run"
         )
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
@@ -87,9 +94,39 @@ class FrozenNormMoves(CensusSays):
     def said(self, row: CensusRow) -> str:
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
-            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs are "
-            "normalized by the batch, and the running statistics move"
+            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but the batch "
+            "normalizes its own inputs and changes the running statistics"
         )
+
+
+class AverageWithoutBuffers(CensusSays):
+    """An average of weights leaves out the statistics of batch norms."""
+
+    code = "CFG013"
+    kind = "average"
+    advice = (
+        "Copy the buffers with each update: for a, b in zip(average.buffers(), model.buffers()): "
+        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them anew."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"an average of a trained network is evaluated, and {row.n} of its {row.name} layers still "
+            "have the running statistics of the start: the update copies parameters, not buffers"
+        )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """At the loop over both networks' parameters, if there is one."""
+        loops = (
+            source.site_of(file, node)
+            for file, node in source.every(ast.For)
+            if unparsed(node.iter).count("arameters()") > 1
+        )
+        update = the_only(loops)
+        for finding in super().detect(census):
+            yield finding if update is None else replace(finding, site=update)
 
 
 # -- scoring ---------------------------------------------------------------------------------------
@@ -135,7 +172,7 @@ class Evaluation:
 def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
     """What is known of a call at ``at``, made with gradients off since ``within``, the line in the
     function that turned them off, which is pointed at where others call that of ``at``, too. None
-    where nothing is compared, or the comparison serves more than a report.
+    if nothing is compared, or the comparison serves more than a report.
     """
     name = function_of(source, at)
     same = at.file == within.file and name == function_of(source, within)
@@ -147,7 +184,7 @@ def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
 
 def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
     """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
-    function. None where it does not.
+    function. None if it does not.
     """
     function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)
@@ -319,7 +356,7 @@ def calls_of(source: Source, name: str) -> int:
 
 
 def function_of(source: Source, site: Site) -> str:
-    """Name of the function around a line; empty where there is none."""
+    """Name of the function around a line; empty outside of functions."""
     scope = source.index(site.file).scope_at(site.line)
     return scope.name if isinstance(scope, Function) else ""
 
@@ -379,7 +416,7 @@ class TrainedInEvalMode(Rule):
             yield Finding(
                 each.site,
                 f"{each.module} was put into eval mode here after {each.before} steps in train "
-                f"mode, and trained on for {each.steps} steps in eval mode, in which its "
+                f"mode, and then trained for {each.steps} steps in eval mode, in which "
                 f"{by_class(each.parts)} behave differently",
                 steps=each.steps,
                 per_step=1.0,

@@ -62,7 +62,7 @@ class CheckpointOverridesRate(Rule):
         "scheduler again."
     )
 
-    tolerance: float = knob(1e-3, "Two rates are equal up to this relative difference.")
+    tolerance: float = knob(1e-3, "Take two rates for equal up to this relative difference.")
 
     def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
         for load in loads:
@@ -109,7 +109,7 @@ class CheckpointOverridesRate(Rule):
             yield Finding(
                 None,
                 f"{checkpoint.name} was trained with a rate of {old}, and now {new}: loading it "
-                "brings the old one back",
+                "restores the old rate",
                 steps=1,
                 seen_on="source",
                 facts=(("file", checkpoint.scan.path),),
@@ -140,7 +140,7 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
         yield Finding(
             None,
             f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, but "
-            f"{configured:g} are configured",
+            f"the configuration asks for {configured:g} steps",
             steps=1,
             seen_on="source",
             facts=(("file", checkpoint.scan.path),),
@@ -289,7 +289,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def need_saves(saves: Lines[SaveRow]) -> None:
-    """Raises :class:`NotLooked` where the program saved nothing in these steps."""
+    """Raises :class:`NotLooked` if the program saved nothing in these steps."""
     if not len(saves):
         raise NotLooked(
             f"the program saved no checkpoint in the {saves.steps} timed steps (more --steps may "
@@ -323,8 +323,8 @@ class CheckpointDamaged(LineReport):
             yield self.report(
                 line,
                 f"torch.save overwrites the run's only checkpoint in place, on {line.pattern}: a "
-                "job that dies in one of these "
-                f"{amounts.duration(max(save.us for save in over))} has none",
+                "job that dies during the "
+                f"{amounts.duration(max(save.us for save in over))} of a write has no checkpoint",
                 severity=Severity.NOTE,
                 facts=(),
             )
@@ -432,7 +432,7 @@ class OptimizerMomentsSpoiled(Rule):
                 high = [tensor for tensor, gradient in moments if gradient > self.ratio * usual > 0]
                 if high and len(moments) >= FEWEST:
                     what = f"a gradient more than {self.ratio:g} times the median of all"
-                    yield _finding(checkpoint, high, len(moments), f"what is left of {what}")
+                    yield _finding(checkpoint, high, len(moments), f"large: it remembers {what}")
 
 
 def _finding(checkpoint: Checkpoint, tensors: list[TensorFacts], of: int, what: str) -> Finding:

@@ -44,7 +44,7 @@ class KeptStateIsLive(Rule):
             done = (
                 f"it was loaded at {back}, {each.loaded} times"
                 if each.loaded
-                else f"{back} brings it back"
+                else f"{back} loads it"
             )
             yield Finding(
                 each.site,
@@ -86,8 +86,8 @@ class _Kept:
 
 def brought_back(source: Source, site: Site) -> Site | None:
     """Where the state that the line keeps is loaded into what it was taken of (or, if it is called
-    the best one, saved or returned), behind a step in which it may not have been taken anew; None
-    where it is used at once, or no more.
+    the best one, saved or returned), after a step in which it may not have been taken again; None
+    if it is used at once, or never.
     """
     index = source.index(site.file)
     kept = _kept(index, site.line)
@@ -156,7 +156,7 @@ def _mentions(value: ast.expr, kept: _Kept) -> bool:
 
 
 def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
-    """False where a state is always taken before the use in the same turn of a loop, and where one
+    """False if a state is always taken before the use in the same turn of a loop, and where one
     is taken in every turn and used behind the loop.
     """
     around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))
@@ -435,8 +435,8 @@ def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _tells_what_it_saves(source: Source) -> bool:
-    """False where something is saved that nobody can read off the source, or by a library. Of a
-    parameter it is not asked what calls give for it.
+    """False if something is saved that the source does not show, or by a library. Of a parameter it
+    is not asked what calls give for it.
     """
     own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
 

@@ -8,8 +8,8 @@ from auditor.recordings.row import At, PassRow, doc
 
 
 class KeptStateRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line whose `state_dict()` somebody kept over an optimizer step
-    that changed the tensors in it: of all passes so far.
+    """At the pass's end, one row per line whose `state_dict()` the program kept over an optimizer
+    step that changed the tensors in it: of all passes so far.
     """
 
     part = "states"
@@ -23,4 +23,4 @@ class KeptStateRow(PassRow, kw_only=True):
         int, doc("calls of `load_state_dict` that gave the module its own tensors back after that")
     ]
     loaded_at: Annotated[int | None, doc("the line of the last of these")] = None
-    loaded_at_once: Annotated[int, doc("the same calls with no step between")]
+    loaded_at_once: Annotated[int, doc("loads of the module's own tensors with no step in between")]

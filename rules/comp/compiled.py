@@ -53,7 +53,7 @@ def of_a_length(guard: str) -> bool:
 
 
 def advice(guard: str) -> str:
-    """The same in words."""
+    """The remedy for a failed guard."""
     if of_a_length(guard):
         return (
             "Allow the length to vary: drop dynamic=False, or mark it with "

@@ -78,7 +78,7 @@ def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Sl
 
 
 def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
-    """The line that makes a loader whose workers are started anew for each short epoch."""
+    """The line that creates a loader whose workers are restarted for each short epoch."""
     often = starts.made >= LEAST_STARTS and starts.share >= MOST
     if not loader.workers or loader.persistent or not often or loader.made_at is None:
         return None
@@ -106,7 +106,7 @@ PHASES = {
 
 
 def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
-    """The line that takes most of the loading time; None where none does."""
+    """The line that takes most of the loading time; None if none does."""
     found = loading.costliest(loader.number, MOST)
     if found is None:
         return None
@@ -249,7 +249,9 @@ class StepWaitsForInput(Rule):
         if waiting.crowded:
             return "; the machine was busy, and its workers may have waited for a CPU"
         if waiting.loader.workers > 0 and waiting.mean_us < HANDED_US:
-            return "; handing a batch over from its workers alone may take that long"
+            return (
+                "; passing a batch from a worker process to the step may take that long by itself"
+            )
         return ""
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -335,7 +337,7 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _worth_trying(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 where more would not help, or would repeat or tear the data (an
+    """Workers worth trying; 0 if more would not help, or would repeat or tear the data (an
     iterable dataset, an open file), or has no line.
     """
     wanted = (

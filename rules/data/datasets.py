@@ -41,7 +41,7 @@ class ArrayNotWritable(TorchSays):
 UNPINNED = Remedy(
     "torch pins tensors, and those in lists, tuples and dicts: give a class of your own a method "
     "pin_memory(self) that pins its tensors and returns self, or collate into a named tuple or a dict. "
-    "What is made of a batch on the host is not pinned either: move the batch first."
+    "A tensor computed from a batch on the host is not pinned either: move the batch first."
 )
 PINNED = "page-locking the batch changes where it lies, not what it holds"
 

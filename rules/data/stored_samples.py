@@ -30,8 +30,8 @@ class StoredSampleChanges(CensusSays):
     def said(self, row: CensusRow) -> str:
         return (
             f"{row.name} changes its stored data: {row.n} of {row.steps} watched rows of "
-            f"self.{row.other} were others after their sample was fetched, and changes add up over "
-            "the epochs"
+            f"self.{row.other} had other values after their sample was fetched, and the changes add "
+            "up over the epochs"
         )
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature

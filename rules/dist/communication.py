@@ -70,7 +70,7 @@ class Call:
 @dataclass(frozen=True)
 class Parting:
     """The first collective, by number, that not all ranks call: what one of them calls, and what
-    another calls there; None where that one goes on with its steps without a call.
+    another calls there; None if that one goes on with its steps without a call.
     """
 
     number: int
@@ -83,7 +83,7 @@ class Parting:
 
 @dataclass(frozen=True)
 class CollectiveOrder(Table):
-    """Where the ranks part; None where all of them call the same."""
+    """Where the ranks part; None if all of them call the same."""
 
     parts: ClassVar[tuple[str, ...]] = ("collective_calls",)
 
@@ -288,7 +288,7 @@ class Job(Table):
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
     backend: str = ""
-    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty where the trace does not
+    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty if the trace does not
     say.
     """
     rank: int | None = None
@@ -310,7 +310,7 @@ class Job(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Job:
-        """From the trace. Raises :class:`NotLooked` where no device worked."""
+        """From the trace. Raises :class:`NotLooked` if no device worked."""
         line = timed_timeline(evidence)
         if line.device_missing or line.idle is None:
             raise NotLooked("the trace shows no GPU")

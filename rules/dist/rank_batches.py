@@ -56,8 +56,8 @@ class AveragedTooOften(Rule):
             yield Finding(
                 module.at,
                 f"gradients of `{module.what}` are averaged over {module.ranks} ranks after each "
-                f"of {usual} backward passes; the last of them is enough, and each rank sends "
-                f"{amounts.size((usual - 1) * module.nbytes)} per step in vain",
+                f"of {usual} backward passes; the last of them is enough, and each rank needlessly sends "
+                f"{amounts.size((usual - 1) * module.nbytes)} per step",
                 steps=len(often),
                 per_step=float(usual - 1),
             )
@@ -202,8 +202,8 @@ class SameOrderEachEpoch(Rule):
         "iterated; a run that resumes goes on with the epoch's number, not with 0."
     )
 
-    epochs: int = knob(2, "Epochs with one number that must have begun in a pass.")
-    share: float = knob(0.5, "Share of the pass's steps that must take batches of the loader.")
+    epochs: int = knob(2, "Report only if this many epochs of a pass began with one number.")
+    share: float = knob(0.5, "Report only if this share of the steps takes batches of the loader.")
 
     def detect(self, samplers: SamplerEpochs, source: Source) -> Iterator[Finding]:
         for each in samplers.each:
@@ -234,10 +234,12 @@ class SameBatchesOnAllRanks(Rule):
         "its own share by torch.distributed.get_rank()."
     )
 
-    least: int = knob(5, "Steps in which all ranks must have got equal batches.")
-    share: float = knob(0.9, "Share of the steps with batches that these must be at least.")
-    fed: float = knob(0.5, "Share of all steps that must have taken batches of the loader.")
-    different: int = knob(3, "Batches among them that must differ from one another.")
+    least: int = knob(5, "Report only if all ranks got equal batches in this many steps.")
+    share: float = knob(0.9, "Report only if they are this share of the steps with batches.")
+    fed: float = knob(0.5, "Report only if this share of all steps takes batches of the loader.")
+    different: int = knob(
+        3, "Report only if this many of the equal batches differ from one another."
+    )
 
     def detect(self, batches: RankBatches, modules: DataParallel) -> Iterator[Finding]:
         over_all = any(
@@ -266,7 +268,7 @@ class UnevenLoaders(Rule):
     since = "0.1"
     advice = (
         "Let a DistributedSampler divide the dataset: it pads the shares to one length "
-        "(drop_last=True cuts them). Where the shares must differ, train inside "
+        "(drop_last=True cuts them). If the shares must differ, train inside "
         "`with model.join():`."
     )
 
@@ -285,8 +287,8 @@ class UnevenLoaders(Rule):
             yield Finding(
                 each.made_at,
                 f"rank {most[0]} has {amounts.count(most[1], 'batch', 'batches')} an epoch and "
-                f"rank {fewest[0]} has {fewest[1]:,}: the loop at {each.at} goes to the end of "
-                "both, and the ranks with more batches wait for gradients that do not come",
+                f"rank {fewest[0]} has {fewest[1]:,}: the loop at {each.at} runs to the end of "
+                "each loader, and the ranks with more batches wait for gradients that never come",
                 facts=(
                     ("batches of an epoch by rank", ", ".join(f"{n:,}" for _, n in each.batches)),
                 ),

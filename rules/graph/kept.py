@@ -95,8 +95,8 @@ class RetainedGraphNeverNeeded(LineReport):
             asked = given(source, configs, line.site, call or "backward", "retain_graph", ran=True)
             yield self.report(
                 line,
-                f"retain_graph kept the graph of {line.n} backward calls; none was walked again"
-                + (f": {asked.said}" if asked.written else ""),
+                f"retain_graph kept the graph of {line.n} backward calls, and no second backward "
+                "used it" + (f": {asked.said}" if asked.written else ""),
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",
                 lost_us_per_step=None,
@@ -122,7 +122,7 @@ def _without_retain(site: Site, call: str, asked: CallArgument, unseen: Site | N
     """``call`` is given ``retain_graph`` as ``asked``; ``unseen`` is a backward that did not run."""
     text = "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
     if asked.written:
-        reason = "an expression decides: a step not audited may need it"
+        reason = "its value is an expression: a step that was not audited may need the graph"
         return asked.remedy(text, "False", reason=reason)
     if not call:
         return Remedy(text)
@@ -211,7 +211,7 @@ class GradientsKeepTheirGraph(LineReport):
 
 
 def _growth(held: Sequence[int]) -> int | None:
-    """Bytes that come to them in a step; None where that is unknown, or they do not grow."""
+    """Bytes that come to them in a step; None if that is unknown, or they do not grow."""
     if len(held) < 2:
         return None
     growth = (held[-1] - held[0]) // (len(held) - 1)
@@ -242,7 +242,7 @@ class GraphKeptAcrossSteps(Rule):
         "Warn about a holder that was emptied once only if it grew on this many steps (it may be an "
         "epoch's).",
     )
-    age: int = knob(2, "In a bounded holder, a tensor is old from this age in steps on.")
+    age: int = knob(2, "In a bounded holder, count tensors as old from this age in steps on.")
 
     def detect(self, held: RetainedGraphs, backward: Backward, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))
@@ -304,7 +304,7 @@ def _remedy(root: Root, source: Source) -> Remedy:
 
 
 def _needed(root: Root, site: Site, source: Source) -> str:
-    """Why the kept graph may be needed; empty where it was seen that it is not."""
+    """Why the kept graph may be needed; empty if it was seen that it is not."""
     if root.walked:
         return "a later backward walks the kept graph: gradients change"
     read = gradient_read(source, site, watched=not root.read_back)
@@ -325,7 +325,7 @@ def _kept_for(root: Root, backward: Backward) -> Site | None:
 def _retains(kept: Site | None) -> str:
     if kept is None:
         return ""
-    return f"; that is what line {kept.line}, `{shorten(kept.text)}`, keeps its graph for"
+    return f"; line {kept.line}, `{shorten(kept.text)}`, keeps its graph for that"
 
 
 def _places(root: Root, kept: Site | None) -> tuple[FoundAt, ...]:

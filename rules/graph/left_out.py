@@ -1,5 +1,5 @@
-"""GRAPH003, 5, 6 and 8 to 10: graphs that nobody walks, parameters that get no gradient, graphs for
-several losses, and gradients that torch warns are not there.
+"""GRAPH003, 5, 6 and 8 to 10: graphs that no backward walks, parameters that get no gradient,
+graphs for several losses, and gradients that torch warns are not there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import starmap
 
 from auditor import amounts
-from auditor.evidence.source.files import Source, the_only, unparsed
+from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
@@ -48,9 +48,9 @@ class TensorMadeOfATensor(TorchSays):
 def for_nobody(
     graphs: Iterable[EvalRow], leaves: Iterable[StrayRow], calls: int
 ) -> Iterator[EvalRow]:
-    """Lines with this many calls whose graphs a backward walks to give gradients to parameters alone
-    that no optimizer holds and whose gradients nobody looks at: a teacher, or an average of weights
-    that the program changes itself.
+    """Lines with this many calls whose graphs a backward walks to give gradients to parameters
+    alone that no optimizer holds and whose gradients nothing reads: a teacher, or an average of
+    weights that the program changes itself.
     """
     known = {leaf.name: leaf for leaf in leaves if leaf.registered and not leaf.known}
     for each in graphs:
@@ -63,8 +63,10 @@ def for_nobody(
 
 CUTS = {
     "detach": "detach() cuts the graph here",
-    "no_grad": "what holds them runs only under the no_grad() of this line",
-    "checkpoint": "this reentrant checkpoint() gives them none, as no input of it needs a gradient",
+    "argmax": "no gradient comes back through this argmax()",
+    "multinomial": "no gradient comes back through this multinomial()",
+    "no_grad": "their module runs only under the no_grad() of this line",
+    "checkpoint": "this reentrant checkpoint() gives them no gradient, since none of its inputs requires one",
 }
 NAMED = 3
 """Parameters that the message names; the rest are counted."""
@@ -75,7 +77,7 @@ REMEDIES = {
     "set requires_grad_(False) and leave the parameter out of the optimizer.",
     "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
     "still": "Check the schedule: it ended, or the group was created "
-    "with lr=0. If it is intended, freeze the parameters: their gradients are computed in vain.",
+    "with lr=0. If it is intended, freeze the parameters, whose gradients nothing uses.",
 }
 
 
@@ -144,8 +146,8 @@ TEACHING = 3
 LEFT_OUT = {
     "parameters": "Pass them to the optimizer: create it after the whole "
     "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they should not change, use requires_grad_(False): their gradients are computed and "
-    "kept in vain.",
+    "they should not change, use requires_grad_(False): then no gradient is computed and "
+    "kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
@@ -187,7 +189,7 @@ class TrainableTensorLeftOut(Rule):
             kind = "parameters" if found[0].made is None else "hidden"
             finding, put = _left_out(found, kind), _replaced(source, found[0].name)
             if kind == "parameters":
-                put = put or the_only(starmap(source.site_of, source.calls_of(*OPTIMIZERS)))
+                put = put or _optimizer(source, fed)
             yield finding if put is None else replace(finding, site=put)
         for each in unchanged:
             if not each.registered and not each.known:
@@ -224,6 +226,22 @@ def _replaced(source: Source, name: str) -> Site | None:
         and target.attr == layer
         and unparsed(target.value) != "self"
     )
+
+
+def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
+    """Where the optimizer is made: the only one in the recorded files, or the only one with the name
+    on which the program calls ``step()``.
+    """
+    made = starmap(source.site_of, source.calls_of(*OPTIMIZERS))
+    lines = [row.site.text for row in fed if row.site is not None]
+    named = (
+        source.site_of(file, node.value)
+        for file, node in source.every(ast.Assign)
+        if isinstance(node.value, ast.Call) and name_of(node.value.func) in OPTIMIZERS
+        for target in node.targets
+        if any(f"{unparsed(target)}.step(" in line for line in lines)
+    )
+    return the_only(made) or the_only(named)
 
 
 def _said(strays: Sequence[StrayRow], kind: str) -> str:

@@ -40,12 +40,12 @@ class CycleRow(LineRow, kw_only=True):
     us: Annotated[float, doc("not measured")] = 0.0
     leaves: Annotated[int, doc("how many")]
     held_bytes: Annotated[
-        int | None, doc("saved tensors in these graphs (null where torch cannot tell)")
+        int | None, doc("saved tensors in these graphs (null if torch cannot tell)")
     ]
 
 
 class EvalRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line that built a graph which nobody trains.
+    """At the pass's end, one row per line that built a graph without training anything.
 
     It called a module in eval mode, one in train mode whose parameters no optimizer holds, or one
     that is trained and whose graphs nothing walked or kept, with gradients on and got a graph.
@@ -97,7 +97,7 @@ class StrayRow(PassRow, kw_only=True):
         int, doc("times that its gradient was cleared or changed between two backwards")
     ]
     asked: Annotated[bool, doc("named as input of a gradient")]
-    file: Annotated[str | None, doc("where the variable is stored (null where not found)")] = older(
+    file: Annotated[str | None, doc("where the variable is stored (null if not found)")] = older(
         None
     )
     function: Annotated[str, doc("the function there")] = older("")
@@ -107,7 +107,7 @@ class StrayRow(PassRow, kw_only=True):
     @property
     def made(self) -> Site | None:
         """The line that stores it, of a module's parameter the one that keeps the module in a list
-        or dictionary of Python's; None where there is none, or unknown.
+        or dictionary of Python's; None if there is none, or unknown.
         """
         file, line = self.file, self.line
         return self.home.site_at(file, line, self.function) if file and line else None

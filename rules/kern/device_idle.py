@@ -54,15 +54,15 @@ OWNERS = {
         ("SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC007"),
     ),
     DRIVER: (
-        "the host was in calls of the driver that take or return memory",
+        "the host was in driver calls that allocate or free memory",
         ("SYNC012",),
     ),
-    LAUNCHING: ("the host launches slower than the device works", ("KERN003",)),
+    LAUNCHING: ("the host launches kernels more slowly than the device runs them", ("KERN003",)),
     HOST: ("the host is busy with something else", ("KERN002",)),
 }
 """Who else reports the idle time, by its cause: what they carry is no second warning here."""
 
-LONG_KERNELS = "the host is slow between launches, though most kernels are long enough"
+LONG_KERNELS = "the host pauses between launches, although most kernels run long enough to hide one"
 QUEUED = "work was queued but did not start"
 TOLD_US = 100.0
 """Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's
@@ -93,7 +93,7 @@ class DeviceIdleInStep(Rule):
         "(torch.compile, CUDA graphs)."
     )
 
-    share: float = knob(0.3, "Report if the device does nothing for this share of the steps' time.")
+    share: float = knob(0.3, "Report if the device is idle for this share of the steps' time.")
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
@@ -114,8 +114,7 @@ class DeviceIdleInStep(Rule):
         )
         yield Finding(
             None,
-            f"the device has nothing to do for {amounts.percent(idle.share)} of {idle.of_what}: "
-            f"{why}",
+            f"the device is idle for {amounts.percent(idle.share)} of {idle.of_what}: {why}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
             basis="estimated" if loud else "none",

@@ -72,7 +72,7 @@ KINDS = {
 @dataclass(frozen=True)
 class LoopAt:
     """A Python loop: the line in it that is run ``turns`` times in each of ``steps`` watched steps,
-    and the line of its ``for`` (None where it is the same one or was not found). ``share`` of the
+    and the line of its ``for`` (None if it is the same one or was not found). ``share`` of the
     step: of its operators outside the backward, or of its time.
     """
 
@@ -275,8 +275,8 @@ class ModulePieceByPiece(Rule):
             loop = f"the loop at {each.head or each.site}"
             if each.recurrent:
                 said = (
-                    f"{each.module} steps through a sequence of {each.turns:.0f} pieces or more in "
-                    f"{loop}, one call for each, with only its own state between them"
+                    f"{each.module} processes a sequence of {each.turns:.0f} pieces or more in {loop}, "
+                    "one call for each piece, and passes only its own state from call to call"
                 )
                 advice = (
                     f"Give the whole sequence to {SEQUENCES[each.module]} of the same sizes, which "

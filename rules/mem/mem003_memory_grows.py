@@ -49,14 +49,11 @@ class Bounds:
         self._cut: dict[str, frozenset[_Cut]] = {}
         self._single: dict[str, bool] = {}
 
-    def cut(
-        self, file: str, name: str, *, by_item: bool = True, once: bool = True, made: bool = True
-    ) -> bool:
+    def cut(self, file: str, name: str, *, once: bool = True, made: bool = True) -> bool:
         """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
-        attribute, a line of any recorded file. Without ``by_item``, an item that is put into it
-        (``seen[key] = x``) does not count: it is known to be a new one each time. Without ``once``,
-        neither does what it begins with: a tensor, which has no limit. Without ``made``, neither
-        does a value that is no part of another one.
+        attribute, a line of any recorded file. Without ``once``, what it begins with does not count:
+        a tensor, which has no limit. Without ``made``, neither does a value that is no part of
+        another one.
         """
         if file not in self._source.texts:
             return True  # it cannot be told
@@ -64,10 +61,7 @@ class Bounds:
         files = self._source.texts if "." in variable else (file,)
         last = re.split(r"\W+", variable)[-1]
         return any(
-            each.name == last
-            and (by_item or not each.item)
-            and (once or not each.once)
-            and (made or not each.made)
+            each.name == last and (once or not each.once) and (made or not each.made)
             for one in files
             for each in self._of(one)
         )
@@ -84,7 +78,7 @@ class Bounds:
             yield from (_Cut(_last(target)) for target in node.targets)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in CUTS or node.func.attr == "setdefault":
-                yield _Cut(_last(node.func.value), item=node.func.attr not in CUTS)
+                yield _Cut(_last(node.func.value))
         elif isinstance(node, ast.Compare):
             yield from _measured(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -120,12 +114,11 @@ class Bounds:
 
 
 class _Cut(NamedTuple):
-    """A last name that some line cuts; ``item`` where it puts an item into it, ``once`` where it
-    begins it a single time with what has a limit, ``made`` where it assigns no part of something.
+    """A last name that some line cuts; ``once`` where it begins it a single time with what has a
+    limit, ``made`` where it assigns no part of something.
     """
 
     name: str
-    item: bool = False
     once: bool = False
     made: bool = False
 
@@ -148,7 +141,7 @@ def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterat
     made = not isinstance(value, ast.Subscript)
     for each in nodes_in(target, ast.Subscript, ast.Name, ast.Attribute):
         if isinstance(each, ast.Subscript):
-            yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice), made=made)
+            yield _Cut(_last(each), made=made)
         elif isinstance(each.ctx, ast.Store) and (not once or _has_a_limit(value)):
             yield _Cut(_last(each), once=once, made=made)
 
@@ -199,7 +192,7 @@ def _last(node: ast.expr) -> str:
 class Keeper:
     """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
     if it was not found. ``bounded``: some line cuts it, or begins it anew; ``cut`` the same, but of
-    a larger tensor a value that is no part of another one is not known to be shorter. ``keys`` as in ``KeptRow``.
+    a larger tensor a value that is no part of another one is not known to be shorter.
     """
 
     name: str
@@ -208,7 +201,6 @@ class Keeper:
     nbytes: tuple[int, ...]
     devices: tuple[str, ...] = ()
     bounded: bool = False
-    keys: str = ""
     cut: bool = False
     kind: str = "tensors"
 
@@ -275,14 +267,13 @@ def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
         tuple(row.tensors),
         tuple(row.nbytes),
         tuple(row.devices),
-        keys=row.keys,
         kind=row.kind,
     )
-    how = {"by_item": not row.keys, "once": not found.larger}
+    once = not found.larger
     return replace(
         found,
-        bounded=not found.cycled and bounds.cut(file, name, **how),
-        cut=not found.cycled and bounds.cut(file, name, **how, made=not found.larger),
+        bounded=not found.cycled and bounds.cut(file, name, once=once),
+        cut=not found.cycled and bounds.cut(file, name, once=once, made=once),
     )
 
 
@@ -323,7 +314,7 @@ class _Place:
         each = self.keeper
         if each is None:
             return False
-        grows = each.larger or bool(each.keys) or each.cycled or {"cpu"} != set(each.devices)
+        grows = each.larger or each.cycled or {"cpu"} != set(each.devices)
         return each.bounded or not grows
 
 
@@ -338,16 +329,19 @@ class MemoryGrowsEveryStep(Rule):
     native = True
 
     rises: float = knob(
-        0.7, "Share of the steps that must end with more memory than the one before."
+        0.7, "Report only if this share of the steps ends with more memory than the step before."
     )
     tail: float = knob(
         0.2,
-        "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).",
+        "Report only if the last third of the pass has this share of the growth (0.33 if steady).",
     )
-    device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
-    host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
+    device_mib: float = knob(
+        1.0, "Report only from this growth over the pass in MiB, on the device."
+    )
+    host_mib: float = knob(32.0, "Report only from this growth over the pass in MiB, on the host.")
     variable_kib: float = knob(
-        2.0, "Growth per step in KiB of one variable: 100,000 steps of 2 KiB are 200 MiB."
+        2.0,
+        "Report a variable from this growth per step in KiB: 100,000 steps of 2 KiB are 200 MiB.",
     )
 
     def detect(
@@ -425,14 +419,14 @@ class MemoryGrowsEveryStep(Rule):
             own = self._rate(each.trend, 0.0)
             if rate is not None and own is not None and own >= rate / 2:
                 return each
-        for each in sorted(found, key=lambda each: not (each.larger or each.keys)):
+        for each in sorted(found, key=lambda each: not each.larger):
             own = self._rate(each.trend, 0.0)
             if not (each.cut or own is None) and own >= self.variable_kib * 1024:
                 return each
         return None
 
     def _rate(self, trend: Trend, floor: float) -> float | None:
-        """Growth in bytes per step; None where it is not established."""
+        """Growth in bytes per step; None if it is not established."""
         slope = trend.slope
         if slope is None or slope.low <= 0 or trend.total < floor:
             return None
@@ -450,8 +444,6 @@ def _kept_by(each: Keeper, rate: float | None, trend: Trend, made: Site | None =
     else:
         said = f": on each step this line stores {more} in {each.name}"
         said += "" if each.bounded else ", which nothing ever shrinks"
-    if each.keys:
-        said += "; no key is used twice"
     slope = each.trend.slope
     if rate is None and slope is not None:
         rate, trend = slope.per_step, each.trend
@@ -470,11 +462,6 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
         return Remedy(
             f"Limit {keeper.name}: allocate it once and write each step's part into the next rows "
             "(a ring buffer), or keep only the last rows after each step."
-        )
-    if keeper.keys:
-        return Remedy(
-            f"Key {keeper.name} by something that comes again, such as a sample's own index, so "
-            "that each sample has one entry."
         )
     tensors = keeper.kind == "tensors"
     return Remedy(

@@ -54,7 +54,7 @@ class OutOfMemoryHandledWrongly(LineReport):
     often: int = knob(
         3, "Call empty_cache() periodic from this many calls at a constant distance on."
     )
-    share: float = knob(0.5, "From this share of the steps on, SYNC009 reports it instead.")
+    share: float = knob(0.5, "Leave calls on this share of the steps or more to SYNC009.")
 
     def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
         yield from self._flawed(handlers)
@@ -262,7 +262,7 @@ def _retry(
 
 
 def _old_graph(retry: ast.Call, scope: ast.AST, handler: ast.ExceptHandler) -> bool:
-    """A backward that starts from a value that nothing computed anew since the error."""
+    """A backward that starts from a value that was not recomputed since the error."""
     if name_of(retry.func) not in BACKWARD:
         return False
     roots = [retry.func.value] if isinstance(retry.func, ast.Attribute) else []

@@ -1,5 +1,5 @@
-"""MEM006, 14 to 16 and 18: who holds the peak, what lowers it, what raises it, and memory that ran
-out.
+"""MEM006, 14 to 16, 18 and 20: lines that hold the peak, changes that lower or raise it, and memory
+that ran out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ZeroGradRow
 from auditor.rule import NotLooked, Rule, knob
 
-from .rows import DifferencesRow, LeanerRow
+from .rows import DifferencesRow, HooksRow, LeanerRow
 
 MIB = 2**20
 LINES = 10
@@ -42,6 +42,33 @@ WHY = {
     "stream that this request could not use",
     "unknown": "the size of the request is not known",
 }
+
+
+@dataclass(frozen=True)
+class HooksPileUp(Rule):
+    """Each step registers hooks that nothing removes."""
+
+    code = "MEM020"
+    severity = Severity.WARNING
+    since = "0.3"
+    advice = (
+        "Register them once, before the loop, or call remove() on each handle when the call that "
+        "needed it is over."
+    )
+
+    fewest: int = knob(4, "Report only a line that left hooks on this many steps.")
+
+    def detect(self, hooks: Rows[HooksRow]) -> Iterator[Finding]:
+        for row in hooks:
+            if row.steps >= self.fewest:
+                yield Finding(
+                    row.site,
+                    f"hooks that this line registers are never removed: {amounts.count(row.n, 'hook')} "
+                    f"of {row.steps} steps are left, each forward or backward runs all of them, and "
+                    "they keep what they hold",
+                    steps=row.steps,
+                    per_step=row.n / row.steps,
+                )
 
 
 @dataclass(frozen=True)
@@ -218,7 +245,7 @@ class PeakHolders(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> PeakHolders:
-        """From the recording's snapshot. Raises :class:`NotLooked` where neither a history nor a
+        """From the recording's snapshot. Raises :class:`NotLooked` if neither a history nor a
         stack was recorded.
         """
         data = snapshot_of(evidence)
@@ -350,9 +377,10 @@ class LargestBatchDoesNotFit(Rule):
         "allocator is right within 3 %.",
     )
     times: float = knob(
-        2.0, "A note if it fits and needs this many times the peak of the audited steps."
+        2.0,
+        "Report a note if the batch fits and needs this many times the peak of the audited steps.",
     )
-    least_mib: float = knob(16.0, "No note if it needs less than this many MiB more.")
+    least_mib: float = knob(16.0, "Report no note if the batch needs less than this many MiB more.")
 
     def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:
         usual = max((row.peak_allocated for row in leaner if row.what != "largest"), default=0)

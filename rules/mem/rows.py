@@ -16,6 +16,17 @@ class EnclosingRow(PassRow, kw_only=True):
     lines: Annotated[list[int], doc("numbers of `sites`, innermost first")]
 
 
+class HooksRow(PassRow, kw_only=True):
+    """At the pass's end, one row for each line that registered hooks in a step which are still there."""
+
+    part = "hooks"
+    when = "loud"
+
+    at: At
+    n: Annotated[int, doc("hooks that are left")]
+    steps: Annotated[int, doc("steps that left one")]
+
+
 class DifferencesRow(PassRow, kw_only=True):
     """One subtraction that made the differences of all pairs of rows, of which nothing was used but
     the sums over the last dimension.

@@ -86,7 +86,7 @@ class DeviceMemory(Table):
 
     @property
     def unneeded_share(self) -> float:
-        """The same as a share of the reserved bytes."""
+        """Unneeded bytes as a share of the reserved bytes."""
         return self.unneeded_bytes / self.reserved_at_peak if self.reserved_at_peak else 0.0
 
     @property
@@ -358,9 +358,11 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "Name a setting only if it saves this share of the reserve, where nothing failed.",
+        "If no allocation failed, name a setting only if it saves this share of the reserve.",
     )
-    least_mib: float = knob(256.0, "Name a setting only if it saves this many MiB.")
+    least_mib: float = knob(
+        256.0, "If no allocation failed, name a setting only if it saves this many MiB."
+    )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:
         before, least = (

@@ -96,8 +96,8 @@ class Varying:
 
 @dataclass(frozen=True)
 class VaryingSizes(Table):
-    """The cause of sizes that vary among ``steps`` steps of one course; None where there is none,
-    no history, or no times of steps.
+    """The cause of sizes that vary among ``steps`` steps of one course; None without varying sizes,
+    a history, or times of steps.
     """
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
@@ -132,7 +132,7 @@ class _Steps:
 
     @classmethod
     def of(cls, evidence: Evidence, course: Course) -> _Steps | None:
-        """The course that most steps take; None where less than half and ``LEAST_STEPS`` do."""
+        """The course that most steps take; None if less than half and ``LEAST_STEPS`` do."""
         begun = sorted({row.unix_us for row in evidence.rows(StepRow) if row.unix_us})
         if not course.time_us or not begun:
             return None
@@ -220,7 +220,7 @@ def _grows(sizes: Sequence[int], ends: Sequence[int]) -> bool:
 
 
 def _rank_correlation(one: Sequence[int], other: Sequence[int]) -> float:
-    """Spearman's, with mean ranks for ties; 0 where one of them does not vary."""
+    """Spearman's, with mean ranks for ties; 0 if one of them does not vary."""
     varies = len(set(one)) > 1 and len(set(other)) > 1
     return correlation(_ranks(one), _ranks(other)) if varies else 0.0
 

@@ -278,13 +278,13 @@ class NormSeries:
     points: tuple[tuple[int, float], ...]
     clipped: bool = False
     rates: tuple[float, ...] = ()
-    """Learning rates at the points; empty where they are not known."""
+    """Learning rates at the points; empty if they are not known."""
     base: float = 0.0
     """The rate that a scheduler found; 0 without one."""
 
     def rose(self, fold: float) -> tuple[float, float] | None:
-        """The first and the highest learning rate, where a scheduler raised it so many times, and
-        so many times above the one that it found.
+        """The first and the highest learning rate, if a scheduler raised it ``fold`` times above
+        the first rate and above its initial one.
         """
         if not self.rates or self.base <= 0 or self.rates[0] <= 0:
             return None

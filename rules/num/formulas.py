@@ -178,7 +178,7 @@ class StableLog:
 
 
 def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:
-    """The one on the site's line; None where it is not written as one expression of ``torch.log``.
+    """The one on the site's line; None if it is not written as one expression of ``torch.log``.
     ``cast``: to float32.
     """
     for call in source.calls_at(site):
@@ -314,7 +314,7 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
         yield Finding(
             worst.site,
-            f"{worst.op} got values down to {worst.low:.3g}, of which it makes {made}; the "
+            f"{worst.op} got values down to {worst.low:.3g}, which become {made}; the "
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
             per_step=numerics.per_step(worst),
@@ -353,7 +353,7 @@ def _kind(call: NumericRow) -> str:
 
 
 def _used(call: NumericRow) -> float | None:
-    """Share of the dtype's exponent range that was used; None where it says nothing (NaN)."""
+    """Share of the dtype's exponent range that was used; None if it says nothing (NaN)."""
     low, high = call.low, call.high
     if low is None or high is None or not (math.isfinite(high) and call.dtype in LARGEST):
         return None
@@ -446,7 +446,7 @@ def _stood(call: NumericRow) -> str:
 
 
 def epsilon_in_root(source: Source, call: NumericRow) -> Edit | None:
-    """``torch.sqrt(x + 1e-12)``; None where the line has no such call, or another dtype."""
+    """``torch.sqrt(x + 1e-12)``; None if the line has no such call, or another dtype."""
     roots = [
         node
         for node in source.calls_at(call.site)

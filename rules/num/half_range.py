@@ -48,12 +48,12 @@ class HalfNearOverflow(Rule):
     since = "0.1"
     rehearsed = True
     advice = (
-        "Use bfloat16, which has the range of float32; else scale the values down (normalise "
+        "Use bfloat16, which has the range of float32; else scale the values down (normalize "
         "before the product), or run this part in float32 with autocast off around it."
     )
 
     bits: float = knob(
-        2.0, "Powers of two between the largest value and 65504 below which it is reported."
+        2.0, "Report a largest value that is less than this many powers of two below 65504."
     )
 
     def detect(self, numerics: OpRanges, amp: Amp) -> Iterator[Finding]:
@@ -127,8 +127,8 @@ class UpdatesRoundedAway(Rule):
         "rounds at random or keeps a copy in float32."
     )
 
-    share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
-    fewest: int = knob(3, "Steps of the optimizer below which nothing is reported.")
+    share: float = knob(0.5, "Report from this share of lost updates.")
+    fewest: int = knob(3, "Report only from this many optimizer steps.")
 
     def detect(self, updates: Rows[UpdateRow]) -> Iterator[Finding]:
         for each in updates:
@@ -138,9 +138,9 @@ class UpdatesRoundedAway(Rule):
             share, rate = amounts.percent(each.share), f"a rate of {each.rate:g}"
             yield Finding(
                 each.site,
-                f"{each.optimizer} leaves {share} of the {each.dtype} weights that have a gradient as "
-                f"they are: an update at {rate} is below {least:.1g} of the weight and "
-                "rounded away",
+                f"{each.optimizer} leaves {share} of the {each.dtype} weights that have a gradient "
+                f"unchanged: an update at {rate} is below {least:.1g} of the weight and "
+                "is rounded away",
                 steps=each.steps,
                 per_step=1.0,
             )

@@ -55,7 +55,9 @@ class WeightsPoisoned(Rule):
         what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
         used = f", first used at {birth.site}" if birth.site is not None else ""
         tensors = (
-            f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+            f"; {nonfinite.tensors[0].name} is one of the tensors that it made non-finite"
+            if nonfinite.tensors
+            else ""
         )
         load = spoiled(loads, optimizer=birth.phase == "state")
         held = (
@@ -100,7 +102,7 @@ class WeightsPoisoned(Rule):
 
 
 def _remedy(first: str, site: Site | None) -> Remedy:
-    then = "Do not go on from this file; audit run names the line that made the value."
+    then = "Do not resume from this file; audit run names the line that produced the value."
     return Remedy(f"{first}{then if site is None else ''}".strip())
 
 
@@ -122,11 +124,12 @@ def _spoiled(found: NormBufferRow) -> Finding:
     return Finding(
         found.site,
         f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
-        "the diagnostic pass, and the weights are finite: what guards them comes after the "
-        "forward that changed it, and every evaluation from now on is not finite",
+        "the diagnostic pass, although the weights are finite: the check that protects them comes "
+        "after the forward that changed the buffer, and every evaluation from now on is not finite",
         steps=1,
         remedy=_remedy(
-            "Look at isfinite(batch) before the forward; compute the statistics again. ", found.site
+            "Check isfinite(batch) before the forward, and compute the statistics again. ",
+            found.site,
         ),
     )
 
@@ -287,6 +290,9 @@ def _reached(nonfinite: Nonfinite) -> str:
         else f"after step {nonfinite.step}"
     )
     tensors = [f"{tensor} was {_value(tensor.value)}" for tensor in nonfinite.tensors[:1]]
+    others = (
+        f", and {amounts.count(more, 'more tensor')} {'was' if more == 1 else 'were'} not finite"
+    )
     guarded = (
         "; the weights were spared, but evaluation is not finite from then on"
         if any(tensor.what == "buffer" for tensor in nonfinite.tensors)
@@ -299,7 +305,7 @@ def _reached(nonfinite: Nonfinite) -> str:
     )
     return (
         f"{when} {tensors[0] if tensors else 'a tensor was not finite'}"
-        f"{f', and {more} more' if more else ''}{guarded}{unclipped}"
+        f"{others if more else ''}{guarded}{unclipped}"
     )
 
 
@@ -351,7 +357,7 @@ class Birth:
 
     ``phase`` says when: an operator of the ``forward``, the ``backward`` (``node`` is autograd's,
     ``site`` the forward line behind it) or the ``optimizer``; or none did, because it came in with
-    the ``input``, a ``parameter`` or optimizer ``state``. ``site`` is None where no line of the
+    the ``input``, a ``parameter`` or optimizer ``state``. ``site`` is None if no line of the
     user's was on the stack; ``constants`` are non-finite numbers that the line itself wrote.
     """
 
@@ -435,7 +441,7 @@ class Birth:
 
     @property
     def cause(self) -> str:
-        """What its inputs say about why; empty where they say nothing."""
+        """What its inputs say about why; empty if they say nothing."""
         ranges = [
             (each.low, each.high)
             for each in self.inputs
@@ -492,7 +498,7 @@ class BadTensor:
 @dataclass(frozen=True)
 class Nonfinite(Table):
     """The first step after which a gradient or a parameter was not finite, or, where a replay saw
-    how, the statistics of a batch norm; ``step`` None where there was none.
+    how, the statistics of a batch norm; ``step`` None if there was none.
 
     ``step`` counts from 0 since the first step of the run, warm-up included; ``steps`` are all that
     completed. ``replayed`` is true if a replay went bad too: without it ``birth`` is None.

@@ -26,12 +26,12 @@ class NormRow(PassRow, kw_only=True):
         doc(
             "Euclidean norm of all its gradients as it stepped, divided by GradScaler's scale "
             "where they still carried it, or "
-            "before clipping where they were clipped; as text where not finite"
+            "before clipping where they were clipped; as text if not finite"
         ),
     ]
     clipped: Annotated[bool, doc("they were clipped")]
     rate: Annotated[
-        float, doc("its highest learning rate; 0 where that is a tensor, or it has none")
+        float, doc("its highest learning rate; 0 if that is a tensor, or it has none")
     ] = older(0.0)
     base: Annotated[float, doc("what a scheduler found it at (`initial_lr`); 0 without one")] = (
         older(0.0)

@@ -1,4 +1,4 @@
-"""OPT002, 4 to 6, 8 and 15: gradients cleared, clipped and added up."""
+"""OPT002, 4 to 6, 8, 15 and 17: gradients cleared, clipped and added up."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Function, Source, name_of, the_only
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recordings.schema.graph import ZeroGradRow
+from auditor.recordings.schema.graph import ThrownRow, ZeroGradRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import LOOPS, nodes_in
 
-from ..lines import LineRule
+from ..lines import LineRule, places_of
 from ..reading import ReadingRule
 from .rows import ClippingRow, MicroBatchRow, UnclearedRow
 
@@ -91,8 +91,8 @@ class ClippingMisplaced(Rule):
             )
             yield Finding(
                 line.site,
-                f"this clips nothing that {line.optimizer} steps with, on {line.n} of "
-                f"{line.steps} steps: {why}",
+                f"clipping here has no effect on the gradients that {line.optimizer} steps with, on "
+                f"{line.n} of {line.steps} steps: {why}",
                 steps=line.n,
                 per_step=line.n / line.steps,
                 remedy=Remedy(
@@ -100,6 +100,31 @@ class ClippingMisplaced(Rule):
                     "backward(), then clip, then step(). With a GradScaler, call "
                     "scaler.unscale_(optimizer) before the clip."
                 ),
+                places=places_of(line.site, line.site_of(line.stepped_at)),
+            )
+
+
+@dataclass(frozen=True)
+class MicroBatchesCleared(Rule):
+    """Gradients of micro-batches are cleared before the optimizer steps."""
+
+    code = "OPT017"
+    severity = Severity.WARNING
+    since = "0.3"
+    advice = "Clear once before the first micro-batch or after the step, outside their loop."
+
+    def detect(self, thrown: Rows[ThrownRow], cleared: Lines[ZeroGradRow]) -> Iterator[Finding]:
+        for row in thrown:
+            if row.what != "window":
+                continue
+            lines = [line.site for line in cleared.lines() if line.per_step > 1]
+            yield Finding(
+                the_only(lines) or row.site_of(row.at),
+                f"gradients are cleared between the {row.n} backwards of an optimizer step: {row.owner} "
+                f"steps with those of the last one alone, and the other {row.n - 1} are lost",
+                steps=row.steps,
+                per_step=1.0,
+                places=places_of(*lines, row.site_of(row.at)),
             )
 
 

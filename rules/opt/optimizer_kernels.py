@@ -198,8 +198,8 @@ class ScheduleInEpochs(Rule):
                 )
 
     def _often(self, each: SchedulerRow, steps: int) -> str:
-        """What is wrong where it is stepped as often as its optimizer, with so many ``steps`` in an
-        epoch; 0 where nobody knows.
+        """What is wrong where it is stepped as often as its optimizer, with ``steps`` in an epoch
+        (0: unknown).
         """
         if each.calls < self.fewest:
             return ""
@@ -228,7 +228,7 @@ class ScheduleInEpochs(Rule):
 
 def _training_loader(batches: Batches) -> tuple[int, int]:
     """Batches of an epoch of the loader that gave nearly all batches of the loud pass, and how many
-    it gave; 0 where there is none, or it has no length.
+    it gave; 0 without such a loader, or if it has no length.
     """
     gave: Counter[int] = Counter()
     for each in batches.loud:
@@ -241,7 +241,7 @@ def _training_loader(batches: Batches) -> tuple[int, int]:
 
 
 class OptimizerMadeAnew(CensusSays):
-    """An optimizer is made again and again, and its state begins anew."""
+    """An optimizer is created again and again, and loses its state."""
 
     code = "OPT013"
     kind = "remade"

@@ -69,6 +69,7 @@ class ClippingRow(PassRow, kw_only=True):
             "with, and no backward ran in between"
         ),
     ]
+    stepped_at: Annotated[int | None, doc("the line of these steps, in `sites`")] = older(None)
 
 
 class SchedulerRow(PassRow, kw_only=True):

@@ -25,7 +25,7 @@ DRAWS = ("rand", "normal")
 
 def host_made(source: Source, site: Site, span: Span | None) -> ast.Call | None:
     """The call of torch that makes on the host what the call at ``span`` on the site's line moves
-    (``x.to(device)``); None where it is not seen.
+    (``x.to(device)``); None if it is not seen.
     """
     move = source.node_at(site.file, span) if span is not None else None
     if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute):
@@ -71,7 +71,7 @@ class BlockingCopyEveryStep(CopyRule):
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.own(copies.sites("tensor", blocking=True)):
             what = (
-                f"an index of the host's ({place.amount}) is"
+                f"an index on the host ({place.amount}) is"
                 if place.indexes
                 else f"{place.amount} are"
             )
@@ -118,7 +118,9 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def _remedy(self, moves: tuple[CallArgument, ...], made: Known, *, indexes: bool) -> Remedy:
-        """By who makes it on the host, and whether it indexes a tensor of the device."""
+        """By the function that creates it on the host, and whether it indexes a tensor of the
+        device.
+        """
         if indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "

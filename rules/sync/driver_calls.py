@@ -80,7 +80,7 @@ class TraceDriver(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceDriver:
-        """From the trace. Raises :class:`NotLooked` where it holds no call of a GPU's runtime."""
+        """From the trace. Raises :class:`NotLooked` if it holds no call of a GPU's runtime."""
         line = timeline_of(evidence)
         if not len(line.trace.calls.start):
             raise NotLooked(
@@ -214,7 +214,7 @@ def _remedy(calls: list[DriverCalls]) -> Remedy:
 def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
     """Without a history, as in a trace that stands alone, nothing is known."""
     if asked.emptied is not None:
-        said = f"; empty_cache() here gave it back{see('SYNC009')}"
+        said = f"; empty_cache() here returned it{see('SYNC009')}"
         return Cause(asked.emptied, said, follows="SYNC009")
     if kept.lines:
         first = kept.lines[0].site
@@ -233,10 +233,10 @@ def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
 
 @dataclass(frozen=True)
 class SegmentRequests(Table):
-    """All devices of the history together; empty where there is none.
+    """All devices of the history together; empty if there is none.
 
     ``lines`` are those whose tensors needed memory from the driver, with the number of times, most
-    often first; ``emptied`` is the line whose ``empty_cache`` gave memory back most often.
+    often first; ``emptied`` is the line whose ``empty_cache`` returned memory most often.
     """
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)

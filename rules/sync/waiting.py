@@ -206,8 +206,7 @@ class CacheChurn(Table):
     """The second half of a device's history: ``flushes`` of the cache, and the bytes that were
     obtained again after one.
 
-    ``site`` is the line that called ``empty_cache`` most often; None where the history does not
-    tell who did.
+    ``site`` is the line that called ``empty_cache`` most often; None if the history does not tell.
     """
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
@@ -221,7 +220,7 @@ class CacheChurn(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> CacheChurn:
-        """From the history of the device whose memory came back most. Raises :class:`NotLooked`
+        """From the history of the device that obtained most memory again. Raises :class:`NotLooked`
         without one.
         """
         course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)

@@ -29,7 +29,7 @@ class UnattributedTime(Rule):
         "Report from this share of the steps' time in long stretches without any event (TraceML).",
     )
     nothing: float = knob(
-        0.95, "From this share on the trace itself is incomplete, and nothing is reported."
+        0.95, "Report nothing from this share on: the trace itself is incomplete."
     )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:

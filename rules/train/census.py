@@ -37,8 +37,8 @@ class TieIsLost(CensusSays):
     def said(self, row: CensusRow) -> str:
         tied = f", tied at {row.site_of(row.other_at)}," if row.other_at is not None else ""
         return (
-            f"{row.name} and {row.other}{tied} are two parameters by now, and the optimizer "
-            "trains them apart"
+            f"{row.name} and {row.other}{tied} are two separate parameters now, and the optimizer "
+            "trains each on its own"
         )
 
 
@@ -98,7 +98,7 @@ class StateOfOtherSamples(CensusSays):
     )
 
     fewest: int = knob(3, "Report only a state that was carried over to this many batches.")
-    share: float = knob(0.5, "Report only if that are this share of the batches.")
+    share: float = knob(0.5, "Report only if this share of the batches got such a state.")
 
     def said(self, row: CensusRow) -> str:
         return (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import ClassVar
 
-from auditor.evidence.source.files import Source, the_only
+from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
@@ -118,7 +118,7 @@ class SamplesMix(DependenceSays):
             return (
                 "attention mixes documents that are packed into one "
                 f"row: the first token of a document sees {row.n} of the {row.of} before it, "
-                "although positions begin anew there"
+                "although positions start again there"
             )
         if row.kind == "statistics":
             return (
@@ -320,13 +320,20 @@ class EndNeverATarget(DependenceSays):
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """Where labels of the padding's token are set to what is ignored, or the loss that ignores it."""
-        by_token = (
+        by_token = [
             source.site_of(file, node)
             for file, node in source.every(ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Compare)
-        )
-        return the_only(by_token) or row.site
+        ]
+        by_token += [
+            source.site_of(file, call)
+            for file, call in source.calls_of("masked_fill", "masked_fill_", "where")
+            if "-100" in map(unparsed, call.args)
+            if any(isinstance(each, ast.Compare) for each in call.args)
+        ]
+        own = "ignore_index" in row.site.text and "-100" not in row.site.text
+        return row.site if own else the_only(by_token) or row.site
 
     def said(self, row: DependenceRow) -> str:
         return (

@@ -50,12 +50,12 @@ class LayerCannotLearn(Rule):
         "Report only if this share of a layer's units is never active. If inputs hardly vary, half "
         "of a new layer's units are inactive.",
     )
-    fewest_units: int = knob(16, "In layers with fewer units than this, all must be inactive.")
+    fewest_units: int = knob(
+        16, "Report layers with fewer units than this only if all units are inactive."
+    )
     fewest_steps: int = knob(8, "Report only after this many backwards without a gradient.")
     fewest: int = knob(64, "Report only units and gates with at least this many results.")
-    edge: float = knob(
-        1e-3, "A result of sigmoid or tanh this close to an end counts as saturated."
-    )
+    edge: float = knob(1e-3, "Count results of sigmoid or tanh this close to an end as saturated.")
 
     def detect(self, layers: Rows[LayerRow]) -> Iterator[Finding]:
         wrong = [row for row in layers if self._is_wrong(row)]

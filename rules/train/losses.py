@@ -1,4 +1,4 @@
-"""TRAIN: losses whose gradient is not that of what they say."""
+"""TRAIN: losses that compute something else than intended."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GradientRule(Rule):
     least_share: float = knob(0.02, SHARE)
 
     def differs(self, rows: Sequence[RepairRow]) -> bool:
-        """In most of these the gradients are not the same."""
+        """Gradients differ in most of the rows."""
         return _most(
             rows,
             lambda row: row.angle >= self.least_angle or abs(row.ratio - 1.0) >= self.least_share,

@@ -55,7 +55,7 @@ def rewritten(
 ) -> Edit | None:
     """The edit that writes the one call of ``function`` on the site's line in one of its ``forms``.
 
-    None where part of it stands on another line, or in other words than ``ast`` gives it.
+    None if part of it stands on another line, or in other words than ``ast`` gives it.
     """
     call = the_only(each for each in source.calls_at(site) if name_of(each.func) == function)
     texts = () if call is None else tuple(forms(call))
@@ -82,7 +82,7 @@ def _written(call: ast.Call, index: int, argument: str, name: str = "") -> str:
 
 
 def _is_kept(call: ast.Call) -> bool:
-    """True of a call that is not written anew: it unpacks, or a text would get other quotes."""
+    """True of a call that is not rewritten: it unpacks, or a text would get other quotes."""
     given = [*call.args, *(each.value for each in call.keywords)]
     return any(each.arg is None for each in call.keywords) or any(
         isinstance(each, ast.Starred)

@@ -29,7 +29,7 @@ class RepairRow(PassRow, kw_only=True):
     defect: Annotated[str, doc("`broadcast`, `activation`, `padding` or `shift`")]
     function: Annotated[str, doc("what was called at the line: `mse_loss`, `sub`")]
     loss: Annotated[float, doc("what the backward began at")]
-    repaired: Annotated[float, doc("the same with the change")]
+    repaired: Annotated[float, doc("the loss with the change")]
     given: Annotated[list[int], doc("broadcast: sizes of what the model gave")] = older([])
     other: Annotated[list[int], doc("broadcast: sizes of what it met")] = older([])
     second: Annotated[bool, doc("broadcast: that is the second argument")] = older(False)

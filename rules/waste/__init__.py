@@ -1,1 +1,1 @@
-"""Work whose result nobody reads."""
+"""Work whose result is not read."""

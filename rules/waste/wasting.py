@@ -1,4 +1,4 @@
-"""WASTE: work whose results nobody reads, and positions that are padding."""
+"""WASTE: work whose results are not read, and positions that are padding."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _widths(texts: Sequence[Texts]) -> str:
 
 @dataclass(frozen=True)
 class WasteRule(Rule):
-    """Base of these rules; no rule itself."""
+    """Base of the WASTE rules."""
 
     @staticmethod
     def report(
@@ -432,7 +432,7 @@ class ThrownWork(Table):
         )
 
     def of(self, *what: str) -> Iterator[ThrownRow]:
-        """Those of these kinds."""
+        """Rows of these kinds."""
         return (each for each in self.found if each.what in what)
 
 

@@ -42,7 +42,7 @@ def load(folder, source):
 
 
 def framework(folder: Path, source: str) -> Any:
-    """The same for a library that the program may ``import framework``, which is installed."""
+    """Write a library that the program may ``import framework``, which is installed."""
     installed = folder / "lib" / "site-packages"
     installed.mkdir(parents=True, exist_ok=True)
     return _imported("framework", installed, source)

@@ -119,7 +119,7 @@ def test_steps_of_a_script_are_found_in_compiled_code(make):
         finder.uninstall()
         COMPILED_CODE.uninstall()
     assert after == [1, 2, 3, 4]
-    assert finder.optimizer_steps == 4
+    assert finder.steps == 4
     step()
     assert len(found) == 4
     assert MARK.optimizer is None or not COMPILED_CODE._told

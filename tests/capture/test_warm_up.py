@@ -69,7 +69,7 @@ def test_it_has_an_end_where_each_step_compiles(tmp_path):
     recording = recorded(tmp_path, compiling_until(1000))
     assert steps_of(recording, "warmup") == 2 + MORE_STEPS
     assert recording.manifest["warnings"] == [
-        "torch.compile still compiled after 22 warm-up steps: the program does not get warm"
+        "torch.compile still compiled after 22 warm-up steps: compilation does not settle"
     ]
     assert [step.compiles for step in Evidence(recording).get(Steps).quiet] == [1, 1, 1]
 

@@ -170,7 +170,7 @@ def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(place, monkeypatch)
     assert run.memory is None and run.parting is not None and run.parting.step == 0
     assert run.parting.shadow is not None and run.parting.shadow.text == "loss = loss * 2"
     (said,) = null_beside.warnings(evidence)
-    assert "went another way in step 0" in said
+    assert "took another path in step 0" in said
 
 
 @pytest.mark.parametrize("mode", ["dies", "hangs"])

@@ -24,8 +24,11 @@ ENOUGH_S = 300
 """For a whole audit, on a machine that does other things."""
 
 TRAINER = """\
+import time
+
 import torch
 
+time.sleep(3)  # progress is told from the third second on
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -103,8 +106,8 @@ async def test_a_broken_trainer_is_audited_repaired_and_clean(client, project):
     assert "is in progress" in (await called(client, "fix", folder="."))["refused"]
     broken = await called(client, "status", run=first["run"], wait_s=ENOUGH_S, progress=progress)
     assert (broken["state"], broken["exit_code"]) == ("done", 0)
-    assert "- GRAPH002 warning trainer.py:13 | " in broken["text"]
-    assert "- NUM009 warning trainer.py:12 | " in broken["text"]
+    assert "- GRAPH002 warning trainer.py:16 | " in broken["text"]
+    assert "- NUM009 warning trainer.py:15 | " in broken["text"]
     assert any("pass" in message for _, message in lines)
     assert [done for done, _ in lines] == sorted({done for done, _ in lines})
 

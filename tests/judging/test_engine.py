@@ -366,7 +366,7 @@ def test_rules_that_are_not_asked_any_more_are_skipped_and_the_others_stand(reco
     )
     assert [verdict.status for verdict in judged.verdicts] == ["found", "skipped", "skipped"]
     assert {verdict.reason for verdict in judged.verdicts[1:]} == {engine.INTERRUPTED}
-    assert judged.warnings == ("judging was interrupted: 2 rules were not asked",)
+    assert judged.warnings == ("judging was interrupted: 2 rules did not run",)
     assert len(judged.findings) == 2
 
 

@@ -143,7 +143,7 @@ def said_of(folder, *, joined=True) -> list[str]:
 
 def test_lines_are_said_once_they_are_judged(tmp_path):
     head, line = said_of(tmp_path)
-    assert "certain so far" in head and line == "  a.py:3: TIME911 a line"
+    assert "certain already" in head and line == "  a.py:3: TIME911 a line"
 
 
 def test_nothing_is_said_once_the_table_is_next(tmp_path, monkeypatch):

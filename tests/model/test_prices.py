@@ -180,7 +180,7 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     lines = [(each.code, each.per_step) for each in report.findings]
     assert [n for code, n in lines if code.startswith("SYNC")] == [30.0, 7.0, 2.0, 31.0]
     assert (lines[0][0], lines[-1][0]) == ("SYNC003", "SYNC006")
-    said = "in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
+    said = "in each step, 31 of them at sync006.py:3; their cost can be measured only on a GPU"
     assert headline.headline(report)[0] == f"70 waits for the GPU {said}"
     assert len(headline.headline(report)) == 2
     assert "70 waits" in Terminal(width=200).render(report)

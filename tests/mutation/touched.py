@@ -28,7 +28,6 @@ BUDGET_S, FILE_S = 30.0, 0.02
 """A mutant is tried against tests that take so many seconds together, nearest and fastest first;
 what collecting a test adds to them.
 """
-OF_ALL = ("tests/evidence/test_defaults.py",)  # of what modules define when they are imported
 QUICK_S = 0.1  # tests that take less come first, wherever they lie
 
 Lines = dict[str, frozenset[int]]
@@ -156,7 +155,6 @@ def chosen_for(tests: list[KnownTest], path: Path, line: int) -> list[KnownTest]
         test
         for test in tests
         if any(wanted & each.get(module, frozenset()) for each in (test.lines, test.shared))
-        or (line not in spans and test.file in OF_ALL)
     ]
     found.sort(key=lambda test: (test.seconds >= QUICK_S, _distance(test, path), test.seconds))
     spent = accumulate(test.seconds + FILE_S for test in found)

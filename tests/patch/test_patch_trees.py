@@ -149,5 +149,8 @@ def test_fix_leaves_a_tree_alone_that_nothing_names(trees):
     report_of(run, model)
     done = CliRunner().invoke(main, ["fix", "audit", "--apply"])
     assert done.exit_code == 0, done.output
-    assert f"not patched: {model} lies outside {run}: PYTHONPATH={model.parent} " in done.output
+    assert (
+        f"not patched: {model} lies outside {run}; if it is yours, put PYTHONPATH={model.parent} "
+        in done.output
+    )
     assert (run / "train.py").read_bytes() == b"loss.backward()\n" and model.read_bytes() == MODEL

@@ -20,21 +20,10 @@ def test_all_of_it_is_small():
     assert sum(path.stat().st_size for path in files) < LIMIT
 
 
-def test_every_file_has_its_truth():
-    assert {str(path.relative_to(OURS / "data")) for path in (OURS / "data").rglob("*.gz")} == set(
-        RECORDED
-    )
-
-
 @pytest.mark.parametrize("key", RECORDED)
 def test_the_truth_was_made_of_these_bytes(key):
     recorded = RECORDED[key]
     assert hashlib.sha256(recorded.path.read_bytes()).hexdigest() == recorded.truth["sha256"]
-
-
-@pytest.mark.parametrize("folder", sorted({key.partition("/")[0] for key in RECORDED}))
-def test_every_recording_has_a_source(folder):
-    assert f"`{folder}`" in (OURS / "SOURCES.md").read_text()
 
 
 @pytest.mark.parametrize("key", sorted(set(RECORDED) & set(SNAPSHOTS)))

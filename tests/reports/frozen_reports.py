@@ -93,12 +93,10 @@ def _of_sections():
         ("slower", Gain(-500.0, -600.0, -400.0, 2000.0)),
     ):
         yield f"compiled, {name}", compilation.report(compiled=1, breaks=2, during=1, gain=gain)
-    lin = ModuleUse(
-        "Net.ff.0", "Linear", 4, Site("net.py", 7, "f", ""), 9, 0.1, 0.1, 0.2, 2**20, 6e9
-    )
-    ff = ModuleUse("Net.ff", "MLP", 4, None, 9, 0.1, 0.4, 0.3, None, 6e9, (lin,))
+    lin = ModuleUse("Net.ff.0", "Linear", 4, Site("net.py", 7, "f", ""), 0.1, 0.1, 2**20, 6e9)
+    ff = ModuleUse("Net.ff", "MLP", 4, None, 0.1, 0.4, 0, 6e9, (lin,))
     at = Site("net.py", 3, "f", "")
-    net = ModuleUse("Net", "Net", 1, at, 99, 0.2, 0.4, 0.1, 2**21, 6e9, (ff,))
+    net = ModuleUse("Net", "Net", 1, at, 0.2, 0.4, 2**21, 6e9, (ff,))
     found = ByModule((net,), 6e9, 6e11, 800.0, 12_800.0, 0.41)
     yield "by module", replace(golden.silent_report(), by_module=found)
     yield "ranks", communication.report()

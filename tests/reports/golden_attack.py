@@ -33,7 +33,7 @@ def attack_report():
     long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
     every = " ".join(ATTACKS)
-    module = ModuleUse(every, every, 2, Site(every, 1, every, every), 1, 0.5, 0.5, 1.0, 1, 1.0)
+    module = ModuleUse(every, every, 2, Site(every, 1, every, every), 0.5, 0.5, 1, 1.0)
     return replace(
         report,
         by_module=ByModule(

@@ -46,9 +46,7 @@ def test_what_is_not_proven_is_in_no_sum_and_no_headline():
     both = _report(PROVEN, UNPROVEN)
     ((_, sum_),) = headline.recoverable(both)
     assert (sum_.us, len(sum_.findings)) == (8_412.0, 1)
-    assert headline.headline(_report(UNPROVEN)) == (
-        "found 1 warning, and no time saving is proven",
-    )
+    assert headline.headline(_report(UNPROVEN)) == ("found 1 warning; no time saving is proven",)
     assert "30.5 ms" not in " ".join(headline.headline(both))
     assert "no time saving is proven" in _shown(_report(UNPROVEN), "html")
 

@@ -59,9 +59,7 @@ def lines(
     step_us: float = 0.0,
     kind: type[LineRow] | None = None,
 ) -> Lines[Any]:
-    """The same of a table of lines that were watched on ``of`` steps, of 1 ms unless told
-    otherwise.
-    """
+    """A table of lines that were watched on ``of`` steps, of 1 ms unless told otherwise."""
     table = Lines[kind or type(given[0])]
     placed_rows = rows(*given, sites=sites) if given else ()
     return table(placed_rows, of, pass_name, step_us or of * 1000.0)

@@ -86,7 +86,7 @@ def saves(*each: tuple[Site, str | None, bool]) -> Lines[SaveRow]:
 def test_the_only_checkpoint_is_written_over():
     over = [(HERE, "a.pt", False), (HERE, "a.pt", True), (HERE, "a.pt", True)]
     (found,) = CheckpointDamaged().detect(saves(*over))
-    assert found.site == HERE and "one of these 3 ms has none" in found.message
+    assert found.site == HERE and "during the 3 ms of a write has no checkpoint" in found.message
     assert (found.steps, found.per_step) == (3, 3 / 8)
 
 
@@ -324,7 +324,7 @@ def test_what_is_no_dead_moment(innocent):
 )
 def test_a_gradient_that_is_remembered(high, others, n):
     tensors = [moment(9, high), *(moment(at, each) for at, each in enumerate(others))]
-    found = [each for each in spoiled(*tensors, steps=0) if "what is left" in each.message]
+    found = [each for each in spoiled(*tensors, steps=0) if "it remembers" in each.message]
     assert len(found) == n
 
 

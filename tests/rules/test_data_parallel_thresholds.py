@@ -64,7 +64,7 @@ def test_averages_of_micro_batches(averaged, ranks, expected):
 def test_what_was_sent_is_said():
     (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
     assert "averaged over 2 ranks after each of 4 backward passes" in found.message
-    assert "each rank sends 3 MiB per step in vain" in found.message
+    assert "each rank needlessly sends 3 MiB per step" in found.message
 
 
 @pytest.mark.parametrize(

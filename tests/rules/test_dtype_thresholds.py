@@ -77,9 +77,13 @@ def losses(*dtypes, **more):
 @pytest.mark.parametrize(
     ("dtypes", "digits", "severity"),
     [
-        (("float16",), "float16 on the way to the loss, which keeps 3 decimal", None),
-        (("bfloat16",), "bfloat16 on the way to the loss, which keeps 2 decimal", Severity.NOTE),
-        (("bfloat16", "float16"), "in float16 on the way to the loss, which keeps 3 decimal", None),
+        (("float16",), "float16 on the way to the loss: float16 keeps 3 decimal", None),
+        (("bfloat16",), "bfloat16 on the way to the loss: bfloat16 keeps 2 decimal", Severity.NOTE),
+        (
+            ("bfloat16", "float16"),
+            "in float16 on the way to the loss: float16 keeps 3 decimal",
+            None,
+        ),
     ],
 )
 def test_a_loss_in_float16_is_a_warning_and_in_bfloat16_a_note(dtypes, digits, severity):
@@ -165,7 +169,7 @@ def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
     others = (rescaled(LINE, step, scale, scale) for step in range(1, 10))
     updates = (rescaled(LINE, 0, 2.0, scale), *others)
     found = ask(GradScalerMisused(), Amp(10, (), updates))
-    assert ["without any scale" in each.message for each in found] == [True] * expected
+    assert ["unscaled gradients overflow" in each.message for each in found] == [True] * expected
 
 
 @pytest.mark.parametrize(("interval", "expected"), [(99_999.0, 0), (100_000.0, 1)])

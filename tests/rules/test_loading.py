@@ -114,7 +114,7 @@ def test_where_only_waits_for_a_processor_are_left_nothing_was_seen():
 
 
 def test_doubts_are_said():
-    assert "alone may take that long" in found(waits=(2500.0,) * 6)[0].message
+    assert "may take that long by itself" in found(waits=(2500.0,) * 6)[0].message
     ((one, _),) = asked((5000.0,) * 6, queued=None, step_us=12_500.0, busy=0.2)
     assert "busy" in one.message
     assert ";" not in found(waits=(5000.0,) * 6)[0].message

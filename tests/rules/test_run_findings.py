@@ -111,7 +111,9 @@ def test_how_a_value_was_born(change, born):
     table = replace(BAD, birth=replace(BIRTH, **change))
     ((message, steps, often),) = told(NonfiniteValueBorn(), table)
     assert message.startswith(born)
-    assert message.endswith("; after step 5 the gradient of w was NaN, and 2 more")
+    assert message.endswith(
+        "; after step 5 the gradient of w was NaN, and 2 more tensors were not finite"
+    )
     assert (steps, often) == (1, 0.125)
 
 
@@ -119,9 +121,12 @@ def test_what_a_bad_value_reached():
     def reached(**change):
         return told(NonfiniteValueBorn(), replace(BAD, **change))[0][0].partition("; ")[2]
 
-    assert reached(step=4) == "then the gradient of w was NaN, and 2 more"
+    assert reached(step=4) == "then the gradient of w was NaN, and 2 more tensors were not finite"
     assert reached(count=1) == "after step 5 the gradient of w was NaN"
-    assert reached(count=2, tensors=()) == "after step 5 a tensor was not finite, and 1 more"
+    assert (
+        reached(count=2, tensors=())
+        == "after step 5 a tensor was not finite, and 1 more tensor was not finite"
+    )
     ((message, _, often),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, steps=0))
     assert message.startswith("a non-finite value appeared by step 5; after step 5")
     assert often == 1.0
@@ -171,8 +176,8 @@ def test_weights_that_were_poisoned_before_the_step():
     table = replace(BAD, birth=replace(BIRTH, phase="parameter", value="nan"))
     ((message, steps, often),) = told(WeightsPoisoned(), table, Rows[LoadRow]())
     assert message == (
-        "a parameter held NaN before step 4 began, first used at train.py:3; w is among what it "
-        "spoiled"
+        "a parameter held NaN before step 4 began, first used at train.py:3; w is one of the "
+        "tensors that it made non-finite"
     )
     assert (steps, often) == (1, 0.125)
     loads = spoiled_load(3)

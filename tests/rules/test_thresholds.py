@@ -336,7 +336,7 @@ def test_the_line_that_retains_what_a_state_holds_is_a_place_of_it():
     held = RetainedGraphs((root(growing(walked=True)),))
     (finding,) = GraphKeptAcrossSteps().detect(held, backward, source("state = h", LINE.line))
     assert [place.site.line for place in finding.places] == [3, 9]
-    assert "line 9, `loss.backward(retain_graph=True)`, keeps its graph for" in finding.message
+    assert "line 9, `loss.backward(retain_graph=True)`, keeps its graph for that" in finding.message
     idle = RetainedGraphs((root(growing()),))
     (finding,) = GraphKeptAcrossSteps().detect(idle, backward, source("state = h", LINE.line))
     assert finding.places == ()
@@ -841,7 +841,7 @@ def lost(overflowed=3):
 def test_logarithms_outside_their_range_where_no_loss_is_finite(op, low, more, makes) -> None:
     call = delicate(Site("a.py", 1), "function", op, "float32", n=3, low=low, high=2.0, **more)
     found = list(UnstableFormula().detect(OpRanges(3, (call, lost())), Source()))
-    assert [f"it makes {makes};" in each.message for each in found] == ([True] if makes else [])
+    assert [f"which become {makes};" in each.message for each in found] == ([True] if makes else [])
     assert all(each.severity is Severity.ERROR for each in found)
     assert not list(UnstableFormula().detect(OpRanges(3, (call, lost(2))), Source()))
 

@@ -50,7 +50,7 @@ def test_the_price_leaves_out_what_pinned_memory_saves():
     assert finding.message == "for 20% of 4 steps the device only copies to it"
     assert finding.facts == (
         ("copies to it", "30% of the time"),
-        ("with nothing beside them", "2 ms per step"),
+        ("not overlapped", "2 ms per step"),
         ("of that because the memory is pageable", "500 us per step"),
         ("steps from", PROFILER),
     )

@@ -103,7 +103,6 @@ def slow_eager(stats):
         case("few steps", without(quiet=7, loud=7), steps=7),
         case("own profiler", without("trace"), shown(profiled=True)),
         case("trace full", without(trace=2), lambda s: setattr(s, "full", s.now.done == 1)),
-        case("on a GPU", without(memory=12), shown(), GPU),
         case("anomaly mode", without(anomaly_off=20), shown(anomaly=True)),
         case("few of it", without(quiet=7, anomaly_off=7, loud=7), shown(anomaly=True), steps=7),
         case("compiled", without(eager_held=50), compiled),

@@ -209,32 +209,6 @@ IMPOSSIBLE = {
 }
 
 
-BY_HAND = """
-import torch
-
-weights = [torch.nn.Parameter(torch.randn(4, 4)) for _ in range(12)]
-for _ in range(80):
-    x = torch.ones(2, 4)
-    for weight in weights:
-        x = torch.tanh(x @ weight)
-    x.sum().backward()
-    with torch.no_grad():
-        for weight in weights:
-            weight.sub_(weight.grad, alpha=0.01)
-            weight.grad = None
-"""
-
-
-@pytest.mark.full
-def test_a_script_that_updates_by_hand_is_audited(tmp_path, audit):
-    (tmp_path / "train.py").write_text(BY_HAND)
-    asked = "--select", "KERN006", "--device", "cpu", "--out", "out", "--steps", "8"
-    done = audit("run", "train.py", *asked, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (finding,) = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
-    assert finding["code"] == "KERN006" and finding["site"]["line"] == 12
-
-
 @pytest.fixture(scope="module")
 def impossible(folder, audit):
     (folder / "broken_import.py").write_text("x = 1 / 0\n")

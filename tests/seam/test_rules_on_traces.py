@@ -120,7 +120,7 @@ def test_memory_from_the_driver_and_the_hosts_own_time_share_the_gap(tmp_path):
     assert both["SYNC012"].lost_us_per_step == pytest.approx(880_000, rel=0.001)
     assert "KERN002" not in both  # the 20 ms that are left are no tenth of the step
     assert (
-        "because the host was in calls of the driver that take or return memory (SYNC012)"
+        "because the host was in driver calls that allocate or free memory (SYNC012)"
         in both["KERN001"].message
     )
     assert both["KERN001"].severity.value == "note"

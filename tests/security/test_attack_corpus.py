@@ -25,7 +25,7 @@ ATTACK = (
 """All in one: escapes, bidi, line feeds, commands of CI systems, HTML, markdown, XML."""
 
 NAME = "a\x1b[2J\u202e\n::error::b"
-"""The same as the name of a file."""
+"""Attacks as the name of a file."""
 
 COMMAND = re.compile(r"^\s*::[\w-]+[^\n]*::", re.MULTILINE)
 MARK = re.compile(r"##(vso|teamcity)?\[")

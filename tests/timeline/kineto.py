@@ -88,7 +88,7 @@ def head_with_memory(capacity):
 
 
 def redumped(events):
-    """The same after another JSON writer."""
+    """The trace after another JSON writer."""
     return json.dumps(json.loads(text(events)))
 
 

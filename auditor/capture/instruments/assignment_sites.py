@@ -119,7 +119,7 @@ class Sources:
         self._files: dict[str, SourceFile] = {}
 
     def find(self, place: Place) -> Found:
-        """The statement that fills ``place``; ``line`` is None where none could be told."""
+        """The statement that fills ``place``; ``line`` is None if none could be told."""
         if place.attribute:
             module = None if place.owner is None else sys.modules.get(place.owner.__module__)
             found = self._attribute(place, getattr(module, "__file__", None))
@@ -337,7 +337,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _chain(node: ast.AST) -> tuple[str, ...] | None:
-    """``self.hist[i].setdefault(k, [])`` → (self, hist); None where no name comes first."""
+    """``self.hist[i].setdefault(k, [])`` → (self, hist); None if no name comes first."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Subscript):

@@ -75,14 +75,16 @@ def saved_bytes(walked: Walk) -> int | None:
     """Bytes of distinct storages that the nodes still hold for backward, without parameters.
 
     Nothing is unpacked, so no hook of the user's runs (non-reentrant checkpointing would recompute
-    its forward). None where torch has no raw view of them.
+    its forward). None if torch has no raw view of them.
     """
     found = saved_by(walked, lambda node: "")
     return None if found is None else sum(found.values())
 
 
 def saved_by(walked: Walk, owner: Callable[[Node], str]) -> Counter[str] | None:
-    """The same for each owner of nodes. What several hold counts for the node that was made first."""
+    """Bytes of saved tensors for each owner of nodes. A tensor that several hold counts for the
+    node that was created first.
+    """
     if not autograd.CAN_WEIGH:
         return None
     sizes: dict[tuple[str, int], int] = {}
@@ -163,7 +165,7 @@ class Backward:
         self.nested = nested
         """Called from inside another backward (re-entrant checkpointing, a custom function)."""
         self.inputs: tuple[Any, ...] = _together(inputs)
-        """What the gradient was asked for by name; empty where it goes to all leaves."""
+        """What the gradient was asked for by name; empty if it goes to all leaves."""
         self.result: Any = None
         """What the engine returned; let go of once the watchers were told."""
         self.us = 0.0

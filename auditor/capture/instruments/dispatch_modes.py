@@ -40,7 +40,7 @@ def leave_dispatch(mode: Any) -> None:
 
 
 def leave_function(mode: Any) -> None:
-    """The same for a mode over torch's functions."""
+    """Leave a mode over torch's functions, wherever it is on the stack."""
     _leave_stack(
         mode,
         dispatch.function_mode_now,

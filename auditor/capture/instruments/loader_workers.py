@@ -325,7 +325,7 @@ class _Worker:
 
 
 def _stack_here() -> tuple[Frame, ...]:
-    """The frames around the one who called a function of ours, innermost first."""
+    """The frames around the caller of a function of ours, innermost first."""
     frame: FrameType | None = sys._getframe(2)
     found: list[Frame] = []
     while frame is not None and len(found) < DEEPEST:
@@ -469,7 +469,7 @@ def _around(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _state(generator: Any) -> str:
-    """The same for generators that will draw the same numbers, whatever process they are in."""
+    """Equal for generators that will draw the same numbers, in any process."""
     if isinstance(generator, torch.Generator):
         state: Any = bytes(generator.get_state().tolist())
     elif isinstance(generator, random.Random):

@@ -143,7 +143,7 @@ def qualified_names() -> dict[int, str]:
 
 
 def names_from_roots() -> dict[int, str]:
-    """The same, and each begins with the class of that module: ``Net.layers.0``, ``Net (2)``."""
+    """Names that begin with the class of that module: ``Net.layers.0``, ``Net (2)``."""
     roots: dict[int, str] = {}
     classes = Counter[str]()
     names: dict[int, str] = {}

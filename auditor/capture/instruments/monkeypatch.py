@@ -157,12 +157,12 @@ class Patches:
         before: Callable[..., Any] | None = None,
         after: Callable[..., Any] | None = None,
     ) -> None:
-        """Put a function of the same arguments around ``owner.name``, which the owner itself has.
+        """Put a function of the same arguments around ``owner.name``.
 
         ``before`` is called with the arguments, ``after`` with the result in front of them. What
         they raise does not reach the user; it is handed to ``missed``.
         """
-        original = vars(owner)[name]
+        original = vars(owner).get(name, getattr(owner, name))  # as it is, a classmethod included
         before, after = (hook and self.guarded(hook) for hook in (before, after))
 
         @functools.wraps(original)

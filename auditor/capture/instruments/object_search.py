@@ -35,7 +35,8 @@ VISITS = 20_000
 """Objects visited in one census: about 5 ms."""
 
 LARGE = 64
-"""A container of so many items, without a graph and as long as before, is read now and then."""
+"""A container with this many items, without a graph and of unchanged length, is read now and then.
+"""
 
 WEIGHED = frozenset({int, float, complex, str, bytes})
 """Values of which many are weighed."""
@@ -54,7 +55,7 @@ _MODULE_KEYS = frozenset(vars(torch.nn.Module()))
 _SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"})
 """Functions that read a frame's variables, where their name is no attribute's."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
-"""The same as attributes of a module or object."""
+"""Functions that read a frame's variables, when called as attributes of a module or object."""
 _ITERATORS: frozenset[type] = frozenset(
     (
         *(enumerate, filter, map, zip, itertools.cycle, itertools.chain, itertools.islice),

@@ -93,8 +93,8 @@ def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself; of one on the shadow device the CPU tensor that holds its values.
 
-    What is computed from that is no operator of the device, takes none of its memory and makes
-    nobody wait.
+    What is computed from that is no operator of the device, takes none of its memory and makes no
+    thread wait.
     """
     if type(tensor).__name__ != SHADOW:
         return tensor

@@ -21,7 +21,7 @@ from auditor.recordings.writer import identity_of
 
 
 class KeptOpen:
-    """Reads its whole content anew each time.
+    """Reads its whole content each time.
 
     A target that closes all files closes this one, too; its number may then be that of a file of
     the target's, which is neither read nor closed.
@@ -57,13 +57,13 @@ INTERVALS_S = (0.0015, 0.0025, 0.0020, 0.0017, 0.0023)
 """Seconds between two looks, in turn: a loop with a beat is not always met at one place."""
 
 SWITCH_S = 0.00001
-"""Python's switch interval while a call is watched. With its usual 5 ms the one who looks would get
-the interpreter where the program lets go of it of itself (inside torch's operators), and never see
-the Python code before.
+"""Python's switch interval while a call is watched. With its usual 5 ms the sampler would get the
+interpreter only when the program releases it by itself (inside torch's operators), and never see
+Python code.
 """
 
 LOOK_S = 0.05
-"""The same during a look, which nobody may interrupt."""
+"""Switch interval during a look, which no other thread may interrupt."""
 
 PR_SET_TIMERSLACK = 29
 """Linux rounds short waits of a thread up by 50 us unless it is told otherwise (prctl(2))."""
@@ -73,10 +73,7 @@ DEEPEST = 200
 
 
 LATE_NS = 200_000
-"""A look that waited so long for a processor, and for half of the time that it stands for, meets
-the program where it gave up its own; one that waited so long for the interpreter, where the program
-let go of that.
-"""
+"""Discard looks this late: by then the thread had given up its processor, or the interpreter."""
 
 PERIOD_US = 1e6 * sum(INTERVALS_S) / len(INTERVALS_S)
 """What one look stands for at least."""
@@ -85,7 +82,7 @@ TURNS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 """Beginnings of the instructions at which threads take turns."""
 
 LONG = tuple("BINARY INPLACE COMPARE CONTAINS STORE_SUBSCR UNPACK UNARY LIST_EXTEND".split())
-"""The same of others that may keep the interpreter for long."""
+"""Beginnings of other instructions that may keep the interpreter for long."""
 
 
 class StackSampler:
@@ -167,7 +164,7 @@ class StackSampler:
         queue.close()
 
     def _meet(self) -> Met | None:
-        """Where the thread is. None where the call has ended, or went on meanwhile."""
+        """Where the thread is. None if the call has ended, or went on meanwhile."""
         watched = self._watched
         if watched is None:
             return None
@@ -239,7 +236,7 @@ def _chain(top: FrameType | None) -> list[FrameType]:
 
 
 def queued_ns(queue: KeptOpen) -> int:
-    """How long the calling thread has waited for a processor; 0 where the kernel does not tell."""
+    """How long the calling thread has waited for a processor; 0 if the kernel does not tell."""
     words = queue.words()
     return int(words[1]) if len(words) > 1 else 0
 

@@ -38,7 +38,7 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 T = TypeVar("T")
 
 storage_of = torch.Tensor.untyped_storage
-"""As it is before a probe watches who asks for it."""
+"""The method as it is before a probe watches its callers."""
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:

@@ -107,7 +107,7 @@ INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def _library_roots() -> tuple[str, ...]:
-    """Folders whose files are nobody's trainer: the standard library and installed packages."""
+    """Folders without user code: the standard library and installed packages."""
     roots = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     roots.update(site_module.getsitepackages())
     roots.add(site_module.getusersitepackages())
@@ -180,8 +180,6 @@ class Frames:
         self._spans: dict[CodeType, list[tuple[Any, ...]]] = {}
         self._opnames: dict[CodeType, dict[int, str]] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self.places: dict[int, tuple[CodeType, int]] = {}
-        """Code and line of each site that was met in a frame, by its number."""
         self.met = Counter[int]()
         """How often each was met since this was cleared."""
 
@@ -320,9 +318,7 @@ class Frames:
         if via is not None:
             more["via"] = self.library_name(via)
         name = code.co_qualname.replace("<locals>.", "")
-        number = self._writer.site(source_path(code.co_filename), line, name, **more)
-        self.places[number] = code, line
-        return number
+        return self._writer.site(source_path(code.co_filename), line, name, **more)
 
     def _opcode(self, code: CodeType, lasti: int) -> str:
         names = self._opnames.get(code)

@@ -33,7 +33,7 @@ PLAIN = ("warmup", "quiet", "anomaly_off", "eager_held", "compiled_again")
 """Passes whose steps are timed as they are: their peak is the program's own."""
 
 SHARE, MORE = 1.15, 64 << 20
-"""How much larger than that peak the process may be before what is free is given back."""
+"""How far the process may grow above that peak before free memory is returned to the system."""
 
 ROOM_SHARE, ROOM_MORE = 0.25, 160 << 20
 """Of that peak, and beside it: what an instrument may hold that the program does not."""
@@ -49,7 +49,7 @@ class FreedMemory:
         self._process = psutil.Process()
         self._trim = _trimmer()
         self._most: float | None = None
-        """Resident bytes beyond which is given back; None: nobody said yet."""
+        """Resident bytes above which free memory is returned; None: not set yet."""
         self.room = float(ROOM_MORE)
         """Bytes that an instrument may hold at once."""
 
@@ -125,7 +125,7 @@ class Context:
     target: Any = None
     """The audited callable, generator or module: probes that look for holders start there."""
     shadow: RehearsalProbe | None = None
-    """What knows the shadow device and its simulated memory; None where nothing is rehearsed."""
+    """What knows the shadow device and its simulated memory; None if nothing is rehearsed."""
     trained: bool = False
     """A backward or an optimizer's step was seen."""
     warn: Callable[[str], None] = field(default=lambda text: None)
@@ -236,7 +236,9 @@ class Probe:
         return self.context.in_step and threading.get_ident() == self._thread
 
     def step_gave(self, returned: Any) -> None:
-        """The target returned or yielded this, which nobody holds when the step ends."""
+        """The value that the target returned or yielded; no reference to it is left when the step
+        ends.
+        """
 
     def step_end(self) -> None:
         """A step has ended (outside its timed region): write its rows."""
@@ -263,7 +265,7 @@ class Probe:
         """It has run, or raised."""
 
     def backward_lost(self, error: Exception) -> None:
-        """One of these two raised ``error``, and no backward is told of any more."""
+        """A hook raised ``error``; backward calls are not reported any more."""
         self.context.fail(self.name, error)
 
     def uninstall(self) -> None:

@@ -253,7 +253,7 @@ class Subscriber:
 
 
 class Asked(NamedTuple):
-    """Who wants an operator, and who wants it in a backward, too."""
+    """Watches that want an operator, and those that want it in a backward, too."""
 
     operator: Operator
     everywhere: tuple[Subscriber, ...]
@@ -382,7 +382,7 @@ def _say(subscriber: Subscriber, error: Exception) -> None:
 def subscribe(context: Context, subscriber: Subscriber) -> Callable[[], None]:
     """Show it the operators that this thread runs from now on, until what this returns is called.
 
-    Raises Missing where this torch has no mode over operators.
+    Raises Missing if this torch has no mode over operators.
     """
     if context.stream is None or not context.stream.live:
         context.stream = OperatorStream(context)

@@ -60,7 +60,7 @@ class RehearsedMemory:
         self._frames = frames
         self._folder = folder
         self.keeps_stacks = True
-        """False when the snapshot is written: who allocates what later on is not asked."""
+        """False once the snapshot is written: later allocations need no owner."""
         self.workspaces: list[int] = []
         """Addresses of what torch keeps for matrix products."""
         self._addresses: dict[int, int] = {}
@@ -68,16 +68,12 @@ class RehearsedMemory:
         self._stacks: dict[tuple[tuple[Any, int], ...], Stack] = {}
 
     def allocated(self, storage: int, nbytes: int) -> None:
-        """A storage appeared. Raises ``torch.OutOfMemoryError`` where the card is full."""
+        """A storage appeared. Raises ``torch.OutOfMemoryError`` if the card is full."""
         self._addresses[storage] = self._malloc(nbytes)
 
-    def workspace(self, nbytes: int, *, kept: bool) -> None:
+    def workspace(self, nbytes: int) -> None:
         """Torch took memory for matrix products; raises as :meth:`allocated`."""
-        address = self._malloc(nbytes)
-        if kept:
-            self.workspaces.append(address)
-        else:
-            self.allocator.free(address)
+        self.workspaces.append(self._malloc(nbytes))
 
     def _malloc(self, nbytes: int) -> int:
         self.settle()
@@ -94,7 +90,7 @@ class RehearsedMemory:
         self._freed.append(storage)
 
     def address(self, storage: int) -> int:
-        """Where a storage lies; 0 where it is not on the device."""
+        """Where a storage lies; 0 if it is not on the device."""
         self.settle()  # the name of a storage that is gone may belong to another one now
         return self._addresses.get(storage, 0)
 
@@ -128,7 +124,7 @@ class RehearsedMemory:
         return self.allocator.total_bytes
 
     def resize(self, total_bytes: int | None) -> int:
-        """Give the card so many bytes, or its first; returns what an allocator can have of them."""
+        """Set the card's size in bytes, or restore its own; returns the bytes for an allocator."""
         if total_bytes is None:
             self.empty_cache()
         return self.allocator.resize(self._total if total_bytes is None else total_bytes)
@@ -275,8 +271,8 @@ class RehearsalProbe(Probe, Listener):
     def freed(self, storage_id: int) -> None:
         self.memory.freed(storage_id)
 
-    def workspace(self, nbytes: int, *, kept: bool) -> None:
-        self.memory.workspace(nbytes, kept=kept)
+    def workspace(self, nbytes: int) -> None:
+        self.memory.workspace(nbytes)
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""

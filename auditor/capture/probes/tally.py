@@ -72,7 +72,7 @@ class Tally(Probe):
         raise NotImplementedError
 
     def at(self) -> int | None:
-        """The user's line that calls; None of a call that is nobody's."""
+        """The user's line that calls; None for a call without a user's line."""
         return self.context.frames.here()
 
     def start(self) -> None:

@@ -105,7 +105,7 @@ def install(patches: Patches) -> None:
 
 
 def innermost(function: Any) -> Any:
-    """The function below torch's decorators; None where there is no code to swap."""
+    """The function below torch's decorators; None if there is no code to swap."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return (
@@ -137,7 +137,7 @@ def _init_process_group(
 
 
 def _world_size(given: _Arguments) -> int | None:
-    """Ranks that init_process_group asks for; None where torch would refuse the call."""
+    """Ranks that init_process_group asks for; None if torch would refuse the call."""
     if given["world_size"] >= 0:
         return int(given["world_size"])
     if given["store"] is not None:

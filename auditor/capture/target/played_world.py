@@ -1,4 +1,4 @@
-"""The process as one rank of a world whose other ranks nobody started (``audit run --world``).
+"""The process as one rank of a world whose other ranks do not run (``audit run --world``).
 
 On the null device NCCL needs no other process (``nccl.c`` there). What remains is what ranks tell
 one another on the host: the store that they meet at, groups of gloo, and collectives of Python
@@ -26,7 +26,7 @@ UNSAID = bytes(128)
 
 
 class PlayedStore(dist.Store):  # type: ignore[name-defined, misc]  # torch names no type
-    """A store of one rank: nobody is waited for, and what nobody set reads as zeros."""
+    """A store of one rank: it waits for no other rank, and unset values read as zeros."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class PlayedStore(dist.Store):  # type: ignore[name-defined, misc]  # torch name
         return self._kept.get(key, UNSAID)
 
     def add(self, key: str, amount: int) -> int:
-        """A counter that nobody else counts up."""
+        """A counter that no other rank increments."""
         total = int(self._kept.get(key, b"0")) + amount
         self._kept[key] = str(total).encode()
         return total
@@ -151,7 +151,7 @@ def all_gather_object(
 def gather_object(
     obj: Any, object_gather_list: list[Any] | None = None, *_: Any, **__: Any
 ) -> None:
-    """The same, on the rank that gathers."""
+    """The gathering rank gets this one's object from each rank."""
     if object_gather_list is not None:
         object_gather_list[:] = [obj] * len(object_gather_list)
 

@@ -50,7 +50,7 @@ class Loader:
     persistent: bool | None = None
     samples: int | None = None
     sorted_classes: int | None = None
-    """Classes that come one after the other in each epoch; None where they do not."""
+    """Classes that come one after the other in each epoch; None if they do not."""
     open_file: bool = False  # kept by its dataset
 
 
@@ -83,7 +83,7 @@ class Batch:
     made: int = 0
     start_us: float = 0.0
     queued_us: float | None = None
-    """The longest that one of its workers waited for a processor since the batch before; None where
+    """The longest that one of its workers waited for a processor since the batch before; None if
     that is not known.
     """
     in_order: int = 0
@@ -109,7 +109,7 @@ class Starts:
     us: float = 0.0
     wait_us: float = 0.0
     each_us: tuple[float, ...] = ()
-    """The same for each step in which one began."""
+    """The time for each step in which an iterator began."""
 
     @property
     def share(self) -> float:
@@ -142,7 +142,7 @@ class Waiting:
 
     @property
     def price(self) -> Estimate | None:
-        """The same with its interval; None of too few steps."""
+        """The mean wait with its interval; None of too few steps."""
         return mean_of(self.waits_us)
 
     @property
@@ -152,7 +152,7 @@ class Waiting:
 
     @property
     def recurring_share(self) -> float:
-        """The same without the step that waited longest: what recurs."""
+        """The share of the pass without the step that waited longest: the part that recurs."""
         if len(self.waits_us) < 2:
             return self.share
         longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])
@@ -262,7 +262,7 @@ class Batches(Table):
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 
     def usual(self, share: float) -> tuple[Loader, list[Batch]] | None:
-        """The loader that gave a batch to this share of the diagnosed steps, with these; None where
+        """The loader that gave a batch to this share of the diagnosed steps, with these; None if
         there is none, or where it is not known which of several trains.
         """
         found = [
@@ -346,7 +346,7 @@ class Batches(Table):
 
 
 def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) -> InWorker | None:
-    """From the frames of the worker that ended a rehearsal; None where several loaders have workers
+    """From the frames of the worker that ended a rehearsal; None if several loaders have workers
     and none of the program's lines says which of them it was.
     """
     frames = evidence.recording.manifest.get("cuda_in_worker")
@@ -450,7 +450,7 @@ LEAST_LOOKS = 12
 """Looks at a loader from which a share is said: of 12, one more or less is 8 %."""
 
 LEAST_LATE, LEAST_LATE_US = 5, 50_000.0
-"""The same where C code kept the interpreter to itself: looks, and the us that they stand for. A
+"""Least looks at C code that kept the interpreter to itself, and least us that they stand for. A
 look that comes when such code returns stands for all of its time.
 """
 
@@ -500,7 +500,7 @@ class Loading(Table):
 
     def costliest(self, loader: int, share: float) -> Costliest | None:
         """The costliest line of the innermost function with at least this share of the loading
-        time; None where it is spread, or too little was seen.
+        time; None if it is spread, or too little was seen.
         """
         inside, found = self._loading(loader), None
         total = _us(inside)

@@ -17,7 +17,7 @@ from auditor.recordings.schema.run import CompileRow, RegionRow, RegionRunRow, S
 from auditor.rule import NotLooked
 
 UNDISTURBED = ("warmup", "quiet", "anomaly_off")
-"""Passes in which nothing of ours makes the compiler compile anew."""
+"""Passes in which no instrument of ours causes a recompilation."""
 
 DONE = ("compile", "backward")
 """Rows of work that was done."""
@@ -49,7 +49,7 @@ class Recompiled:
 
     ``guard`` is what failed last; ``us`` is the time of all of them, backwards included. ``limit``:
     the last was one too many, and the function runs eagerly since; ``since`` is the step of the
-    timing pass in which that happened, None where it was in another pass.
+    timing pass in which that happened, None if it was in another pass.
     """
 
     site: Site
@@ -269,7 +269,7 @@ PARTS = 50
 
 
 def compilation(evidence: Evidence) -> Compilation | None:
-    """None where the program gives nothing to ``torch.compile``, or nothing is known of it."""
+    """None if the program gives nothing to ``torch.compile``, or nothing is known of it."""
     if not all(map(evidence.has, {*Compiles.parts, *CompiledRegions.parts})):
         return None
     try:

@@ -47,11 +47,11 @@ class Copy:
     written: bool = False
     """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
     call: str = ""
-    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not
+    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty if it is not
     a call.
     """
     span: Span | None = None
-    """Where that call stands; None where Python does not say (``-X no_debug_ranges``)."""
+    """Where that call stands; None if Python does not say (``-X no_debug_ranges``)."""
 
     @property
     def site(self) -> Site:
@@ -140,8 +140,7 @@ class Copies(Table):
 
     parts: ClassVar[tuple[str, ...]] = ("copies", "loaders", "batches", "steps")
     absent: ClassVar[Mapping[str, str]] = {
-        "copies": "copies to a GPU are followed in a rehearsal, and on CUDA from torch 2.9 on, and this "
-        "recording has none"
+        "copies": "copies to a GPU: seen only in a rehearsal, or on CUDA from torch 2.9 on"
     }
     of_rehearsals: ClassVar[bool] = True
 

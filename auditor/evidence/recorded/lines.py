@@ -53,7 +53,7 @@ class Line(Generic[R]):
 
     @property
     def us_per_step(self) -> float:
-        """The same, averaged over all steps of the pass."""
+        """The time, averaged over all steps of the pass."""
         return self.us / self.steps if self.steps else 0.0
 
     @property
@@ -137,7 +137,7 @@ class TrainingLoop(Table):
         return cls(evidence.get(Source), kind == "callable")
 
     def call_of(self, line: Line[C]) -> Site | None:
-        """The call in the loop from which most of what the line does came; None where the line
+        """The call in the loop from which most of what the line does came; None if the line
         itself stands there.
         """
         times: Counter[Site | None] = Counter()

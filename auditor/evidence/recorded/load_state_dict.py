@@ -15,12 +15,12 @@ from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, RateGroup
 def overridden(
     group: RateGroup, tolerance: float, default: float | None
 ) -> tuple[float, float] | None:
-    """The rate that was set and the other one that replaced it; None if they agree, or nobody can
-    tell.
+    """The rate that was set and the other one that replaced it; None if they agree, or if that is
+    unknown.
 
     Compared is what a schedule starts from or goes up to: a rate that a scheduler brought down is
     no other one. Where no scheduler left its mark, a lower rate may have been set by hand.
-    ``default`` is a rate that nobody has set.
+    ``default`` is the rate of an optimizer created without one.
     """
     if not _same(group.after.get("lr"), group.first.get("lr"), tolerance):
         return None  # set again after loading

@@ -69,7 +69,7 @@ class Machine(Table):
         return "estimated" if self.on.simulated else "measured"
 
     def nothing_seen_without_cuda(self, why: str) -> None:
-        """Raises :class:`NotLooked` without a CUDA device, where silence is not *clean*."""
+        """Raises :class:`NotLooked` without a CUDA device, if silence is not *clean*."""
         if not self.gpu_path:
             raise NotLooked(f"no CUDA device in this run: {why}")
 

@@ -39,7 +39,7 @@ class Parting:
         """For the report."""
         there = f" after {self.after.file}:{self.after.line}" if self.after else ""
         return (
-            f"on the null device, where values are zeros, the program went another way in step "
+            f"on the null device, where values are zeros, the program took another path in step "
             f"{self.step}{there}: on to {_place(self.null)}, in the rehearsal to "
             f"{_place(self.shadow)}; nothing is judged from there on"
         )

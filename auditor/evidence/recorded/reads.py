@@ -106,7 +106,7 @@ def library_of(via: str) -> str:
 
 
 def framework_of(via: str) -> str:
-    """The same, of other libraries than torch: one call of a framework's loop stands for very
+    """The library function, unless it is torch's: one call of a framework's loop stands for very
     different reads inside it.
     """
     return "" if via.startswith("torch/") else via

@@ -159,8 +159,8 @@ class Root:
         stored new ones into it.
 
         What was made once and is never replaced (a graph built during set-up) is not the step's
-        doing. A variable that some steps set anew keeps the last one's nodes, which cost nothing
-        where a backward has freed what they saved.
+        doing. A variable that some steps assign again keeps the last one's nodes, which cost
+        nothing where a backward has freed what they saved.
         """
         old = sum(holding.carried > 0 and holding.oldest >= age for holding in self.holdings)
         # At the first boundary the probe cannot know what was carried.

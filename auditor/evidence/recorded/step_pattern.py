@@ -91,7 +91,7 @@ class StepPattern:
     def weight(
         self, *, usual: float, rare: float, interval: int, enough: int
     ) -> Literal["usual", "sometimes"] | None:
-        """How often it happens, as far as it can be told; None where it is rare, rate-limited or
+        """How often it happens, as far as it can be told; None if it is rare, rate-limited or
         unclear.
 
         ``usual``: on at least this share of the steps, or in phases and as often. ``sometimes``: on at least ``rare`` of them,
@@ -116,7 +116,7 @@ def step_pattern(seen: set[int], of: int) -> StepPattern:
 
 
 def counted_pattern(times: Iterable[tuple[int, int]], of: int) -> StepPattern:
-    """The same from step numbers with how many times each; of several of one step their sum."""
+    """The pattern of (step, times) pairs; several pairs of one step add up."""
     total: Counter[int] = Counter()
     for step, n in times:
         total[step] += n
@@ -181,7 +181,7 @@ class Trend:
     @property
     def evenness(self) -> float:
         """Median change between steps, as a share of the median slope: 1 where each step adds as
-        much, near 0 where a few steps add nearly all.
+        much, near 0 if a few steps add nearly all.
         """
         whole = _median_slope(self.values[:: -(-len(self.values) // MOST)]) if self.values else 0.0
         changes = [after - before for before, after in pairwise(self.values)]

@@ -39,12 +39,12 @@ class Step:
     gc_us: float = 0.0
     """Time in the garbage collector."""
     queued_us: float = 0.0
-    """Time that the step's thread was ready to run while something else had the processor (0 where
+    """Time that the step's thread was ready to run while something else had the processor (0 if
     the system does not say).
     """
     by_device: bool = False
     host_us: float = 0.0
-    """Time by the host's clock; 0 where that is ``us`` itself."""
+    """Time by the host's clock; 0 if that is ``us`` itself."""
     compiles: int = 0
     """Frames that ``torch.compile`` compiled in it: its time is the compiler's."""
 
@@ -236,7 +236,7 @@ class CpuContention:
 
     @property
     def busy(self) -> bool:
-        """Other work had the CPUs for so long that all times are less certain."""
+        """Other work had the CPUs long enough to make all times less certain."""
         return self.queued >= QUEUED or (self.queued >= SOMEWHAT and self.uneven >= UNEVEN)
 
     @property
@@ -286,8 +286,7 @@ class Trained(Table):
 
     @property
     def state(self) -> Training:
-        """``forward`` and ``evaluated`` are both no training: of a forward alone nobody can say
-        what it was meant for.
+        """``forward`` and ``evaluated`` are no training: the purpose of a forward alone is unknown.
 
         The report is written in each case; the exit code is 2 for all three (docs/outputs.md).
         """
@@ -299,7 +298,7 @@ class Trained(Table):
 
     @property
     def caveat(self) -> str:
-        """What was seen and what to do, in one sentence; empty where something was trained."""
+        """What was seen and what to do, in one sentence; empty if something was trained."""
         seen = f"the target trained nothing in {amounts.count(self.steps, 'step')}"
         name_it = "name the callable that takes one training step (package.module:callable)"
         if self.state == "nothing":
@@ -458,7 +457,7 @@ def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[s
         "garbage collection": row.gc_us,
         "waiting for the loader": waits.get(row.step, 0.0),
         "torch.compile compiled": row.us if row.compiles else 0.0,
-        "the allocator gave cached memory back to the device": row.us if retried else 0.0,
+        "the allocator returned cached memory to the device": row.us if retried else 0.0,
     }
 
 

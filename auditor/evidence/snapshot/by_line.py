@@ -23,7 +23,7 @@ LINES = 8
 """Lines with a layer of their own at most."""
 
 SEEN = 0.005
-"""Share of the chart's height below which nobody sees a layer: such lines are among the rest."""
+"""Share of the chart's height below which a layer is invisible: its line is among the rest."""
 
 POINTS = 5000
 """Points of the whole chart, as in the other charts of the report."""
@@ -208,7 +208,7 @@ TIMES_SAID = "The times are the CPU's. "
 
 
 def memory_charts(evidence: Evidence, *, predicted: bool) -> tuple[Layers, ...]:
-    """A chart of every device; empty where the recording holds no history that can be read."""
+    """A chart of every device; empty if the recording holds no history that can be read."""
     try:
         courses = evidence.get(Allocations).devices
     except NotLooked:
@@ -229,7 +229,7 @@ def _chart(evidence: Evidence, course: Course, *, predicted: bool) -> Layers:
 
 def _about(course: Course) -> str:
     if course.starts_late:
-        return "What was there before the history began has no line."
+        return "Memory allocated before the history began has no line."
     return "The history begins before the first allocation."
 
 

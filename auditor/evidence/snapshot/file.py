@@ -59,7 +59,7 @@ class SnapshotData:
         return [segment for segment in self.segments if segment.get("device", 0) == device]
 
     def trace(self, device: int) -> Sequence[Event]:
-        """The history of one device, the oldest event first; empty where there is none."""
+        """The history of one device, the oldest event first; empty if there is none."""
         trace = self.traces[device] if device < len(self.traces) else ()
         return trace if any(event["action"] in CHANGES for event in trace) else ()
 
@@ -75,7 +75,7 @@ class SnapshotData:
 def snapshot_of(evidence: Evidence) -> SnapshotData:
     """The recording's snapshot, read once.
 
-    Raises :class:`NotLooked` where there is none, it is no plain data, or it has another layout
+    Raises :class:`NotLooked` if there is none, it is no plain data, or it has another layout
     than torch's.
     """
     return evidence.once(_load)

@@ -34,7 +34,7 @@ class Course:
     allocated: Sequence[int]
     active: Sequence[int]
     time_us: Sequence[int]
-    """Empty where torch did not write times (before 2.3)."""
+    """Empty if torch did not write times (before 2.3)."""
     start_reserved: int
     start_allocated: int
     device_allocs: Sequence[int]
@@ -47,7 +47,7 @@ class Course:
     untrusted: str
     """Why a replay of this history would say nothing; empty if it can."""
     history: History = field(repr=False, compare=False)
-    """The same as a program for the simulated allocator."""
+    """The history as a program for the simulated allocator."""
 
     @cached_property
     def peak(self) -> int:
@@ -88,7 +88,7 @@ class Course:
 
     @property
     def unneeded_share(self) -> float:
-        """The same as a share of the reserved bytes."""
+        """Unneeded bytes as a share of the reserved bytes."""
         return self.unneeded_bytes / self.reserved_at_peak if self.reserved_at_peak else 0.0
 
     @property
@@ -100,7 +100,7 @@ class Course:
             ("allocator retries", str(self.retries)),
             ("out of memory", str(len(self.ooms))),
             (
-                "memory obtained and given back",
+                "memory obtained and returned",
                 f"{len(self.device_allocs)} and {len(self.device_frees)} times",
             ),
             ("obtained again, second half", amounts.size(self.late_churn)),
@@ -171,7 +171,7 @@ def _course(data: SnapshotData, device: int) -> Course:
         device_frees=tuple(index for index, event in enumerate(trace) if event["action"] in LOSSES),
         retries=history.recorded.retries,
         ooms=tuple(index for index, event in enumerate(trace) if event["action"] == "oom"),
-        untrusted="its history does not say why cached memory went back to the device"
+        untrusted="its history does not say why cached memory was returned to the device"
         if history.unknown_flushes
         else "",
         history=history,

@@ -146,10 +146,10 @@ def placed(site: Site) -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """Live blocks that one line allocated. ``site`` is None where no line of the user's is known.
+    """Live blocks that one line allocated. ``site`` is None if no line of the user's is known.
 
     ``older`` bytes were allocated before the history began, ``stays`` bytes are still live where it
-    ends. ``timed`` is False where there is no history: then nothing is known of how long blocks
+    ends. ``timed`` is False if there is no history: then nothing is known of how long blocks
     live.
     """
 
@@ -238,7 +238,7 @@ class NeverFreedLine:
 
 @dataclass(frozen=True)
 class NeverFreed(Table):
-    """Lines with such blocks in every third, the largest first; empty where there is no history.
+    """Lines with such blocks in every third, the largest first; empty if there is no history.
 
     Gradients and the like are live at the end too, but were all born in the last step; weights and
     states in the first.

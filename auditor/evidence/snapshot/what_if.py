@@ -28,8 +28,8 @@ MIB, GIB = 1 << 20, 1 << 30
 EVENT_LIMIT = 300_000
 """Events of a history that is replayed at most: each replay takes about 4 us for each."""
 LATE_SHARE = 0.05
-"""Share of the peak that may be live before the first event, and still be allocated anew: nobody
-knows in which order it came.
+"""Share of the peak that may be live before the first event, and still be allocated again: its
+order is unknown.
 """
 AGREES = 0.05
 """By how much a replay of the recorded settings may miss the recorded peak, before its word counts
@@ -74,7 +74,7 @@ class Outcome:
 @dataclass(frozen=True)
 class WhatIf(Table):
     """The history of the device with most memory under other settings, on the same card. ``card``
-    is None where nothing failed.
+    is None if nothing failed.
 
     ``rounded`` says that the recorded settings round sizes up, so that others might need less even
     for the same tensors.
@@ -115,7 +115,7 @@ class WhatIf(Table):
 
 
 def what_if(evidence: Evidence, course: Course) -> WhatIf:
-    """One device's history, replayed as it was. Raises :class:`NotLooked` where it says nothing."""
+    """One device's history, replayed as it was. Raises :class:`NotLooked` if it says nothing."""
     replays = replays_of(evidence, course)
     card = card_of(course, snapshot_of(evidence))
     recorded = replays.under("", card)
@@ -137,7 +137,7 @@ class Replays:
     """A device's history under other settings, each replay made once.
 
     Where much was live before the first event, the recorded segments are taken over as they stood:
-    the settings then count from that moment on. Else what was live is allocated anew, as if the
+    the settings then count from that moment on. Else what was live is allocated again, as if the
     settings had been there from the start of the program.
     """
 
@@ -163,7 +163,7 @@ class Replays:
         empty: as they were.
 
         ``card`` are the bytes that torch may hold, None for no limit. Raises :class:`NotLooked`
-        where it cannot be replayed.
+        if it cannot be replayed.
         """
         if (setting, card) not in self._made:
             done = self.replayed(self._settings(setting), total_bytes=card)
@@ -178,7 +178,7 @@ class Replays:
         *,
         total_bytes: int | None = None,
     ) -> Replayed:
-        """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` where it cannot be done."""
+        """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` if it cannot be done."""
         try:
             return replay(
                 self.course.history,
@@ -200,7 +200,7 @@ class Replays:
 
 
 def replays_of(evidence: Evidence, course: Course) -> Replays:
-    """One for all tables of a recording. Raises :class:`NotLooked` where a replay cannot be
+    """One for all tables of a recording. Raises :class:`NotLooked` if a replay cannot be
     believed, or would take too long.
     """
     if course.untrusted:
@@ -225,7 +225,7 @@ def _agrees(replayed: int, course: Course) -> bool:
 
 
 def card_of(course: Course, data: SnapshotData) -> int | None:
-    """Bytes that torch could hold on the card; None where the device refused nothing."""
+    """Bytes that torch could hold on the card; None if the device refused nothing."""
     below = course.history.recorded.card_below
     if below is None:
         return None
@@ -247,11 +247,11 @@ ASKED = re.compile(r"Tried to allocate ([\d.]+) (GiB|MiB|KiB|bytes)")
 
 @dataclass(frozen=True)
 class OutOfMemory(Table):
-    """The last error of a device, in bytes. ``happened`` is False where the run and its history
+    """The last error of a device, in bytes. ``happened`` is False if the run and its history
     know of none.
 
-    ``requested`` is None where nothing tells it; ``device_free`` likewise. ``site`` is the line
-    that asked. ``what_ifs`` are the replays under other settings, empty where they would say
+    ``requested`` is None if nothing tells it; ``device_free`` likewise. ``site`` is the line
+    that asked. ``what_ifs`` are the replays under other settings, empty if they would say
     nothing (``why_no_what_if``).
     """
 
@@ -275,7 +275,7 @@ class OutOfMemory(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> OutOfMemory:
-        """From the snapshot. Raises :class:`NotLooked` where memory ran out without one."""
+        """From the snapshot. Raises :class:`NotLooked` if memory ran out without one."""
         ended = evidence.recording.manifest.get("outcome") == "oom"
         bare = evidence.bare == "snapshot"
         if evidence.bare and not bare:
@@ -316,7 +316,9 @@ CAPACITY = re.compile(r"total capacity of ([\d.]+) (GiB|MiB|KiB|bytes)")
 
 
 def ran_out(evidence: Evidence) -> RanOut | None:
-    """The same for the head of a report; None where memory did not run out, or nothing tells why."""
+    """The shortage for the head of a report; None if memory did not run out, or the cause is
+    unknown.
+    """
     try:
         oom = evidence.get(OutOfMemory)
     except NotLooked:

@@ -33,7 +33,7 @@ LONGEST = 100
 
 @dataclass(frozen=True)
 class CallArgument:
-    """One keyword of one call. ``written`` is empty where the call is not given it, or as a
+    """One keyword of one call. ``written`` is empty if the call is not given it, or as a
     constant: then the call decides.
     """
 
@@ -53,12 +53,12 @@ class CallArgument:
     """The home's name is read for something else, too."""
     positional: bool = False
     constant: str = ""
-    """The constant that the call is given; empty where it is given none."""
+    """The constant that the call is given; empty if it is given none."""
 
     @property
     def said(self) -> str:
         """``non_blocking=use_cuda, which was False (set at train.py:12: `use_cuda = device ==
-        "cuda"`)``, or ``non_blocking=False``; empty where the call is not given it.
+        "cuda"`)``, or ``non_blocking=False``; empty if the call is not given it.
         """
         if self.constant:
             return f"{self.keyword}={self.constant}"
@@ -67,7 +67,7 @@ class CallArgument:
 
     @property
     def where(self) -> str:
-        """Where its value was set, and by what; empty where that does not show."""
+        """Where its value was set, and by what; empty if that does not show."""
         if self.set_at is None:
             return ""
         line = self.set_at.text[:LONGEST] + ("..." if len(self.set_at.text) > LONGEST else "")
@@ -75,7 +75,7 @@ class CallArgument:
 
     @property
     def advice(self) -> str:
-        """A sentence to end a remedy with, with a space; empty where the call decides."""
+        """A sentence to end a remedy with, with a space; empty if the call decides."""
         if not self.written:
             return ""
         why = f" {self.why}" if self.why else ""

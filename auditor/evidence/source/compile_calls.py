@@ -15,7 +15,7 @@ _Assignment = ast.Assign | ast.AnnAssign
 @dataclass(frozen=True)
 class CompileCall:
     """``target`` is the name or attribute that is set to the result, ``argument`` the text of what
-    is compiled; both are empty where the line has no such thing.
+    is compiled; both are empty if the line has no such thing.
 
     ``replaces``: both are the same, so that whoever names it from there on means the compiled one.
     ``read``: the target is named elsewhere in the file, other than to set it.
@@ -54,7 +54,7 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
 def call_past(source: Source, site: Site) -> Site | None:
     """The one line of the file that calls what the site's line gives to the compiler by the name that
     it had before: ``net(x)`` beside ``fast = torch.compile(net)``, ``net.forward(x)`` after
-    ``net.compile()``. None where there are several, or none.
+    ``net.compile()``. None if there are several, or none.
     """
     given = [
         name

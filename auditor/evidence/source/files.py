@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 def span_at(where: SiteRow) -> Span | None:
-    """Where the expression of a recorded place stands; None where Python does not say."""
+    """Where the expression of a recorded place stands; None if Python does not say."""
     if where.col is None or where.end_col is None:
         return None
     first = where.first_line or where.line
@@ -175,7 +175,7 @@ class Source(Table):
 
     def assigned_before(self, site: Site, wanted: Callable[[ast.stmt], bool]) -> Site | None:
         """The last wanted statement of the same function that gives a value to a name which the
-        site's line reads; None where there is none.
+        site's line reads; None if there is none.
         """
         index = self.index(site.file)
         scope = index.scope_at(site.line)
@@ -192,7 +192,7 @@ class Source(Table):
 
     def makes_at(self, site: Site) -> str:
         """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``, or of
-        what keeps such a tensor's place and values; empty where it moves something else.
+        what keeps such a tensor's place and values; empty if it moves something else.
         """
         move = the_only(
             call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")
@@ -201,7 +201,7 @@ class Source(Table):
         return "" if made is None else name_of(made.func)
 
     def stands_alone(self, site: Site, name: str) -> bool:
-        """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
+        """True if the line is a statement that only calls ``name`` and drops the result."""
         statements = (
             node
             for node in self.index(site.file).on(site.line, ast.Expr)
@@ -285,7 +285,7 @@ class Source(Table):
 
 
 def the_only(found: Iterable[T]) -> T | None:
-    """The one of them; None where there are several, or none."""
+    """The one of them; None if there are several, or none."""
     match list(found):
         case [only]:
             return only
@@ -377,7 +377,7 @@ NEAR = 12
 
 
 def excerpt(recording: Recording, site: Site) -> Excerpt:
-    """Around a site, from the source as it was recorded; empty where it was not."""
+    """Around a site, from the source as it was recorded; empty if it was not."""
     lines = recording.source(site.file)
     heads = [number for number in _heads("\n".join(lines), site.line) if number <= len(lines)]
     first = max(1, site.line - AROUND)

@@ -38,7 +38,7 @@ def _covers(node: ast.AST, line: int) -> bool:
 def loop_of_epochs(source: Source, stack: Sequence[Site]) -> Site | None:
     """The loop whose turns are the epochs of a ``for`` statement that goes over a loader on the last
     of these lines, the outermost first: the next one around it, in its function or where that was
-    called from. None where there is none, or the line is no such statement.
+    called from. None if there is none, or the line is no such statement.
     """
     if not stack:
         return None

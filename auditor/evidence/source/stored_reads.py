@@ -19,7 +19,7 @@ from auditor.syntax.index import (
 
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict"})
 _NUMBERS = frozenset({"float", "int", "zeros", "zeros_like", "tensor", "item", "tolist", "detach"})
-"""Calls that make something which nobody else has another name for."""
+"""Calls that create an object without another reference."""
 
 _CUTTING_METHODS = frozenset({"item", "tolist", "detach", "numpy", "isfinite", "isnan"})
 _CUTTING = frozenset({"float", "int", "bool", "len", "str", "repr", "print", "format"})
@@ -39,7 +39,7 @@ Storing = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr
 
 def gradient_read(source: Source, site: Site, *, watched: bool) -> Site | None:
     """The first line that may read with its gradient what the site's line stores, or may know it by
-    another name; None where every use in the recorded files leaves the gradient alone. ``watched``:
+    another name; None if every use in the recorded files leaves the gradient alone. ``watched``:
     it was seen that nothing does on most steps, so that only a line which differentiates counts.
 
     Variables are told apart by the outermost function that has them, and attributes by nothing but
@@ -95,7 +95,7 @@ def _touching(
 
 
 def _scope_of(index: Index, stored: ast.expr, own: Storing) -> Function | None:
-    """The outermost function around a line that has the variable; None where it is a module's."""
+    """The outermost function around a line that has the variable; None if it is a module's."""
     name, found = name_of(stored), None
     for function in (each for each in index.up(own) if isinstance(each, Function)):
         if any(name in each.names for each in nodes_in(function, ast.Global)):

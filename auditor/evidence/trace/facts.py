@@ -23,12 +23,12 @@ HOST_MEMORY = 0
 
 
 def timeline_of(evidence: Evidence) -> Timeline:
-    """The recording's trace, read once. Raises :class:`NotLooked` where none can be read."""
+    """The recording's trace, read once. Raises :class:`NotLooked` if none can be read."""
     return evidence.once(_load)
 
 
 def timed_timeline(evidence: Evidence) -> Timeline:
-    """The same, for times. Raises :class:`NotLooked` for a null device's, too."""
+    """The trace, for rules about times. Raises :class:`NotLooked` for a null device's, too."""
     line = timeline_of(evidence)
     if line.trace.info.null_device:
         raise NotLooked("the trace comes from a null device, whose work has no length")
@@ -36,7 +36,7 @@ def timed_timeline(evidence: Evidence) -> Timeline:
 
 
 def need_a_device(*, shown: bool, missing: bool) -> None:
-    """Raises :class:`NotLooked` where a trace shows no GPU, or none of its work (``missing``)."""
+    """Raises :class:`NotLooked` if a trace shows no GPU, or none of its work (``missing``)."""
     if missing:
         raise NotLooked(
             "the trace lists a GPU and holds none of its work (the profiler could not record it)"
@@ -46,7 +46,9 @@ def need_a_device(*, shown: bool, missing: bool) -> None:
 
 
 def gpu_timeline(evidence: Evidence) -> Timeline:
-    """The same. Raises :class:`NotLooked` as well where the trace shows no GPU at work."""
+    """The trace, for rules about a GPU. Raises :class:`NotLooked` if the trace shows no GPU at
+    work.
+    """
     line = timed_timeline(evidence)
     if line.device_missing or not line.devices:
         raise NotLooked("the trace shows no GPU")
@@ -54,7 +56,7 @@ def gpu_timeline(evidence: Evidence) -> Timeline:
 
 
 def kernel_timeline(evidence: Evidence) -> Timeline:
-    """The same. Raises :class:`NotLooked` as well where the first GPU ran no kernel."""
+    """The trace, for rules about kernels. Raises :class:`NotLooked` if the first GPU ran no kernel."""
     line = gpu_timeline(evidence)
     if not line.devices[0].kernels:
         raise NotLooked("the trace shows no kernel of a GPU")
@@ -103,7 +105,7 @@ def devices(line: Timeline) -> tuple[str, ...]:
 
 
 def step_us(line: Timeline) -> tuple[float, ...]:
-    """Times of the steps under the profiler; empty where the trace marks none or a null device wrote
+    """Times of the steps under the profiler; empty if the trace marks none or a null device wrote
     it.
     """
     if not line.steps.marked or line.trace.info.null_device:
@@ -170,7 +172,7 @@ class TraceSteps(Table):
     host.
     """
     loader: str = ""
-    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty where no loader was
+    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty if no loader was
     recorded.
     """
     loader_site: Site | None = None
@@ -219,7 +221,7 @@ class TraceSteps(Table):
         )
 
     def need_steps(self, least: int = 1) -> None:
-        """Raises :class:`NotLooked` where the trace marks fewer steps than that."""
+        """Raises :class:`NotLooked` if the trace marks fewer steps than that."""
         if not self.marked:
             raise NotLooked("the trace marks no steps")
         if len(self.steps) < least:
@@ -228,7 +230,7 @@ class TraceSteps(Table):
             )
 
     def need_a_device(self) -> None:
-        """Raises :class:`NotLooked` where the trace shows no device's work."""
+        """Raises :class:`NotLooked` if the trace shows no device's work."""
         need_a_device(shown=self.device, missing=self.device_missing)
 
     def share(self, part: str) -> float:

@@ -41,7 +41,7 @@ class WaitPlace:
     that it was seen on.
 
     ``operator`` is the outermost operator around the wait (what the program called), ``api`` the
-    runtime call that held the host. ``site`` is the ``def`` of the function around it, None where
+    runtime call that held the host. ``site`` is the ``def`` of the function around it, None if
     the trace has no Python frames. ``won_us`` is the idle
     time of the device that the wait caused: what would come back without it.
     """
@@ -98,7 +98,7 @@ class WaitPlace:
 
     @property
     def speed(self) -> str:
-        """How fast the copies ran on the device; empty where the trace does not say."""
+        """How fast the copies ran on the device; empty if the trace does not say."""
         return (
             f"{self.copied / self.copying_us / 1e3:.3g} GB/s"
             if self.copied > 0 and self.copying_us
@@ -107,7 +107,7 @@ class WaitPlace:
 
     @property
     def amount(self) -> str:
-        """How much was copied each time, in words; empty where the trace does not say."""
+        """How much was copied each time, in words; empty if the trace does not say."""
         speed = f" at {self.speed}" if self.slow_us else ""
         return f"{amounts.size(self.copied / self.n)} each{speed}" if self.copied > 0 else ""
 

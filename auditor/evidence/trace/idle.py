@@ -1,4 +1,4 @@
-"""Idle time of the device in a trace: how much, whose, and what the host did in long gaps."""
+"""Idle time of the device in a trace: amount, causes, and the host's work in long gaps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
-"""Words of :mod:`auditor.timeline.waits` for who could have filled the time."""
+"""Words of :mod:`auditor.timeline.waits` for the causes of idle time."""
 
 LONGEST = 5
 """Gaps that are told one by one."""
@@ -47,8 +47,8 @@ class Gap:
     window, ``us`` is the part of one cause: the host's, or that of work in the queue.
 
     ``doing`` is the operator, annotation, call or Python function that the host was in for the
-    greater part of it; empty where the trace shows none. ``api`` is the call that launched the work
-    which ended the gap, ``launched_us`` how long before that work it returned (0 where it had not).
+    greater part of it; empty if the trace shows none. ``api`` is the call that launched the work
+    which ended the gap, ``launched_us`` how long before that work it returned (0 if it had not).
     """
 
     at_us: float
@@ -91,7 +91,7 @@ class DeviceIdle(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> DeviceIdle:
-        """From the trace. Raises :class:`NotLooked` where it shows no work of a device."""
+        """From the trace. Raises :class:`NotLooked` if it shows no work of a device."""
         line = timed_timeline(evidence)
         found = line.idle
         need_a_device(shown=found is not None, missing=line.device_missing)
@@ -112,7 +112,7 @@ class DeviceIdle(Table):
         )
 
     def us_per_step(self, *causes: str) -> float:
-        """The same time in each step, in us."""
+        """Idle time per step because of these causes, in us."""
         return self.share_of(*causes) * self.window_us / self.steps
 
     @property
@@ -135,7 +135,7 @@ class DeviceIdle(Table):
         words = {
             INPUT: "idle while the loop had no batch",
             WAIT: "idle because the host had waited for it",
-            DRIVER: "idle because the host took memory from the driver, or gave it back",
+            DRIVER: "idle because the host allocated or freed memory in the driver",
             LAUNCHING: "idle between launches (queue empty, gaps under 500 us)",
             HOST: "idle while the host did something else (gaps from 500 us)",
             DEVICE: "idle with work in the queue",
@@ -209,7 +209,7 @@ KERNELS, COPIES = 5, 6
 
 
 def device_time(evidence: Evidence) -> DeviceTime | None:
-    """Of the recording's trace; None where there is none, or it shows no work of a device."""
+    """Of the recording's trace; None if there is none, or it shows no work of a device."""
     try:
         line = timed_timeline(evidence)
     except NotLooked:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LOOKED_AT = 64
-"""Operators whose places are looked up at most: those of one kind mostly stand at one place."""
+"""Upper bound on operators whose places are looked up: those of one kind mostly share a place."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Structure(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Structure:
-        """From the trace. Raises :class:`NotLooked` where it shows no kernel."""
+        """From the trace. Raises :class:`NotLooked` if it shows no kernel."""
         return _table(kernel_timeline(evidence))
 
     @property
@@ -151,7 +151,7 @@ _NAME = re.compile(r"Optimizer\.step#(\w+)\.step")
 
 @dataclass(frozen=True)
 class OptimizerCalls(Table):
-    """Calls of ``Optimizer.step`` in a trace. ``calls`` is 0 where there is none.
+    """Calls of ``Optimizer.step`` in a trace. ``calls`` is 0 if there is none.
 
     ``idle_us_per_step`` is the time in a step in which the device idled between launches inside
     them: what faster ones could win back. ``host_share`` is their part of the steps' time on the
@@ -175,7 +175,7 @@ class OptimizerCalls(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the trace. Raises :class:`NotLooked` where it shows no work of a device: on a CPU
+        """From the trace. Raises :class:`NotLooked` if it shows no work of a device: on a CPU
         nothing is launched.
         """
         line = gpu_timeline(evidence)

@@ -1,4 +1,4 @@
-"""All ranks of a job side by side: who came late to collectives, what others waited, and why."""
+"""All ranks of a job side by side: late ranks, the waits of the others, and the cause."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ranks(Table):
     rows: tuple[Rank, ...] = ()
     world_size: int = 1
     late: int | None = None
-    """The rank that the others wait for; None where none can be named."""
+    """The rank that the others wait for; None if none can be named."""
     last: int = 0
     """How many of the shared collectives it came last to."""
     shared: int = 0
@@ -46,7 +46,7 @@ class Ranks(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Ranks:
-        """From the ranks of the recording; empty where it is one trace, or one process."""
+        """From the ranks of the recording; empty if it is one trace, or one process."""
         found = getattr(evidence.recording, RANKS, None)
         table = _table(found) if found is not None else cls()
         recorded = getattr(evidence.recording, RECORDED, None)
@@ -116,7 +116,7 @@ def _extremes(rows: tuple[Rank, ...], name: str) -> str:
 
 
 def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
-    """The rows of a report: empty where the recording is not one of several ranks."""
+    """The rows of a report: empty if the recording is not one of several ranks."""
     return evidence.get(Ranks).rows
 
 

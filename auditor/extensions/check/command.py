@@ -41,7 +41,7 @@ class Source:
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        """Dotted paths of imported names. A name that is given another value is nobody's."""
+        """Dotted paths of imported names. A name that is assigned another value is left out."""
         found: dict[str, set[str]] = {}
         for plain in self.index.of(ast.Import):
             for each in plain.names:
@@ -153,7 +153,7 @@ def _trains(source: Source, loop: ast.AST) -> bool:
 
 
 def dropped_compile(source: Source) -> Iterator[Proof]:
-    """COMP004: ``torch.compile`` returns the compiled function, and nobody takes it."""
+    """COMP004: the result of ``torch.compile`` is dropped."""
     for call in source.calls("torch.compile"):
         if isinstance(source.index.parents.get(call), ast.Expr):
             said = "torch.compile returns what is compiled, and the result is dropped: the original"

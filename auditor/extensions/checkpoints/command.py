@@ -136,5 +136,5 @@ def _show(evidence: Evidence, report: Report) -> None:
     if len(found.each) > 1:
         console.say("")
         console.say(
-            f"latest good: {good.scan.path}" if good is not None else "none of them is good"
+            f"latest good: {good.scan.path}" if good is not None else "no checkpoint is good"
         )

@@ -37,8 +37,8 @@ CPU_SECONDS, WALL_SECONDS = 20.0, 60.0
 """Time that a file may take: of a processor, and in all."""
 
 BYTES_A_SECOND = 200_000
-"""For each of so many bytes it may take a second more: a tensor of four numbers has 270, and takes
-half a millisecond on a busy machine.
+"""Bytes for each of which a reader may take a second more: a tensor of four numbers has 270, and
+takes half a millisecond on a busy machine.
 """
 
 PASSED_ON = (Scan, TensorFacts, Tally, OptimizerFacts, SchedulerFacts, NotACheckpoint)

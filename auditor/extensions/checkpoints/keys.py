@@ -55,17 +55,17 @@ def _is_result(key: str) -> bool:
 
 
 def among_results(path: Path) -> bool:
-    """True where a key on the way says that results are kept there (``metrics``, ``best_loss``)."""
+    """True if a key on the way says that results are kept there (``metrics``, ``best_loss``)."""
     return any(isinstance(key, str) and _is_result(key) for key in path)
 
 
 def among_settings(path: Path) -> bool:
-    """True where a key on the way says that the program's settings are kept there."""
+    """True if a key on the way says that the program's settings are kept there."""
     return any(isinstance(key, str) and _SETTINGS.fullmatch(_in_words(key)) for key in path)
 
 
 def in_model(path: Path) -> bool:
-    """True where a key on the way is one of a model."""
+    """True if a key on the way is one of a model."""
     return any(key in MODELS for key in path)
 
 

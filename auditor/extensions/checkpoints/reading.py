@@ -35,7 +35,7 @@ def read(path: Path) -> Scan:
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
-            raise NotACheckpoint("it is no file")
+            raise NotACheckpoint("it is not a file")
         with path.open("rb") as file:
             kind = _format(file.read(16), about.st_size)
         scan = Scan(str(path), kind, about.st_size, about.st_mtime)
@@ -60,7 +60,7 @@ def _format(head: bytes, size: int) -> Format:
         return "torch legacy"
     if head[:4].strip(b"\0") == b"" and size > 16:
         raise NotACheckpoint(
-            "it begins with zeros: its beginning was never written, or it is no checkpoint"
+            "it begins with zeros: its beginning was never written, or it is not a checkpoint"
         )
     raise NotACheckpoint(
         "it is neither a zip archive or pickle of torch.save nor a safetensors file"
@@ -149,7 +149,7 @@ def _wrong_in_archive(archive: zipfile.ZipFile, size: int) -> Iterator[str]:
     records = archive.infolist()
     names = [record.filename for record in records]
     if len({name.casefold() for name in names}) < len(names):
-        yield "it has a name twice, of which readers take one or the other"
+        yield "it has a name twice, and readers differ in the entry that they take"
     if len({name.partition("/")[0] for name in names}) > 1:
         yield "it has more than one folder"
     if sum(name.endswith("/data.pkl") for name in names) != 1:

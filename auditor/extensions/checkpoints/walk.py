@@ -176,7 +176,7 @@ class Walk:
         return self._tallies[mark]
 
     def _role(self, path: Path, tensor: torch.Tensor, tally: Tally | None, dimensions: int) -> Role:
-        """Whose it is; nobody's if it is a result, or what is not finite may be so."""
+        """The tensor's role; empty if it is a result, or may hold non-finite values."""
         if any(path[: len(owner)] == owner for owner in self.optimizers):
             return "optimizer"
         if type(tensor) is torch.nn.Parameter:

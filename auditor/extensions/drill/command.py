@@ -118,13 +118,13 @@ def _require_planted(run: Ran, target: str, step: int) -> None:
         return
     done = amounts.count(max(run.ends, default=-1) + 1, "step")
     if run.outcome == "timeout":
-        raise TargetFailed(f"the target did not get to the fault in the time given ({done} done)")
+        raise TargetFailed(f"the target did not reach the fault in the time given ({done} done)")
     if run.outcome != "completed":
         raise TargetFailed(f"the target ended after {done}, before the fault, with {run.error}")
     if step not in run.ends:
         raise TargetProblem(f"{target} ended after {done}: there is no step {step} to drill")
     raise TargetProblem(
-        f"from step {step} on no module gave a floating-point tensor to plant the fault in",
+        f"from step {step} on no module returned a floating-point tensor to plant the fault in",
         "give a later step, or more --steps",
     )
 
@@ -150,7 +150,7 @@ def judged(run: Ran, what: str) -> tuple[bool, str]:
 
 
 def restarted(killed: Ran, again: Ran) -> tuple[bool, str]:
-    """The same of a run that was killed and its restart."""
+    """The verdict on a run that was killed, and its restart."""
     assert killed.planted is not None
     lost = f"{amounts.count(killed.planted[0], 'completed step')} lost"
     if again.outcome != "completed" or again.started is None:

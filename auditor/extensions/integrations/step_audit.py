@@ -26,7 +26,7 @@ class StepAudit:
     """Begins when the job has taken ``start`` optimizer steps, and ends ``steps`` steps later: then
     the report is written to ``out``, and ``report`` is there.
 
-    ``report`` stays None where the job ended too early, or the audit failed. With ``every`` the
+    ``report`` stays None if the job ended too early, or the audit failed. With ``every`` the
     whole job is watched from step ``start`` on, as ``auditor.watch(every=...)`` does; ``run`` is
     that watch.
     """

@@ -63,7 +63,7 @@ class Judge:
         return self._said()
 
     def wait(self, seconds: float) -> None:
-        """Give it so long to end. What is not done then is done without us."""
+        """Wait up to ``seconds`` for the end; unfinished work continues in the background."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
@@ -100,7 +100,7 @@ def main(folder: str, plan: str, codes: str) -> None:
 
 
 def _step_back() -> None:
-    """Whatever else wants the processor or the disk comes first; nobody may be there to end us."""
+    """Run at the lowest priority of processor and disk, with a time limit of our own."""
     with suppress(OSError, AttributeError):
         os.nice(19)
     with suppress(ImportError, ValueError, OSError):
@@ -170,7 +170,7 @@ class Look:
         self._recorder: Here | None = None
 
     def begin(self, now: float) -> None:
-        """Put the instruments on. Raises :class:`AuditProblem` where another audit is going on, or
+        """Put the instruments on. Raises :class:`AuditProblem` if another audit is going on, or
         this is not the main thread.
         """
         from auditor.capture import here
@@ -204,7 +204,7 @@ class Look:
         return recorder is None or recorder.over or added > LONGEST_S
 
     def leave(self, error: BaseException | None) -> str:
-        """Put everything back. The plan of what was recorded; empty where nothing was."""
+        """Put everything back. The plan of what was recorded; empty if nothing was."""
         recorder, self._recorder = self._recorder, None
         with self._left:
             if recorder is None:

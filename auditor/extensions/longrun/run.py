@@ -76,7 +76,7 @@ class Folder:
                 os.close(lock)
 
     def fresh(self, step: int) -> Path:
-        """A folder for a look. Raises :class:`AuditProblem` where the disk is nearly full."""
+        """A folder for a look. Raises :class:`AuditProblem` if the disk is nearly full."""
         if shutil.disk_usage(self.path).free < ROOM:
             raise AuditProblem(f"the disk of {self.path} has less than 1 GiB left")
         found = numbered(self.path / LOOKS / f"{datetime.now():%Y%m%d-%H%M%S}-step{step}")

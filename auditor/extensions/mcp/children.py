@@ -34,7 +34,7 @@ stdio client).
 class Child:
     """One command. ``words`` are what follows ``audit``; it runs in the folder ``root``.
 
-    Raises ``OSError`` where it cannot be started.
+    Raises ``OSError`` if it cannot be started.
     """
 
     def __init__(self, run: str, words: Sequence[str], root: Path) -> None:

@@ -149,7 +149,7 @@ class Tools:
         wait_s: Wait = 45,
     ) -> Reply:
         """Run the target again with and without each patch, in copies, before any is applied: what
-        does it buy, and does the result stay the same? No source is changed.
+        does it save, and does the result stay the same? No source is changed.
         """
         _within("budget_s", budget_s, 0, 3600)
         words = ["verify", self._inside(folder), *_select(codes), "--budget", str(budget_s)]
@@ -238,7 +238,7 @@ class Tools:
         return Reply("running", bounded(f"{words}\n{said}"), "not done yet", run=child.run)
 
     async def _result(self, child: Child, code: int) -> Reply:
-        """Raises ``ToolError`` where a command could not be done and left no report."""
+        """Raises ``ToolError`` if a command could not be done and left no report."""
         said = "\n".join(_plain(line) for _, line in list(child.lines)[-8:])
         folder = self._folder(child)
         if code not in MEANINGS or (code == EXIT_IMPOSSIBLE and not folder):
@@ -377,7 +377,7 @@ _WORD = re.compile(r"[\w.+ ][\w.+ -]{0,80}")
 
 def inside(root: Path, given: str) -> str:
     """A path that lies in ``root`` with links followed, as the command line takes it: relative to
-    ``root``. Raises :class:`AuditProblem` for others, and where there is nothing.
+    ``root``. Raises :class:`AuditProblem` for others, and if there is nothing.
     """
     home = root.resolve()
     try:

@@ -65,10 +65,7 @@ class BatchSetting:
         for old, new in pairs:
             if old and len(old) == len(new) and old[0] * batch == new[0] * self.size > 0:
                 return ""
-        return (
-            f"{self.said} was changed to {batch}, and nothing that the model is given became "
-            "larger by that"
-        )
+        return f"{self.said} was changed to {batch}, and no input of the model became larger"
 
 
 def _of_loaders(size: int, base: Measured, other: Measured, batch: int) -> str:
@@ -91,9 +88,9 @@ def _of_loaders(size: int, base: Measured, other: Measured, batch: int) -> str:
 def found(
     base: Measured, args: Sequence[str], files: Sequence[str], named: str = ""
 ) -> BatchSetting | str:
-    """What sets the batch size of the program, or why nobody can tell. ``files`` are the program's
+    """What sets the batch size of the program, or why that is unknown. ``files`` are the program's
     own, relative to the working directory, the target's first. ``named`` is what ``--batch`` says:
-    ``NAME`` or ``FILE:NAME``. Raises :class:`AuditProblem` where there is no such thing.
+    ``NAME`` or ``FILE:NAME``. Raises :class:`AuditProblem` if there is no such name.
     """
     if named:
         return _named(named, args, files)
@@ -104,7 +101,9 @@ def found(
     if len(own) == 1:
         return own[0]
     several = ", ".join(each.said for each in own[:4])
-    why = f"several numbers may be the batch size ({several})" if own else "no number is named so"
+    why = (
+        f"several numbers may be the batch size ({several})" if own else "no number is named as one"
+    )
     return (
         f"no DataLoader made the batches, and {why}: --batch NAME names the argument, or "
         "--batch FILE:NAME the variable, that sets their size"

@@ -142,7 +142,7 @@ class Stage(NamedTuple):
 
 def stages(base: Measured, world: int) -> Iterator[Stage]:
     """The ways that can be estimated; none where the peak's purposes are not known. ZeRO-3 needs
-    blocks that repeat: else nobody knows how much is gathered at once.
+    blocks that repeat: else the size gathered at once is unknown.
     """
     parameters, state = base.purpose(PARAMETERS), base.purpose(STATE)
     if not parameters:

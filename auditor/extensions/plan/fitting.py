@@ -62,7 +62,7 @@ class MemoryModel:
         return any(last[phase] > first.get(phase, 0) for phase in last)
 
     def largest(self, usable: int) -> int | None:
-        """The largest batch predicted below so many bytes; None if not even 1 is."""
+        """The largest batch predicted to need at most these bytes; None if a batch of 1 needs more."""
         low, high = 0, MOST
         while low < high:
             middle = (low + high + 1) // 2

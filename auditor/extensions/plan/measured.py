@@ -38,7 +38,7 @@ BEFORE, STEP, UPDATE = "before the steps", "forward and backward", "optimizer's 
 @dataclass(frozen=True)
 class Loader:
     """A DataLoader that gave batches to the steps. ``file`` and ``line`` are its constructor's call;
-    ``size`` is None where a batch sampler cuts the batches.
+    ``size`` is None if a batch sampler cuts the batches.
     """
 
     file: str

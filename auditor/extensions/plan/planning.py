@@ -30,7 +30,7 @@ Basis = Literal["rehearsed", "estimated"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest batch that fits on a GPU, None where none does. ``why`` says why it was not
+    """The largest batch that fits on a GPU, None if none does. ``why`` says why it was not
     rehearsed, or no larger one; ``more``: a larger one may fit.
     """
 
@@ -57,7 +57,7 @@ class PlanRow:
     holder_bytes: int = 0
     fits: Mapping[str, Fits] = field(default_factory=dict)
     smallest: str = ""
-    """The GPU with least memory on which it fits; empty where it fits on none."""
+    """The GPU with least memory on which it fits; empty if it fits on none."""
     largest: Mapping[str, Largest] = field(default_factory=dict)
     why: str = ""
 
@@ -85,7 +85,7 @@ class PlanResult:
     """``shadow`` or ``null device``."""
     cards: tuple[Card, ...]
     batch_of: str
-    """What sets the batch size, or why nobody knows."""
+    """What sets the batch size, or why that is unknown."""
     rows: tuple[PlanRow, ...]
     world: int | None = None
     runs: int = 0
@@ -127,7 +127,7 @@ MULTIPLE = "batch x"
 SAVES = 0.02
 """Share of the peak that a change must save for its largest batch to be looked for."""
 
-NO_TIME = "the time of --budget does not suffice"
+NO_TIME = "--budget is too short for it"
 
 HOST_SHARE = 0.5
 """Of the host's free memory that a rehearsal on the shadow may take: its tensors hold values."""
@@ -143,8 +143,8 @@ UNEVEN = 0.05
 
 @dataclass
 class Planning:
-    """Makes the table row by row, so that what is known can be told at any time; ``now`` is the
-    row whose re-run is under way.
+    """Fills the table row by row, so that it can be printed at any time; ``now`` is the row whose
+    re-run is under way.
     """
 
     reruns: Reruns
@@ -167,7 +167,7 @@ class Planning:
     # -- the whole ---------------------------------------------------------------------------------
 
     def make(self) -> PlanResult:
-        """All of it, or what was known by an interrupt. Raises :class:`AuditProblem` where the
+        """All of it, or what was known by an interrupt. Raises :class:`AuditProblem` if the
         program as it is gives no answer.
         """
         try:
@@ -280,7 +280,7 @@ class Planning:
             return False
         found = self._run(option.name, Wanted(option.change, allocator=option.allocator))
         if isinstance(found, Measured) and option.needed and option.needed not in found.changed:
-            found = Refused("the re-run did not come to what was to be changed")
+            found = Refused("the re-run did not reach the code to change")
         if isinstance(found, Refused):
             self.rows[option.name] = PlanRow(option.name, option.text, why=found.why)
             return False
@@ -392,7 +392,8 @@ MARGIN = 0.99
 """Share of the memory that is aimed at after a batch that was predicted to fit did not."""
 
 TOLD = 8
-"""The same of a batch that is told and was not rehearsed."""
+"""How many times the largest rehearsed batch a batch may be that is reported without a rehearsal.
+"""
 
 
 @dataclass(frozen=True)
@@ -423,7 +424,7 @@ def largest_batch(points: Sequence[Point], usable: int, rehearse: Rehearse) -> L
 
 
 def _next(known: list[Point], usable: int) -> int | None:
-    """The batch to try next; None where that would tell no more."""
+    """The batch to try next; None if that would tell no more."""
     model = MemoryModel(known)
     missed = len(known) > 2 and known[-1].reserved > usable
     batch = model.largest(round(MARGIN * usable) if missed else usable)

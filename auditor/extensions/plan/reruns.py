@@ -88,7 +88,7 @@ class Reruns:
     """What the re-runs warn of, each once."""
 
     def run(self, wanted: Wanted) -> Measured:
-        """One re-run. Raises :class:`Failed` where the program did not complete a step,
+        """One re-run. Raises :class:`Failed` if the program did not complete a step,
         :class:`KeyboardInterrupt` where it was interrupted.
         """
         self.n += 1

@@ -23,7 +23,7 @@ from auditor.recordings.schema.other_runs import (
 from auditor.syntax.index import index_of, name_of, nodes_in, targets_of
 
 Key = tuple[str, int, str, str, int, int]
-"""Pass, step, name, file, line, and the how manieth such row."""
+"""Pass, step, name, file, line, and the ordinal among equal rows."""
 
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Bits of the significand (IEEE 754; bfloat16: 8)."""
@@ -108,9 +108,9 @@ BEYOND_ALL = 1 << 62
 
 @dataclass(frozen=True)
 class Difference:
-    """``outcome`` is the first loss or weights that differ. ``operator`` is the first that gave
-    another result on the way there, and ``twin`` the same in the other run; None where none was
-    seen. ``more`` are others whose inputs do not differ.
+    """``outcome`` is the first loss or weights that differ. ``operator`` is the first on the way
+    there with another result, ``twin`` that operator in the other run; None if no operator was
+    seen. ``more`` are others with equal inputs.
     """
 
     outcome: ReproduceOutcomeRow
@@ -130,7 +130,7 @@ class Difference:
 
 
 def difference(one: Log, other: Log) -> Difference | None:
-    """Where two runs part; None where every loss and all weights are the same."""
+    """Where two runs part; None if every loss and all weights are the same."""
     for key, outcome in one.outcomes.items():
         twin = other.outcomes.get(key)
         if twin is None or twin.digest != outcome.digest:
@@ -150,7 +150,7 @@ def _traced(one: Log, other: Log, outcome: ReproduceOutcomeRow) -> Difference:
 
 
 def difference_of_versions(one: Log, other: Log) -> Difference | None:
-    """Where the runs of two versions of a program part; None where every loss and all weights are
+    """Where the runs of two versions of a program part; None if every loss and all weights are
     the same.
 
     Lines and operators of two versions have no common key. So losses and weights are paired by their
@@ -244,7 +244,7 @@ def seeded_otherwise(
 
 def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | None:
     """The line that drew, or read, last before the operator what it did not in the other run; None
-    where none was seen.
+    if none was seen.
     """
     if cause == "torch":
         drawn = drawn_otherwise(one, other, found)
@@ -270,7 +270,7 @@ def unseeded(log: Log, cause: str) -> bool:
 
 def ulps(one: Log, other: Log) -> int:
     """By how many units in the last place (of the larger of both) the kept values differ at most,
-    where the operator was given the same; 0 where that cannot be said.
+    where the operator was given the same; 0 if that cannot be said.
     """
     mine, theirs = one.values, other.values
     if mine is None or theirs is None or mine.dtype not in DIGITS or mine.given != theirs.given:

@@ -71,7 +71,7 @@ def lines(outcome: Outcome) -> list[str]:
         steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
         runs = f"as in {outcome.against}" if outcome.against else "in both runs"
         return [
-            f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}",
+            f"alike: {steps} gave the same losses and weights {runs} ({many} compared)",
             *_notes(outcome),
         ]
     why = _why_versions_differ if outcome.against else _why
@@ -100,7 +100,7 @@ def _where(outcome: Outcome, found: Difference) -> str:
 def _why_versions_differ(outcome: Outcome, found: Difference) -> list[str]:
     twin = found.twin
     others = {_placed(row.site): None for row in found.more if row.site != found.site}
-    also = [f"so does, given what it was given there: {each}" for each in list(others)[:MORE]]
+    also = [f"with equal inputs, this line differs, too: {each}" for each in list(others)[:MORE]]
     there = (
         "" if twin is None else f"in {outcome.against} the first such line is {_placed(twin.site)}"
     )
@@ -130,7 +130,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         agree = (
             "with that held, both runs agree here"
             if outcome.kept is not None
-            else "two runs agree in the time that they take, and one with another clock does not"
+            else "two runs agree, and a run with another clock does not"
         )
         return [
             f"because of {why}; {agree} {checked}",
@@ -139,9 +139,11 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         ]
     if causes:
         named = ", ".join(NAMED[each] for each in causes)
-        return [f"because of several together: {named}; held at once, both runs agree {checked}"]
+        return [
+            f"because of several causes together: {named}; with all of them held, both runs agree {checked}"
+        ]
     said = [
-        f"generators, hash seed, clock and operating system were held, and it still differs {checked}"
+        f"the runs differ even with generators, hash seed, clock and operating system held {checked}"
     ]
     drawn = drawn_otherwise(outcome.one, outcome.other, found)
     if drawn is not None and drawn.generator == "own":
@@ -181,7 +183,7 @@ def _look_at(sites: Sequence[Site]) -> list[str]:
 
 
 def _given_seeds(outcome: Outcome) -> str:
-    """The first seeds of one call that were not the same; empty where all were."""
+    """The first seeds of one call that were not the same; empty if all were."""
     for cause in SEEDS:
         seeds = seeded_otherwise(outcome.one, outcome.other, cause)
         if seeds is not None:

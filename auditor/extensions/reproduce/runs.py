@@ -166,7 +166,7 @@ class Runs:
             if difference(before, self._run(Repeat(HELD), "0", each)) is not None:
                 raise TargetProblem(
                     f"{name} differs from itself, even with generators, hash seed and clock held: "
-                    "there is nothing to lay another version beside",
+                    "no other version can be compared with it",
                     f"run `audit reproduce {order.target}` there first",
                 )
         return one, other, found
@@ -185,8 +185,9 @@ class Runs:
         return (name,) if name else tuple(suspected or can)
 
     def _cause_among(self, names: Iterable[str], found: Difference) -> str:
-        """The first of these which, held, makes both runs alike to the end; else the first with which
-        the operator agrees: by chance, or because something else differs later. Empty if none does.
+        """The first cause that makes both runs equal to the end when it is held; else the first
+        with which the operator agrees (by chance, or because something else differs later). Empty
+        if neither exists.
         """
         here = ""
         for name in names:
@@ -269,10 +270,10 @@ def _hash_seed_is_set() -> bool:
 
 def files_of(revision: str, folder: str) -> tuple[dict[str, bytes | None], str]:
     """The files of ``folder`` that git follows and that were otherwise in this commit, by their paths
-    below it: as they were there, None where there was none. And a sentence on what lies outside of
-    ``folder`` and is taken as it is now; empty where nothing does.
+    below it: as they were there, None if there was none. And a sentence on what lies outside of
+    ``folder`` and is taken as it is now; empty if nothing does.
 
-    Raises :class:`AuditProblem` where there is no such commit, or nothing has changed since.
+    Raises :class:`AuditProblem` if there is no such commit, or nothing has changed since.
     """
     named = None if revision.startswith("-") else git(folder, "rev-parse", f"{revision}^{{commit}}")
     if not named:
@@ -307,7 +308,7 @@ def _changed(folder: str, commit: str, *options: str) -> dict[str, str]:
 
 
 def _git(folder: str, *words: str) -> bytes:
-    """Raises :class:`AuditProblem` where git refuses, or takes too long."""
+    """Raises :class:`AuditProblem` if git refuses, or takes too long."""
     told = git(folder, *words)
     if told is None:
         raise AuditProblem(f"git {words[0]} failed in {folder}, or took too long", "try it there")

@@ -25,8 +25,8 @@ from auditor.recordings.folder import MANIFEST, Recording
 HOST = "127.0.0.1"
 
 MADE = 16
-"""Runs whose files are made at most when a folder of runs is opened: each takes about a second for
-100 MB of trace.
+"""Upper bound on runs whose files are written when a folder of runs is opened: each takes about a
+second for 100 MB of trace.
 """
 
 
@@ -130,7 +130,7 @@ def start_board(root: Path, port: int | None, *, talkative: bool = False) -> str
 
     ``port`` None looks for a free one from 6006 upwards, 0 takes any. Unless ``talkative``, plugins
     lose their stderr: torch-tb-profiler writes hundreds of lines about an ordinary trace, from
-    processes of its own. Raises :class:`AuditProblem` where the port is taken.
+    processes of its own. Raises :class:`AuditProblem` if the port is taken.
     """
     try:
         from tensorboard import default, program

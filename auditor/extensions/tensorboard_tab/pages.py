@@ -287,7 +287,7 @@ or optimizer step.
 
 
 def pattern(code: str) -> str:
-    """The pattern of a rule's slices; empty where it has none."""
+    """The pattern of a rule's slices; empty if it has none."""
     return PATTERNS.get(code, "")
 
 
@@ -320,13 +320,13 @@ class Viewer:
 
 
 def viewer() -> Viewer | None:
-    """The viewer's page, with our scripts; None where it is missing."""
+    """The viewer's page, with our scripts; None if it is missing."""
     path = viewer_file()
     return _made(path) if path is not None else None
 
 
 def viewer_file() -> Path | None:
-    """Catapult's page in the installed package; None where either is missing."""
+    """Catapult's page in the installed package; None if either is missing."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
         return None

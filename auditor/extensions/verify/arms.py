@@ -217,7 +217,7 @@ def candidates(
 
 
 def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | None:
-    """All of them in one patch; None where there is nothing to join. Edits that conflict are left
+    """All of them in one patch; None if there is nothing to join. Edits that conflict are left
     out, as in fixes.patch.
     """
     parts = tuple(chosen)
@@ -233,7 +233,7 @@ def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | Non
 
 
 def require_unchanged(recording: Recording) -> None:
-    """Raise :class:`AuditProblem` where the target cannot be run again as it was recorded: then
+    """Raise :class:`AuditProblem` if the target cannot be run again as it was recorded: then
     nothing could be compared.
     """
     manifest = recording.manifest

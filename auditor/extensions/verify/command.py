@@ -100,7 +100,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     checked = verified(judged, evidence, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
         hint = "" if unsafe else " (--unsafe also tries patches that may change training results)"
-        console.say(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
+        console.say(f"audit: nothing to verify: no selected finding has a patch{hint}", err=True)
         return 0
     checked = write_results.shown_with(checked, recording, settings)
     write_results.deliver(checked, evidence, folder, (), quiet=quiet, tensorboard=True)
@@ -135,7 +135,7 @@ def verified(
     budget: float,
     quiet: bool,
 ) -> Report | None:
-    """The report with what the re-runs measured; None where there is nothing to try.
+    """The report with what the re-runs measured; None if there is nothing to try.
 
     Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
     """

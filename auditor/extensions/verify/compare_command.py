@@ -37,7 +37,7 @@ def run(*, before: str, after: str, max_regression: float | None, as_json: bool)
     """Print what changed; returns 1 where a regression by more than the share ``max_regression`` is
     proven.
 
-    Raises :class:`AuditProblem` where the two have nothing in common, or cannot be judged as was
+    Raises :class:`AuditProblem` if the two have nothing in common, or cannot be judged as was
     asked.
     """
     sides = _side(Path(before)), _side(Path(after))

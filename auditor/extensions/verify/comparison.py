@@ -20,8 +20,8 @@ from auditor.model.devices import Input, device_named, input_named
 class Side:
     """One side: a report (of the last run, where there are several) and the step times of each run.
 
-    ``runs`` is empty where only a report is there, which keeps the median and not the steps.
-    ``args`` is the program's own command line; None where it is not known.
+    ``runs`` is empty if only a report is there, which keeps the median and not the steps.
+    ``args`` is the program's own command line; None if it is not known.
     """
 
     report: Report
@@ -38,7 +38,7 @@ class Side:
 
     @property
     def syncs(self) -> float | None:
-        """Host syncs per step that were reported; None where no rule of that family could look."""
+        """Host syncs per step that were reported; None if no rule of that family could look."""
         looked = any(
             v.code.startswith("SYNC") and v.status in ("found", "clean")
             for v in self.report.verdicts
@@ -76,7 +76,7 @@ see.
 class Comparison:
     """What changed from ``before`` to ``after``; findings go by their key.
 
-    ``step`` is None where no interval is possible. ``barred`` has the reason for each row that
+    ``step`` is None if no interval is possible. ``barred`` has the reason for each row that
     cannot be compared. ``span`` holds the first and the last step (0-based) that both sides timed,
     where one of them timed others too. ``one_sided`` are findings that could only be seen on one
     side (by a rule that could not look on the other, or by what a rehearsal does not have), so that
@@ -116,7 +116,7 @@ def compare(before: Side, after: Side) -> Comparison:
         return not both.isdisjoint(finding.codes) and (alike_made or finding.seen_on in REHEARSABLE)
 
     if not both:
-        barred["findings"] = "no rule could look on both sides"
+        barred["findings"] = "no rule could be checked on both sides"
     return Comparison(
         before,
         after,
@@ -134,7 +134,7 @@ def compare(before: Side, after: Side) -> Comparison:
 def _timed_alike(
     before: Side, after: Side, barred: dict[Row, str]
 ) -> tuple[Side, Side, tuple[int, int] | None]:
-    """Both sides with the steps that both timed; where there are none, ``barred`` says why."""
+    """Both sides with the steps that both timed; without common steps, ``barred`` says why."""
     one, other = before.report.run, after.report.run
     if before.runs and after.runs:
         old, new, span = common(before.runs, after.runs)
@@ -175,7 +175,7 @@ def kind_of(report: Report) -> str:
 
 
 def refusal(before: Report, after: Report) -> str:
-    """Why nothing in the two can be compared; empty where something can."""
+    """Why nothing in the two can be compared; empty if something can."""
     kinds = kind_of(before), kind_of(after)
     live = all(kind in LIVE for kind in kinds)
     if kinds[0] != kinds[1] and not live:
@@ -255,7 +255,7 @@ def _told(before: Side, after: Side) -> Iterator[str]:
     )
     for name, old, new in versions:
         if old != new and old and new:
-            yield f"the two differ in their {name}, {old} and {new}: what changed may be its doing"
+            yield f"the two differ in their {name}, {old} and {new}: a difference may come from that"
     if (one.steps, one.warmup) != (other.steps, other.warmup):
         yield (
             f"{one.steps} steps were audited before and {other.steps} after: a rule that counts "
@@ -269,7 +269,7 @@ def _told(before: Side, after: Side) -> Iterator[str]:
             )
     if None not in (before.args, after.args) and before.args != after.args:
         own, others = (" ".join(side.args or ()) or "none" for side in (before, after))
-        yield f"the target's own arguments differ, {own} and {others}: what changed may be their doing"
+        yield f"the target's own arguments differ, {own} and {others}: a difference may come from them"
 
 
 def common(
@@ -279,7 +279,7 @@ def common(
     beginning.
 
     The third is the first and the last of them (0-based) where something was cut off, else None.
-    Fewer than ``FEWEST_BATCHES`` (5) steps in common are none: both sides are empty then.
+    Fewer than ``FEWEST_BATCHES`` (5) steps in common do not count: both sides are empty then.
     """
     runs = (*before, *after)
     spans = {(run.first, run.first + len(run.us)) for run in runs}

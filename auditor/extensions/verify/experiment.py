@@ -25,7 +25,7 @@ class Experiment:
     A round is one unpatched run and one of each patch that is undecided, the dearest finding's
     first; in the first three one more unpatched: the two give the noise floor and show whether the
     target repeats its losses. Every other round goes backwards, so that a machine that warms up or
-    slows down favours nobody. From the second round on the patches that are good so far are tried
+    slows down favours no patch. From the second round on the patches that are good so far are tried
     in one run together, too.
 
     No run is begun that is not expected to end in time. A budget of 0 asks for the first round
@@ -87,7 +87,7 @@ class Experiment:
         return not arm.candidate.rehearsed and not self._laboratory.rehearses
 
     def _fits(self, runs: int) -> bool:
-        """True if so many more runs end in time. A budget of 0 asks only for each first look."""
+        """True if this many more runs end in time. A budget of 0 allows one run of each patch."""
         return self._budget.seconds == 0 or self._budget.room() >= runs
 
     def _next(self, arms: Sequence[Arm]) -> list[Arm]:
@@ -137,7 +137,7 @@ class Experiment:
         if not (arm.differs and self.repeatable):
             return
         if not self._fits(1):
-            arm.break_by_result("; the budget left no time to see it a second time")
+            arm.break_by_result("; the budget left no time to confirm it")
         elif agree(before.results, self._run(arm, rehearsed=rehearsed).results).same:
             self.repeatable = False
         else:
@@ -162,7 +162,9 @@ class Experiment:
     # -- all together ------------------------------------------------------------------------------
 
     def _joined(self) -> Arm | None:
-        """The patches that are good by now as one; begun anew when one is good no longer."""
+        """The patches that are good so far as one candidate; restarted when a patch is no longer
+        good.
+        """
         good = [
             arm
             for arm in self._arms

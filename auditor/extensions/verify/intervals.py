@@ -25,8 +25,9 @@ LEAST_PAIRS = 3
 """Pairs below which there is no interval: two say nothing of their own spread."""
 
 MOST_PAIRS = 12
-"""Pairs after which a patch whose effect is not proven counts as the same: the promise of
-``PAIRS_CONFIDENCE`` is counted for so many looks, and what twelve pairs do not show is small."""
+"""Pairs after which a patch whose effect is not proven counts as the same: ``PAIRS_CONFIDENCE``
+holds for this many looks, and an effect that twelve pairs do not show is small.
+"""
 
 CONFIDENCE = 0.95
 """Confidence of :func:`of_recordings`: 2.5 % on the side of a regression."""
@@ -101,7 +102,7 @@ def of_recordings(before: Sequence[Run], after: Sequence[Run]) -> Interval | Non
 
     Each draw takes runs again (where there are several), blocks of neighbouring steps within each,
     and their median. A side of fewer than ``FEW_RUNS`` gets, on top of that, the ``unsteadiness``
-    that so few cannot show. None where a side has no steps.
+    that so few cannot show. None if a side has no steps.
     """
     if not before or not after or not all(run.us for run in (*before, *after)):
         return None

@@ -163,9 +163,10 @@ RESULTS, SYNCS = "results", "reads"
 shadow. A rehearsal writes its copies to the device beside the reads."""
 
 LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
-"""A run may take this long, or so many times as long as the longest of those before it, the audit's
-own first, before it counts as hanging. The audit did more steps under more instruments, and the
-load of a shared machine rarely makes up for five times that."""
+"""A run counts as hanging after these seconds, or after this multiple of the longest run before it
+(the audit included) if that is longer. The audit did more steps under more instruments, and the
+load of a shared machine rarely makes up for five times that.
+"""
 
 
 @dataclass(frozen=True)
@@ -307,7 +308,7 @@ def _plan(evidence: Evidence, seconds: float) -> Plan:
 
 
 def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, int]:
-    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit:
+    """Steps to measure in one run, and most warm-up steps, from a step's time in the audit:
     ``limit`` s for each.
     """
     if not us:

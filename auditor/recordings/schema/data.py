@@ -8,7 +8,7 @@ from auditor.recordings.row import At, CalledRow, Item, PassRow, Row, doc, older
 
 
 class LoaderRow(Row, kw_only=True):
-    """One row per kind of DataLoader iterator first seen. Files and lines are null where a library
+    """One row per kind of DataLoader iterator first seen. Files and lines are null if a library
     defines it.
     """
 
@@ -24,27 +24,27 @@ class LoaderRow(Row, kw_only=True):
     ] = older(None)
     workers: Annotated[int, doc("`num_workers`")] = older(0)
     pin_memory: Annotated[bool, doc("as given")] = older(value=False)
-    persistent: Annotated[bool | None, doc("`persistent_workers`; null where unknown")] = older(
-        None
-    )
-    batch_size: Annotated[int | None, doc("null where a batch sampler cuts them")] = older(None)
+    persistent: Annotated[bool | None, doc("`persistent_workers`; null if unknown")] = older(None)
+    batch_size: Annotated[int | None, doc("null if a batch sampler cuts them")] = older(None)
     dataset: Annotated[str, doc("qualified name of its class, below any `Subset`")] = older("")
     dataset_file: Annotated[str | None, doc("where the class is defined")] = older(None)
     dataset_line: Annotated[int | None, doc("the line there")] = older(None)
     collate: Annotated[str, doc("qualified name of the collate function")] = older("")
     collate_file: Annotated[str | None, doc("where that is defined")] = older(None)
     collate_line: Annotated[int | None, doc("the line there")] = older(None)
-    length: Annotated[int | None, doc("batches of an epoch (null where it has no length)")] = older(
+    length: Annotated[int | None, doc("batches of an epoch (null if it has no length)")] = older(
         None
     )
-    samples: Annotated[int | None, doc("those of its sampler (the same)")] = older(None)
+    samples: Annotated[
+        int | None, doc("samples of an epoch by its sampler (null if it has no length)")
+    ] = older(None)
     sorted_classes: Annotated[
         int | None,
         doc("classes of its dataset, which come one after the other in each epoch; null: no"),
     ] = older(None)
     open_file: Annotated[bool, doc("its dataset keeps a file open")] = older(value=False)
     iter_at: Annotated[
-        int | None, doc("where the first step of it made an iterator, if it did")
+        int | None, doc("where the first step that took a batch created an iterator, if it did")
     ] = None
 
 
@@ -185,7 +185,7 @@ class ListedRow(PassRow, kw_only=True):
     arrays: Annotated[int, doc("arrays in these lists")] = older(0)
     numbers: Annotated[int, doc("numbers in them")] = older(0)
     fetch_us: Annotated[
-        float, doc("(worker) of the batches with such a call: making and collating their samples")
+        float, doc("(worker) time of creating and collating the samples of the batches with a call")
     ] = older(0.0)
 
 
@@ -200,15 +200,15 @@ class RereadRow(PassRow, kw_only=True):
     name: Annotated[str, doc("the function, as `numpy.load`")]
     loader: Annotated[int | None, doc("(worker) its number in `loaders`")] = None
     n: Annotated[int, doc("reads")] = older(0)
-    again: Annotated[int, doc("of a file that was read for the same batch, or step, before")] = (
+    again: Annotated[int, doc("reads of a file that the same batch or step had read before")] = (
         older(0)
     )
     us: Annotated[float, doc("time inside")] = older(0.0)
-    batches: Annotated[int, doc("batches, or steps, with such a read")] = older(0)
-    bytes: Annotated[int, doc("size of the largest of these files")] = older(0)
-    path: Annotated[str, doc("that file")] = ""
+    batches: Annotated[int, doc("batches or steps with a read")] = older(0)
+    bytes: Annotated[int, doc("size of the largest file that was read again")] = older(0)
+    path: Annotated[str, doc("the largest file that was read again")] = ""
     fetch_us: Annotated[
-        float, doc("(worker) of these batches: making and collating their samples")
+        float, doc("(worker) time of creating and collating the samples of the batches with a read")
     ] = older(0.0)
 
 
@@ -231,7 +231,7 @@ class LoadRow(PassRow, kw_only=True, tag_field="what"):
     at: At
     owner: Annotated[str, doc("its class")]
     bad: Annotated[int, doc("tensors of it that are not finite")]
-    tensors: Annotated[list[str], doc("the first 5 of these")]
+    tensors: Annotated[list[str], doc("names of the first 5 tensors that are not finite")]
 
 
 class ModuleLoadRow(LoadRow, kw_only=True, tag="module"):
@@ -244,7 +244,5 @@ class OptimizerLoadRow(LoadRow, kw_only=True, tag="optimizer"):
     """Of an optimizer: written when it steps for the first time since."""
 
     groups: Annotated[list[RateGroup], doc("its parameter groups")] = older([])
-    default: Annotated[
-        float | None, doc("the rate of an optimizer of this class that is given none")
-    ] = older(None)
+    default: Annotated[float | None, doc("the default rate of the optimizer's class")] = older(None)
     made_at: Annotated[int | None, doc("the line that made it")] = older(None)

@@ -103,7 +103,7 @@ class BatchDigestRow(PassRow, kw_only=True):
     ranks: Annotated[int, doc("its size")] = 0
     digest: Annotated[
         str,
-        doc("of the first bytes of each batch's first tensor; empty where one was not looked at"),
+        doc("of the first bytes of each batch's first tensor; empty if one was not looked at"),
     ] = ""
 
 
@@ -120,14 +120,14 @@ class CommunicationRow(PassRow, kw_only=True):
     number: Annotated[int, doc("which of the step, from 0")] = 0
     group: Annotated[str, doc("what torch says that its process group is for")] = ""
     ranks: Annotated[int, doc("of the group; 0: not known")] = 0
-    dtype: Annotated[str, doc("of the tensors that are given")] = ""
+    dtype: Annotated[str, doc("bytes of the tensors that are passed")] = ""
     bytes_in: Annotated[int, doc("of the tensors that this rank gives")] = 0
     bytes_out: Annotated[int, doc("of the tensors that it gets")] = 0
     waited_at: Annotated[
         int | None,
         doc(
-            "where the program waits for it: a number in `sites`; null: torch does (on a stream of "
-            "its own, at a backward's end), or nobody was seen to"
+            "where the program waits for it: a number in `sites`; null: torch waits "
+            "(on its own stream, at a backward's end), or no wait was seen"
         ),
     ] = None
     between: Annotated[

@@ -23,14 +23,16 @@ class ThrownRow(PassRow, kw_only=True):
     what: Annotated[
         str,
         doc(
-            "`all`: the whole; `gradient`: cleared before an optimizer read it; `detach`: the same, "
-            "and the place is where the graph could end; `result`: nobody read it; `copy`: the same "
-            "of a copy to the device; `constant`: the same on every step; `repeat`: computed twice; `again`: "
-            "the same, with a backward between the two that may have freed the first graph"
+            "`all`: the whole step; `gradient`: gradients that were cleared unread; "
+            "`detach`: as `gradient`, and the place is where the graph could end; `window`: cleared "
+            "before the next backward of this line, whose gradients an optimizer read; "
+            "`result`: an unread result; `copy`: an unread copy to the device; "
+            "`constant`: equal on every step; `repeat`: computed twice; `again`: as "
+            "`repeat`, with a backward in between that may have freed the first graph"
         ),
     ]
     at: Annotated[int | None, doc("the line: a number in `sites`; null of the whole")] = None
-    lines: Annotated[list[int], doc("further lines of the same")] = msgspec.field(
+    lines: Annotated[list[int], doc("further lines of the same work")] = msgspec.field(
         default_factory=list
     )
     other: Annotated[
@@ -48,7 +50,7 @@ class ThrownRow(PassRow, kw_only=True):
     names: Annotated[list[str], doc("of gradients: the first parameters")] = msgspec.field(
         default_factory=list
     )
-    n: Annotated[int, doc("of gradients: parameters")] = 0
+    n: Annotated[int, doc("of gradients: parameters; of a window: its backwards")] = 0
     graph: Annotated[bool, doc("a graph was recorded for it")] = False
     products: Annotated[
         int, doc("products of matrices, convolutions and attentions among the operators per step")
@@ -108,7 +110,8 @@ class CensusRow(PassRow, kw_only=True):
             "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
-            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles)"
+            "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
+            "`average` (batch norms whose weights follow trained ones, and their statistics do not)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
@@ -170,7 +173,7 @@ class ReusedRow(PassRow, kw_only=True):
     by: Annotated[int | None, doc("the one that walked its graph")]
     n: N
     gradients: Annotated[
-        bool, doc("it was the graph of the gradients that `at` made (create_graph)")
+        bool, doc("it was the graph of the gradients that the call at `at` created (create_graph)")
     ] = older(value=False)
 
 
@@ -188,7 +191,7 @@ class GraphRow(PassRow, kw_only=True):
     function: Annotated[str, doc("the function there")] = older("")
     name: Annotated[str, doc("the variable")] = older("")
     path: Annotated[str, doc("from it (`.losses[*]`)")] = older("")
-    line: Annotated[int | None, doc("null where not found")] = older(None)
+    line: Annotated[int | None, doc("null if not found")] = older(None)
     tensors: Annotated[int, doc("held now")]
     carried: Annotated[int, doc("tensors already there at an earlier boundary")] = older(0)
     oldest: Annotated[int, doc("age in steps of the oldest")] = older(0)
@@ -196,7 +199,7 @@ class GraphRow(PassRow, kw_only=True):
     held_bytes: Annotated[
         int | None,
         doc(
-            "saved tensors still held by the carried ones, parameters left out (null where torch "
+            "saved tensors still held by the carried ones, parameters left out (null if torch "
             "cannot tell without unpacking)"
         ),
     ] = older(None)
@@ -240,15 +243,21 @@ class FedRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("its steps")]
     parameters: Annotated[int, doc("trainable ones")]
     unfed: Annotated[list[Parameter], doc("the first 20 without a gradient in all of its steps")]
-    n: Annotated[int, doc("how many there are of these")]
+    n: Annotated[int, doc("how many trainable parameters had no gradient in all of its steps")]
     still: Annotated[list[StillGroup], doc("groups whose rate was 0 on all of them")]
     called_at: Annotated[
         int | None,
-        doc("where the module that owns most of `unfed`, and none else, is called, in `sites`"),
+        doc(
+            "where the module that owns most of `unfed`, and no other parameter, is "
+            "called, in `sites`"
+        ),
     ] = older(None)
     called: Annotated[str, doc("its name in the model")] = older("")
     cut: Annotated[
         str,
-        doc("what cuts one of `unfed` off: `detach`, `no_grad`, `checkpoint` (empty: not seen)"),
+        doc(
+            "what cuts one of `unfed` off: `detach`, `argmax`, `multinomial`, `no_grad`, "
+            "`checkpoint` (empty: not seen)"
+        ),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)

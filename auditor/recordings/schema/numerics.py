@@ -117,14 +117,14 @@ class NumericRow(PassRow, kw_only=True):
     ]
     least: Annotated[
         float | str | None,
-        doc(
-            "least of the input (of an `output`: of that), as text where not finite, null where "
-            "empty"
-        ),
+        doc("least of the input (of an `output`: of that), as text if not finite, null if empty"),
     ] = msgspec.field(name="low")
-    greatest: Annotated[float | str | None, doc("greatest of the same")] = msgspec.field(
-        name="high"
-    )
+    greatest: Annotated[
+        float | str | None,
+        doc(
+            "greatest of the input (of an `output`: of that), as text if not finite, null if empty"
+        ),
+    ] = msgspec.field(name="high")
     overflowed: Annotated[
         int,
         doc(
@@ -149,7 +149,7 @@ class NumericRow(PassRow, kw_only=True):
 
     @property
     def library(self) -> str:
-        """The file and function of a library below the line; empty where the line itself calls."""
+        """The file and function of a library below the line; empty if the line itself calls."""
         return self.home.via(self.at)
 
     @property
@@ -218,12 +218,12 @@ class BirthInput(Item, kw_only=True):
 
     dtype: Annotated[str, doc("its type")]
     shape: Annotated[list[int], doc("its sizes")] = older([])
-    min: Annotated[
-        float | None, doc("of the finite part before the call, null where there is none")
+    min: Annotated[float | None, doc("of the finite part before the call, null if there is none")]
+    max: Annotated[
+        float | None, doc("greatest finite value before the call, null if there is none")
     ]
-    max: Annotated[float | None, doc("the same")]
     share_nonfinite: Annotated[
-        float | None, doc("0 to 1; null where the operator has written over it")
+        float | None, doc("0 to 1; null if the operator has written over it")
     ]
 
 
@@ -261,4 +261,4 @@ class BirthRow(PassRow, kw_only=True):
     constants: Annotated[list[str], doc("non-finite numbers among the arguments, as text")] = older(
         []
     )
-    inputs: Annotated[list[BirthInput], doc("what it was given")] = older([])
+    inputs: Annotated[list[BirthInput], doc("its inputs")] = older([])

@@ -11,7 +11,7 @@ from auditor.recordings.row import MaybeAt, PassRow, doc, older
 Digest = Annotated[
     str, doc("sixteen hexadecimal digits that differ where any bit, shape or dtype does")
 ]
-Inputs = Annotated[list[int], doc("numbers of the operators that made its inputs")]
+Inputs = Annotated[list[int], doc("numbers of the operators that created its inputs")]
 
 
 class ReproduceRow(PassRow, kw_only=True, tag_field="what"):
@@ -32,7 +32,7 @@ class ReproduceOperatorRow(ReproduceRow, kw_only=True, tag="operator"):
     at: MaybeAt
     name: Annotated[str, doc("`aten::mul`, or `DataLoader` for a batch")]
     digest: Annotated[
-        str, doc("of all that it made or wrote; empty where part of that was never written")
+        str, doc("of all that it made or wrote; empty if part of that was never written")
     ]
     inputs: Inputs
     numbers: Annotated[str, doc("its arguments that are no tensors")] = ""
@@ -69,9 +69,9 @@ class ReproduceSourceRow(ReproduceRow, kw_only=True, tag="source"):
 class ReproduceValuesRow(ReproduceRow, kw_only=True, tag="values"):
     """The first 4,096 floating-point values of an operator that was asked for."""
 
-    given: Annotated[str, doc("digest of all tensors that it was given")]
+    given: Annotated[str, doc("digest of all its input tensors")]
     dtype: Annotated[str, doc("of its first result")]
-    values: Annotated[list[float | None], doc("null where not finite")]
+    values: Annotated[list[float | None], doc("null if not finite")]
 
 
 class PlannedRow(PassRow, kw_only=True, tag_field="what"):
@@ -85,7 +85,7 @@ class PlannedInputRow(PlannedRow, kw_only=True, tag="input"):
     """The outermost module was called with gradients on: the first calls of each step."""
 
     module: Annotated[str, doc("its class")]
-    shapes: Annotated[list[list[int]], doc("of the first eight tensors that it was given")]
+    shapes: Annotated[list[list[int]], doc("of its first eight input tensors")]
     autocast: Annotated[bool, doc("whether the program's own autocast was on, or came on inside")]
     halvable: Annotated[bool, doc("whether it has parameters in float32")]
 
@@ -105,7 +105,7 @@ class PlannedOptimizerRow(PlannedRow, kw_only=True, tag="optimizer"):
     name: Annotated[str, doc("its class")]
     takes: Annotated[list[str], doc("`foreach`, `fused`: which of them it has")]
     on: Annotated[list[str], doc("which of them are on, in its first group")]
-    off: Annotated[list[str], doc("which of them are off there; others are left to torch")]
+    off: Annotated[list[str], doc("which of them are off there; torch decides on the others")]
     at: MaybeAt
 
 
@@ -151,11 +151,11 @@ class ParameterRow(PassRow, kw_only=True, tag_field="what", tag="parameter"):
     """At the end one row for each parameter of an optimizer that stepped."""
 
     part = "results"
-    when = "the same"
+    when = "trials of `audit verify`: warmup and quiet; a rehearsal: loud"
 
     place: Annotated[str, doc("`optimizer 0, group 0, parameter 3`")]
     name: Annotated[str, doc("`Model.body.weight`, where a module holds it")] = older("")
     value: Annotated[str, doc("its norm in float64, as `float.hex()`")]
     bits: Annotated[
-        int | None, doc("sum of the bit patterns as whole numbers, null where torch cannot tell")
+        int | None, doc("sum of the bit patterns as whole numbers, null if torch cannot tell")
     ]

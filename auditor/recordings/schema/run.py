@@ -21,9 +21,10 @@ class CompileRow(PassRow, kw_only=True):
     what: Annotated[
         str,
         doc(
-            "`compile`: a frame was compiled; `backward`: the backward of one; `break`: its graph "
-            "was broken; `recompile`: it is compiled anew, since a guard failed; `limit`: it is "
-            "compiled no more, and runs eagerly"
+            "`compile`: a frame was compiled; `backward`: its backward was compiled; "
+            "`break`: its graph was broken; `recompile`: a guard failed and the frame"
+            " is compiled again; `limit`: the frame is not compiled any more and runs"
+            " eagerly"
         ),
     ]
     at: MaybeAt = None
@@ -77,8 +78,8 @@ class RegionRunRow(PassRow, kw_only=True):
     trained: Annotated[
         bool, doc("it is a module, whose parameters were written to in place in the pass")
     ] = False
-    called: Annotated[bool, doc("it ran since it was made, in a step or outside of one")] = False
-    dropped: Annotated[bool, doc("nobody holds what `torch.compile` gave")] = False
+    called: Annotated[bool, doc("it has run since it was created, in a step or outside")] = False
+    dropped: Annotated[bool, doc("the result of `torch.compile` is not kept")] = False
 
 
 class SiteRow(Row, kw_only=True):
@@ -94,7 +95,7 @@ class SiteRow(Row, kw_only=True):
         str | None,
         doc(
             "name of the bytecode instruction at that moment (`CALL`, `POP_JUMP_IF_FALSE` …), "
-            "empty where unknown"
+            "empty if unknown"
         ),
     ] = None
     first_line: Annotated[
@@ -102,7 +103,7 @@ class SiteRow(Row, kw_only=True):
     ] = None
     end_line: Annotated[int | None, doc("end of the span")] = None
     col: Annotated[int | None, doc("0-based UTF-8 byte offset, as in `ast`")] = None
-    end_col: Annotated[int | None, doc("the same of the end")] = None
+    end_col: Annotated[int | None, doc("0-based UTF-8 byte offset of the end")] = None
     via: Annotated[
         str | None,
         doc(
@@ -128,7 +129,7 @@ Counter = int | UnsetType
 
 
 def known(counter: Counter) -> int | None:
-    """The number; None where the row leaves it out."""
+    """The number; None if the row leaves it out."""
     return None if isinstance(counter, UnsetType) else counter
 
 
@@ -156,7 +157,9 @@ class StepRow(PassRow, kw_only=True):
     ] = older(0.0)
     rss: Annotated[Counter, doc("resident host memory after the step (bytes)")] = UNSET
     allocated: Annotated[Counter, doc("device memory in tensors after the step (bytes)")] = UNSET
-    reserved: Annotated[Counter, doc("the same with what the allocator keeps in its cache")] = UNSET
+    reserved: Annotated[
+        Counter, doc("device memory reserved after the step, the cache included (bytes)")
+    ] = UNSET
     peak_allocated: Annotated[Counter, doc("the most so far that was allocated")] = UNSET
     peak_reserved: Annotated[Counter, doc("the most so far that was reserved")] = UNSET
     retries: Annotated[
@@ -191,14 +194,14 @@ class TrainingRow(PassRow, kw_only=True):
         doc(
             "the first sign that the target trains: `optimizer` (it stepped), `backward` (a call "
             "into the autograd engine), `parameters` (one changed or was replaced since the "
-            "warm-up, or a CUDA graph lives); empty where none was seen"
+            "warm-up, or a CUDA graph lives); empty if none was seen"
         ),
     ]
     watched: Annotated[int, doc("steps that were watched")] = older(0)
-    operators: Annotated[int, doc("operators of torch that ran in these")] = older(0)
-    graphs: Annotated[int, doc("of these, with gradients on and an input that requires one")] = (
-        older(0)
-    )
+    operators: Annotated[int, doc("operators of torch that ran in the watched steps")] = older(0)
+    graphs: Annotated[
+        int, doc("operators with gradients on and an input that requires a gradient")
+    ] = older(0)
 
 
 class LapseRow(PassRow, kw_only=True):
@@ -240,19 +243,14 @@ class ModuleRow(PassRow, kw_only=True):
     kind: Annotated[str, doc("its class")] = ""
     at: Annotated[int | None, doc("its `forward`, else what calls it: a number in `sites`")] = None
     steps: Annotated[int, doc("steps that were followed; counts are of all of them")] = 0
-    parameters: Annotated[int, doc("(loud) elements of its own parameters")] = 0
     us: Annotated[
         float, doc("(loud, CPU) time of its forward, the median of all steps but the first")
     ] = 0.0
     backward_us: Annotated[float, doc("(loud, CPU) of its backward, likewise")] = 0.0
     saved_bytes: Annotated[
-        int | None, doc("(loud) storages that its nodes kept for a backward of the first step")
-    ] = None
-    samples: Annotated[
-        int,
-        doc("(loud, outermost, with parameters) first dimensions of its inputs, with gradients"),
+        int, doc("(loud) storages that its nodes kept for a backward of the first step")
     ] = 0
-    tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, likewise")] = 0
+    tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, with gradients")] = 0
     flops: Annotated[int, doc("(numbers) operations by `torch.utils.flop_counter`")] = 0
     backward_flops: Annotated[int, doc("(numbers) those of the backward")] = 0
     types: Annotated[dict[str, int], doc("(numbers) both by the type they were computed in")] = (

@@ -77,17 +77,10 @@ class KeptRow(PassRow, kw_only=True):
     function: Annotated[str, doc("the function there")] = older("")
     name: Annotated[str, doc("the variable")] = older("")
     path: Annotated[str, doc("from it (`.seen[*]`)")] = older("")
-    line: Annotated[int | None, doc("null where not found")] = older(None)
+    line: Annotated[int | None, doc("null if not found")] = older(None)
     tensors: Annotated[list[int], doc("held at the end of each step")]
     nbytes: Annotated[list[int], doc("their bytes, likewise")]
     devices: Annotated[list[str], doc("where the last ones lie")] = older([])
-    keys: Annotated[
-        str,
-        doc(
-            "of a dictionary whose keys never come again: `tensors`, or `shuffled` for tuples of "
-            "the same numbers, put together again each time"
-        ),
-    ] = older("")
     kind: Annotated[str, doc("`tensors`, `arrays` of NumPy, or `values` (numbers, strings)")] = (
         older("tensors")
     )

@@ -27,7 +27,7 @@ CONVOLUTIONS = (
     "conv_transpose3d",
 )
 MOST_SIZES = 10_000
-"""Sizes that are remembered; after so many nothing is new any more."""
+"""Upper bound on remembered sizes; after that no size counts as new."""
 
 
 class ConvSizesProbe(Probe):

@@ -18,7 +18,7 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOpti
 from ..rows import KeptStateRow
 
 FOLLOWED = 16
-"""States that are followed at a time: the newest ones that somebody keeps."""
+"""Upper bound on followed states: the newest ones that the program keeps."""
 
 OPTIMIZERS = 64
 

@@ -55,7 +55,7 @@ class _Row:
     held: Any
     """An array, or a tensor."""
     index: int | None
-    """Its row; None where it is a row itself."""
+    """Its row; None if it is a row itself."""
     values: Any = None
 
 
@@ -192,7 +192,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _read(row: _Row) -> Any:
-    """Its values, copied; None where they are too many or too few. No operator of torch runs."""
+    """Its values, copied; None if they are too many or too few. No operator of torch runs."""
     import numpy as np
 
     if not isinstance(row.held, torch.Tensor):

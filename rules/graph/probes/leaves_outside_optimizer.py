@@ -64,8 +64,8 @@ class _Leaf:
 class LeavesOutsideOptimizerProbe(Probe):
     """Writes ``strays``, when the pass is over.
 
-    Nothing of a tensor is read inside a step: whether somebody clears a gradient is told from its
-    version counter.
+    Nothing of a tensor is read inside a step: its version counter tells whether a gradient was
+    cleared.
     """
 
     name = "strays"
@@ -255,7 +255,7 @@ def _nodes(tensors: Iterable[Any]) -> list[Any]:
 
 
 def _changed(before: torch.Tensor | None, now: torch.Tensor) -> bool | None:
-    """None where values do not tell: none were kept, NaN, or a null device."""
+    """None if values do not tell: none were kept, NaN, or a null device."""
     if before is None:
         return None
     if (before.dtype, before.device) != (now.dtype, now.device):

@@ -1,4 +1,6 @@
-"""Modules that run with gradients on: is the graph that this builds ever walked, and for whom?"""
+"""Modules that run with gradients on: does a backward ever walk the graph, and for which
+parameters?
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ class UnusedGraphsProbe(Probe):
 
     Modules that are in eval mode get a forward hook: those that were when the pass began, and those
     that the step switches. So do those in train mode whose parameters no optimizer holds (target
-    networks, averages of weights): nobody trains them, and their mode says nothing. Of these, a
+    networks, averages of weights): they are not trained, and their mode says nothing. Of these, a
     call inside the call of another one says nothing; those inside others are hooked for programs
     that call the parts (``teacher.features(x)``, lists of stages). Modules that are trained are
     hooked as well: a call that is not part of another module's may have been made for its values
@@ -236,7 +238,7 @@ class UnusedGraphsProbe(Probe):
 
     def _mode(self, module: torch.nn.Module) -> str:
         """``eval``; ``train`` where no optimizer holds its parameters, ``trained`` where one does;
-        empty where the call says nothing.
+        empty if the call says nothing.
         """
         around = _around(module)
         if id(module) in self._trained:
@@ -249,7 +251,7 @@ class UnusedGraphsProbe(Probe):
         return "train" if id(module) in self._untrained and _own_parameters(module) else ""
 
     def _place(self, module: torch.nn.Module, mode: str) -> _Place | None:
-        """By which lines it is called; None where none of them is the user's."""
+        """By which lines it is called; None if none of them is the user's."""
         path = path_of(self.context.frames)
         if not path:
             return None

@@ -72,7 +72,7 @@ class Turns:
     another turn follows, it is needed there.
     """
     begins: Any = None
-    """What the first turn was given: with it the loop begins anew."""
+    """Inputs of the first turn: with them the loop starts again."""
     seen: set[Any] = field(default_factory=set)
     """Which pieces, values or parameters."""
     elements: int = 0
@@ -406,7 +406,7 @@ class IndexingLoopsWatch(Subscriber):
         return made_of(operator.name, self._seen, known, self._running)
 
     def take(self) -> tuple[int, list[Turns]]:
-        """How many operators the step ran, and its loops; begins anew."""
+        """Return the number of operators of the step and its loops, and reset both."""
         seen, found = (
             self._seen,
             [turns for turns in (*self._over, *self._turns.values()) if not turns.spoiled],

@@ -84,7 +84,7 @@ class PairwiseDifferencesWatch(Subscriber):
             self._follow(call, result)
 
     def end_step(self) -> list[Differences]:
-        """Those that were summed and nothing else, and begin anew."""
+        """Return the differences that were only summed, and reset."""
         found, self.found = self.found, []
         self._trails.clear()
         return [each for each in found if each.summed and not each.used]
@@ -203,7 +203,7 @@ ENDLESS: Final = 1 << 50
 """Bytes of a card that nothing fills."""
 
 Gradient = tuple[int, int]
-"""Identity and version of a gradient; zeros where there is none."""
+"""Identity and version of a gradient; zeros without a gradient."""
 
 
 class PeakExperimentsProbe(OptimizerProbe):
@@ -253,7 +253,7 @@ class PeakExperimentsProbe(OptimizerProbe):
         self._stepped.clear()
 
     def step_begin(self) -> None:
-        """Make the step's change, then begin the peak anew."""
+        """Make the step's change, then reset the peak."""
         self._what, self._touched, self._before = (
             LEANER_STEPS[self.context.step % len(LEANER_STEPS)],
             0,

@@ -24,7 +24,7 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_
 from ..rows import NormRow
 
 OPTIMIZERS = 16
-"""Optimizers that are followed at most; one made anew at every step is none that trains."""
+"""Upper bound on followed optimizers: a program that creates one per step would fill memory."""
 
 _HALF = (torch.float16, torch.bfloat16)
 

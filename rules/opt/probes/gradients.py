@@ -114,9 +114,7 @@ class StaleGradsProbe(OptimizerProbe):
                 followed.look_again()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Count the step if what it used was added to the gradients of the step before; then begin
-        anew.
-        """
+        """Count the step if its gradients were added to those of the step before; then reset."""
         if self._watching:
             self._stepped(optimizer)
 
@@ -157,7 +155,7 @@ OPTIMIZERS = 64
 
 @dataclass(frozen=True)
 class _Clip:
-    """One call: whose gradients, which of them were there, and after how many backwards."""
+    """One call: its optimizer, the gradients that it had, and the backwards before it."""
 
     number: int
     at: int
@@ -174,6 +172,7 @@ class _Clipped:
         self.steps = 0
         self.backwards = -1
         self.clips = 0
+        self.at: int | None = None
         self.misplaced: Counter[tuple[int, bool]] = Counter()
 
 
@@ -209,6 +208,7 @@ class MisplacedClippingProbe(OptimizerProbe):
         for each in self._watched:
             for (at, absent), n in each.misplaced.items():
                 row = ClippingRow(at=at, optimizer=each.name, steps=each.steps, n=n, absent=absent)
+                row.stepped_at = each.at
                 self.context.add(row)
         self._watched.clear()
         self._clips.clear()
@@ -240,6 +240,7 @@ class MisplacedClippingProbe(OptimizerProbe):
             return
         if watched.backwards >= 0:  # it stepped before: all since then was seen
             watched.steps += 1
+            watched.at = self.context.frames.here()
             self._judge(watched, {id(each) for each in tensors_of(optimizer)})
         watched.backwards, watched.clips = self._backwards, self._seen
 
@@ -396,7 +397,7 @@ def _versions(parameters: list[ref[torch.Tensor]]) -> tuple[int, ...]:
 
 def _weight(root: Node | None) -> float:
     """The largest weight that a sum of means over the batch, as torch's losses and ``mean()`` make
-    them, gives to one of these; 0.0 where it holds something else.
+    them, gives to one of these; 0.0 if it holds something else.
     """
     waiting, seen, largest = [(root, 1.0)], 0, 0.0
     while waiting:

@@ -135,7 +135,7 @@ class _Followed:
     apart: int | None = None
 
     def stepped(self, steps: int) -> None:
-        """It was stepped when its optimizer had stepped so often."""
+        """It steps after ``steps`` steps of its optimizer."""
         if self.calls:
             between = steps - self.last
             self.apart = between if self.apart is None else min(self.apart, between)

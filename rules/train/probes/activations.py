@@ -53,7 +53,7 @@ class Misfed:
 
 
 def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
-    """What a loss was given in the place of what it asks for; None where that is right, or not
+    """What a loss was given in the place of what it asks for; None if that is right, or not
     known.
     """
     given = call.argument(0, "input")

@@ -82,7 +82,9 @@ def _soft(tape: FunctionTape, tail: Tail) -> Call | None:
 
 
 def _is_log(tape: FunctionTape, call: Call | None) -> bool:
-    """A log-probability is among what a call is computed from."""
+    """A log-probability is among what a call is computed from, along its gradient: a state that the
+    environment gives comes after an action, which was drawn from one.
+    """
     waiting, seen = [call], set[int]()
     while waiting and len(seen) < NEAR:
         each = waiting.pop()  # in depth: a stack of a rollout's steps is wide
@@ -91,7 +93,9 @@ def _is_log(tape: FunctionTape, call: Call | None) -> bool:
         if each.name in ("log_softmax", "logsumexp", "log"):
             return True
         seen.add(each.number)
-        waiting += [tape.maker_before(each, parent) for parent, _ in each.parents]
+        waiting += [
+            tape.maker_before(each, parent) for parent, _ in each.parents if _learns(parent)
+        ]
     return False
 
 

@@ -1,4 +1,4 @@
-"""Broadcasts that nobody asked for: each prediction meets every target."""
+"""Accidental broadcasts: each prediction meets every target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONE_BY_ONE = frozenset(
 """What a difference may go through, element by element, on its way to the sum."""
 
 EITHER = frozenset({"max", "min"})
-"""The same with two tensors; of one they give the largest of all."""
+"""Elementwise functions of two tensors; with one tensor they return its extreme."""
 
 SUMS = frozenset({"mean", "sum", "nanmean", "nansum"})
 RESHAPED = frozenset("view reshape flatten squeeze ravel".split())
@@ -77,7 +77,7 @@ class Spread:
 
 
 def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Spread | None:
-    """The constant of a call of the tail whose operands were broadcast without need; None where the
+    """The constant of a call of the tail whose operands were broadcast without need; None if the
     program means it.
 
     ``others`` are the calls of the tape that made no gradient, among them what the target came from.

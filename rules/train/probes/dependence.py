@@ -94,7 +94,7 @@ class Dependence:
 
 def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     """Where the output of a position begins to depend on the tokens behind it, the next of which is
-    its target. None where none does.
+    its target. None if none does.
     """
     position = shifted.asked_position
     if position is None or _is_summed_up(tape, shifted):
@@ -110,7 +110,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
 
 def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     """Where a token of a packed row begins to depend on the document before its own. Positions that
-    an embedding is given begin anew with each document. None where they do not, or it does not.
+    an embedding gets start again with each document. None if they do not, or without such a token.
     """
     begins = _second_document(tape, shifted)
     if begins is None:
@@ -305,7 +305,7 @@ def _is_undone(tape: FunctionTape, call: Call) -> bool:
 
 def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The first call that makes one sample's row of other samples' rows, on the way to a loss with a
-    target for each sample; None where there is none.
+    target for each sample; None if there is none.
     """
     asked = _asked(tape, tail)
     if asked is None:
@@ -470,7 +470,7 @@ class _Segment:
 
     def mixes(self) -> tuple[Call, int] | None:
         """The first call whose last sample's row depends on rows of other samples, and on how many;
-        None where none does. (The last one: a recurrence over samples gives it all before it.)
+        None without such a call. (The last one: a recurrence over samples gives it all before it.)
         """
         held = {id(each): each.detach().requires_grad_() for each in self.sources}
         leaves, batch = list(held.values()), self.result.shape[0]

@@ -46,7 +46,8 @@ class Call:
     spot: tuple[CodeType, int] | None
     """The user's code that it ran for, and the line there."""
     at: int | None
-    """The same as a number in ``sites``, of a call that :class:`FunctionTape` was asked to place."""
+    """The line as a number in ``sites``, of a call that :class:`FunctionTape` was asked to place.
+    """
     parents: tuple[tuple[torch.Tensor, int | None], ...]
     """The tensors that it was given, and the number of the call that had made each of them."""
     versions: tuple[int, ...]
@@ -220,13 +221,13 @@ def version(tensor: torch.Tensor) -> int:
 
 
 def only_axis(tensor: torch.Tensor, size: int) -> int | None:
-    """The only dimension of this size; None where there is none, or several."""
+    """The only dimension of this size; None without one, or with several."""
     axes = [axis for axis, each in enumerate(tensor.shape) if each == size]
     return axes[0] if len(axes) == 1 else None
 
 
 def replaced(value: Any, by: Callable[[torch.Tensor], Any], depth: int = 4) -> Any:
-    """The same value with other tensors in it."""
+    """A copy of the value with other tensors in it."""
     if isinstance(value, torch.Tensor):
         return by(value)
     if depth and type(value) in (list, tuple):

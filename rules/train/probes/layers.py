@@ -61,7 +61,7 @@ class _Units:
     backwards: int = 0
     samples: int = 0
     at: int | None = None
-    """The activation behind it; None where none was seen."""
+    """The activation behind it; None if none was seen."""
 
 
 class LayersProbe(Probe):
@@ -299,7 +299,7 @@ def _compared(
 ) -> float | None:
     """How far a small change of the parameters moves the model's outputs, over how far it does with
     the layer's input normalised: norms of the gradients of a fixed sum of the outputs. That of the
-    loss would say as much about how far training is. None where they cannot be computed again.
+    loss would say as much about how far training is. None if they cannot be computed again.
     """
     end, whole = tail_of(tape, loss), tail_of(tape, loss, whole=True)
     if end is None or whole is None or sum(each.numel() for each in whole.outputs) > NUMBERS:

@@ -102,7 +102,7 @@ def _takes_a_shift_away(tape: FunctionTape, call: Call) -> bool:
 
 
 def _axis_of_targets(tape: FunctionTape, call: Call) -> int | None:
-    """The only dimension over which the targets of log-probabilities sum to 1; None where nothing
+    """The only dimension over which the targets of log-probabilities sum to 1; None if nothing
     says it, or one of several targets agrees.
     """
     form, axis = call.result.shape, call.argument(1, "dim") % call.result.dim()

@@ -190,7 +190,7 @@ def _is_written_over(call: Call) -> bool:
 
 def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
     """The part of the gradient at the call's values that is on padding, of the first row where there
-    is any; None where it reads no sequences of this form.
+    is any; None if it reads no sequences of this form.
     """
     share = None
     shares, _ = _shares_summed(tape, call)

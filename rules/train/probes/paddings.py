@@ -103,7 +103,7 @@ def may_be_padded(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
-    """The padding among the targets of a loss; None where there is none, the loss leaves some
+    """The padding among the targets of a loss; None if there is none, the loss leaves some
     targets out, or nothing says what is padding.
     """
     target = call.argument(1, "target")
@@ -169,7 +169,7 @@ def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
 
 def compared_padding(tail: Tail, call: Call) -> Padded | None:
     """The padding of sequences of numbers that a call compares, along their second or last
-    dimension; None where a mask follows. 0 are ``padded`` where the model's output is right there.
+    dimension; None if a mask follows. 0 are ``padded`` where the model's output is right there.
     """
     if call.name not in COMPARING or not call.beside:
         return None
@@ -209,10 +209,10 @@ def ignored_by(call: Call) -> int:
 
 
 def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
-    """For each target whether it is one; None where the variable is no padding of these targets.
+    """For each target whether it is padding; None if the variable does not describe these targets.
 
-    Padding lies at the end of a row, or at its beginning. Targets may be one shorter than the
-    mask, which is then the mask of the tokens that they are the next ones of.
+    Padding lies at the end of a row, or at its beginning. Targets may be one shorter than the mask,
+    which is then the mask of the tokens that they are the next ones of.
     """
     rows = held.tensor.shape[0]
     if target.numel() % rows or (target.dim() > 1 and target.shape[0] != rows):

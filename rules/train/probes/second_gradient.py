@@ -67,7 +67,7 @@ class Again:
         return self.function(*self.args, **{**self.kwargs, name: made(self.kwargs[name])})
 
     def with_input(self, made: Callable[[torch.Tensor], Any]) -> Any:
-        """The same of the first argument."""
+        """:meth:`with_argument` of the first argument."""
         return self.with_argument(0, "input", made)
 
 
@@ -100,7 +100,7 @@ class Compared:
 
 
 def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> Tail | None:
-    """What leads to ``loss``; None where nothing of it was seen. A ``whole`` one begins at the
+    """What leads to ``loss``; None if nothing of it was seen. A ``whole`` one begins at the
     parameters, and its ``outputs`` are these.
     """
     last = tape.maker(loss)
@@ -187,7 +187,7 @@ class Repeated:
 def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
     """Compute the end of the loss again.
 
-    Raises :class:`NotRepeated` where something that it needs was written over, or the loss has no
+    Raises :class:`NotRepeated` if something that it needs was written over, or the loss has no
     gradient.
     """
     held = recomputed(tail, changes)
@@ -206,7 +206,7 @@ def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
 def recomputed(tail: Tail, changes: dict[int, Change]) -> dict[int, torch.Tensor]:
     """What stands for each tensor of the program, by its ``id``, where the calls run again.
 
-    Raises :class:`NotRepeated` where something that they need was written over.
+    Raises :class:`NotRepeated` if something that they need was written over.
     """
     held = {id(each): each.detach().requires_grad_() for each in tail.outputs}
 
@@ -263,7 +263,7 @@ def compare(tail: Tail, changes: dict[int, Change], walked: Walk | None) -> Comp
 
 
 def same_as(tail: Tail, loss: float) -> None:
-    """Raise :class:`NotRepeated` where this is not the program's own loss."""
+    """Raise :class:`NotRepeated` if this is not the program's own loss."""
     said = float(tail.loss.detach())
     if not math.isfinite(said) or abs(loss - said) > CLOSE * abs(said) + 1e-9:
         raise NotRepeated("another loss")
@@ -304,7 +304,7 @@ def _at_leaves(
 def angle_and_ratio(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
     """Angle in degrees between two gradients, and the norm of the first over that of the second.
 
-    Raises :class:`NotRepeated` where one of them is zero or not finite.
+    Raises :class:`NotRepeated` if one of them is zero or not finite.
     """
     dot = one = two = 0.0
     for first, second in pairs:

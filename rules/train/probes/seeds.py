@@ -68,10 +68,11 @@ class _Draws:
 
 
 class SeedsProbe(Probe):
-    """Writes ``seeds``: looks at the states of generators, and at who seeds them; draws nothing.
+    """Writes ``seeds``: looks at the states of generators and at calls that seed them; draws
+    nothing.
 
-    Of a step in which a generator is seeded, or a loader begins, it is not known what drew. An
-    optimizer that is made anew begins another training, which may have the seed of the first.
+    Of a step in which a generator is seeded, or a loader begins, it is not known what drew. A new
+    optimizer begins another training, which may have the seed of the first.
     """
 
     name = "seeds"
@@ -89,7 +90,7 @@ class SeedsProbe(Probe):
         self._origins.install(self._always)
 
     def start(self) -> None:
-        """Notice who seeds, and which loaders begin."""
+        """Notice calls that seed, and loaders that begin."""
         super().start()
         self._patches.around(Optimizer, "__init__", before=self._restarts)
         self._patches.around(DataLoader, "__iter__", before=self._begins)

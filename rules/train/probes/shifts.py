@@ -80,7 +80,7 @@ class Shifted:
         self, result: torch.Tensor, axis: int, position: int, row: int | None = None
     ) -> torch.Tensor | None:
         """(positions,): the tokens that ``result`` depends on at a position of its ``axis``, of one
-        row or of any; None where its gradient is not there or not finite.
+        row or of any; None if its gradient is not there or not finite.
         """
         with nothing_left_behind():
             chosen = result.select(axis, position)
@@ -120,7 +120,7 @@ class Shifts:
         """The losses of a tail that are shifted wrongly; none where one of them is right. Those of
         the next token stay in :attr:`next_token`.
 
-        ``walked`` is None where a second backward may run code of the program's.
+        ``walked`` is None if a second backward may run code of the program's.
         """
         self.next_token = ()
         if walked is None or not walkable(walked):

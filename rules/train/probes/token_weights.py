@@ -35,7 +35,7 @@ class Mean:
 
 def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
     """Over how many tokens a loss is the mean, and where it is divided by a number after that, as
-    by that of the micro-batches; None where it is none, or that was not seen.
+    by the number of micro-batches; None if it is no such mean, or that was not seen.
     """
     factor, tensor, call, divided = 1.0, loss, tape.maker(loss), None
     for _ in range(DEEP):

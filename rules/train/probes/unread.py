@@ -234,7 +234,7 @@ class UnreadProbe(Probe):
         return self._source.get(id(tensor), id(tensor))
 
     def _writes(self, name: str) -> None:
-        """Tell of ``x[index].zero_()``, whose result nobody holds."""
+        """Report ``x[index].zero_()``, whose result is not kept."""
         frame, via = self.context.frames.user_frame()
         if frame is None:
             return

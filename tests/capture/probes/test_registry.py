@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from auditor import amounts
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import NonfiniteProbe
 from auditor.capture.probes.registry import PROBES, find, homes, select
 from auditor.evidence.recorded.steps import TIMED
-from auditor.judging.build_report import PASSES
 from auditor.model.devices import CPU, SHADOW, DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 
@@ -116,8 +114,3 @@ def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(own,
 def test_values_are_watched_in_all_timed_passes():
     """A pass that nobody watches would give its step to the next one."""
     assert TIMED.keys() <= NonfiniteProbe.passes
-
-
-@pytest.mark.parametrize("name", PASSES)
-def test_each_pass_has_a_name_for_people(name):
-    assert "_" not in amounts.pass_named(name)

@@ -87,7 +87,6 @@ def step(self, x, key):
         ({"path": ".bank", "line": 4, "tensors": (1, 1, 1)}, False, False),
         ({"path": ".mems", "line": 5, "tensors": (1, 1, 1)}, True, False),
         ({"path": ".queue", "line": 6, "tensors": (1, 1, 1)}, True, True),
-        ({"path": ".cache[*]", "line": 7, "keys": "shuffled"}, False, False),
         ({"path": ".cache[*]", "line": 7}, True, True),
     ],
 )

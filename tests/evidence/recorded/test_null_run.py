@@ -61,7 +61,7 @@ def test_the_first_difference(shadow, null, after, theirs, ours):
         return
     places = [None if line is None else site(line) for line in (after, theirs, ours)]
     assert found == Parting(5, *places)
-    assert f"another way in step 5{'' if after is None else f' after t.py:{after}'}: on to" in (
+    assert f"another path in step 5{'' if after is None else f' after t.py:{after}'}: on to" in (
         found.sentence
     )
     assert ("the step's end" in found.sentence) is (None in (theirs, ours))

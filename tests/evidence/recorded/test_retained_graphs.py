@@ -3,7 +3,6 @@
 import pytest
 
 from auditor.evidence.recorded.retained_graphs import (
-    FEWEST_VALUES,
     NODE_CAP,
     RetainedGraphs,
     Root,
@@ -44,10 +43,6 @@ def root(*, number=None, name="self.losses[*]", site=SITE, first=0, **columns):
 )
 def test_growth_of_a_series(values, share, said):
     assert grows(values, share) is said
-
-
-def test_the_documented_borders():
-    assert (NODE_CAP, FEWEST_VALUES) == (20_000, 3)
 
 
 @pytest.mark.parametrize(

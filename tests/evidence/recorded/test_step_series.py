@@ -89,7 +89,7 @@ def test_a_retry_of_the_allocator_explains_its_step_only(times):
     }
     series, *_ = times({n: {"retries": 0} for n in range(7)} | changed)
     assert [place for place, _ in series.marks] == [7.0, 12.0]
-    assert "gave cached memory back" in series.marks[0][1]
+    assert "returned cached memory" in series.marks[0][1]
     assert ":" not in series.marks[1][1]  # no cause
 
 

@@ -53,7 +53,7 @@ def test_facts():
         ("reserved then", "100 MiB"),
         ("allocator retries", "2"),
         ("out of memory", "1"),
-        ("memory obtained and given back", "3 and 0 times"),
+        ("memory obtained and returned", "3 and 0 times"),
         ("obtained again, second half", "0 B"),
         ("events in the history", "1"),
     )

@@ -114,10 +114,6 @@ def test_a_small_file_may_inflate_by_so_much(asked, written, monkeypatch, least,
         assert load_plain(path) == "x" * 5000
 
 
-def test_documented_limits():
-    assert file.SIZE_LIMIT == 1 << 30
-
-
 @pytest.mark.parametrize("enabled", [True, False])
 def test_collections_are_as_they_were(enabled):
     before = gc.isenabled()

@@ -48,7 +48,7 @@ def test_facts_tell_a_thousandth_and_more():
     assert IDLE.facts == (
         ("idle because the host had waited for it", "30%"),
         ("idle while the host did something else (gaps from 500 us)", "10%"),
-        ("idle because the host took memory from the driver, or gave it back", "0.1%"),
+        ("idle because the host allocated or freed memory in the driver", "0.1%"),
         ("kernels", "1,234, median 8 us, 617 under 10 us"),
     )
     causes = (INPUT, WAIT, DRIVER, LAUNCHING, HOST, DEVICE, PROFILER, UNKNOWN)

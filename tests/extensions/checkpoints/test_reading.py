@@ -119,7 +119,7 @@ def link():
 PKL = ("a/data.pkl", GOOD)
 ARCHIVES = {
     "a name twice": zipped(PKL, ("a/xata.pkl", GOOD)).replace(b"xata", b"data"),
-    "a name twice, of": zipped(PKL, ("a/DATA.PKL", GOOD)),
+    "a name twice, and": zipped(PKL, ("a/DATA.PKL", GOOD)),
     "more than one folder": zipped(PKL, ("b/more", b"")),
     "no data.pkl, or more than one": zipped(PKL, ("a/b/data.pkl", GOOD)),
     "no data.pkl": zipped(("a/other.pkl", GOOD)),
@@ -323,7 +323,7 @@ def test_what_is_no_checkpoint_ends_in_one_sentence(tmp_path, content):
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.pt")
-    assert str(*files.scans_of([tmp_path / "x.pt"])) == "it is no file"
+    assert str(*files.scans_of([tmp_path / "x.pt"])) == "it is not a file"
 
 
 def test_without_the_package_a_sentence_says_how_to_get_it(judged, monkeypatch):

@@ -145,7 +145,7 @@ DRILLS = {
     "retries oom@3": (0, "survived oom@3: it went on for 5 steps"),
     "walks_again oom@3": (1, "FAILED oom@3: it stopped in step 3 with RuntimeError: Trying to"),
     "saves oom@3": (1, "FAILED oom@3: it stopped in step 3 with OutOfMemoryError"),
-    "no_module nan@3": (2, "no module gave a floating-point tensor"),
+    "no_module nan@3": (2, "no module returned a floating-point tensor"),
     "fails_by_itself nan@5": (
         3,
         "ended after 2 steps, before the fault, with ValueError: the third step is bad",

@@ -77,7 +77,7 @@ def test_several_numbers_are_not_guessed_from(source, tmp_path):
 
 def test_no_number_at_all(source, tmp_path):
     (tmp_path / "train.py").write_text("n = 4\n")
-    assert "no number is named so: --batch NAME" in found(without_loader(), [], source)
+    assert "no number is named as one: --batch NAME" in found(without_loader(), [], source)
 
 
 def test_a_name_that_is_not_there_is_refused(source):
@@ -96,7 +96,7 @@ def test_whether_a_number_obeyed_is_seen_at_the_model():
     base = without_loader(8, shapes=((8, 128), (128,)))
     assert setting.obeyed(base, without_loader(16, shapes=((16, 128), (128,))), 16) == ""
     assert setting.obeyed(base, without_loader(16, shapes=((16, 90), (128,))), 16) == ""
-    assert "nothing that the model is given" in setting.obeyed(base, base, 16)
+    assert "no input of the model became larger" in setting.obeyed(base, base, 16)
 
 
 def loaded(size, batch_bytes, changed=("batch",)):

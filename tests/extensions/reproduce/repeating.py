@@ -28,8 +28,8 @@ torch.optim.SGD([torch.zeros(1)], lr=1.0)  # imports torch's compiler, once for 
 
 
 class InForks(Runs):
-    """The same runs. Generators begin in states of the system's, as in new processes; the hash seed
-    is this process's.
+    """Runs in forks of this process. Generators begin in states of the system's, as in new
+    processes; the hash seed is this process's.
     """
 
     def __init__(self, make, folder, before=None):

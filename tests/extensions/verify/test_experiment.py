@@ -175,7 +175,7 @@ def test_no_more_pairs_are_made_than_the_interval_allows_looks():
 def test_a_difference_that_nobody_had_time_to_see_twice_breaks_the_patch_and_is_said():
     done = verify(lambda on, run: {"results": OTHER if on else STEADY}, 0, budget=3.0)
     assert done.found[0].status == "broken"
-    assert "no time to see it a second time" in done.found[0].note
+    assert "no time to confirm it" in done.found[0].note
     assert len(done.asked) == 3
 
 

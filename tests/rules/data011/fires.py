@@ -36,7 +36,7 @@ def dataset_with_a_generator_of_numpy():
 
 def transform_below_a_subset_with_a_random_state():
     rows = Subset(_Rows(_Noise(np.random.RandomState(3))), range(200))
-    loader = DataLoader(rows, batch_size=4, num_workers=3)  # DATA011
+    loader = DataLoader(rows, batch_size=4, num_workers=2)  # DATA011
     return on_stream(endless(loader))
 
 

@@ -21,6 +21,21 @@ def graph_cut_some_lines_later():
     return step
 
 
+def gate_that_only_picks_an_expert():
+    gate, experts = nn.Linear(8, 2), nn.Linear(8, 2)
+    optimizer = torch.optim.AdamW([*gate.parameters(), *experts.parameters()], lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        x = torch.randn(4, 8)
+        scores = gate(x)
+        chosen = scores.softmax(-1).argmax(-1)  # GRAPH005
+        experts(x).gather(1, chosen[:, None]).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def encoder_under_no_grad():
     class Net(nn.Module):
         def __init__(self):

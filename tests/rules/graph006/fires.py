@@ -34,6 +34,19 @@ def body_neither_frozen_nor_trained():
     return step
 
 
+def adapter_made_after_the_optimizer_that_steps():
+    head = nn.Linear(8, 1)
+    tuner = torch.optim.SGD(head.parameters(), lr=1e-3)  # GRAPH006
+    adapter = nn.Linear(8, 8)
+
+    def step():
+        tuner.zero_grad()
+        head(adapter(torch.ones(4, 8))).square().mean().backward()
+        tuner.step()
+
+    return step
+
+
 def temperature_trained_but_in_no_module():
     model = nn.Linear(8, 1)
     log_scale = torch.zeros(1, requires_grad=True)  # GRAPH006

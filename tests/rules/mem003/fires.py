@@ -95,27 +95,6 @@ def a_bank_on_the_host_put_behind_itself():
     return step
 
 
-def features_kept_under_the_indices_of_a_shuffled_batch():
-    class Store:
-        def __init__(self):
-            self.images, self.cache = torch.randn(64, 64), {}
-
-        def of(self, index):
-            key = tuple(index.tolist())
-            if key not in self.cache:
-                self.cache[key] = self.images[index].relu()  # MEM003
-            return self.cache[key]
-
-    head, store, waiting = nn.Linear(64, 1), Store(), []
-
-    def step():
-        if not waiting:
-            waiting.extend(torch.randperm(64).split(8))
-        head(store.of(waiting.pop())).mean().backward()
-
-    return step
-
-
 def a_replay_list_on_the_host():
     class Replay:
         def __init__(self):

@@ -42,11 +42,13 @@ def a_teacher_that_follows_its_student__note(stem, early, late):
 
 @losses(lambda: (nn.Linear(8, 4), nn.Linear(8, 1)))
 def advantage_over_a_rollout(policy, critic):
-    chances, values = [], []
-    for state in torch.randn(24, 16, 8):
+    chances, values, state, moves = [], [], torch.randn(16, 8), torch.randn(4, 8)
+    for _ in range(24):
         each = torch.distributions.Categorical(logits=policy(state))
-        chances.append(each.log_prob(each.sample()))
+        action = each.sample()
+        chances.append(each.log_prob(action))
         values.append(critic(state).squeeze(-1))
+        state = (state + moves[action]).clamp(-2, 2)
     values, returns = torch.stack(values), torch.randn(24, 16)
     advantage = returns - values  # TRAIN022
     loss = -(torch.stack(chances) * advantage).mean()

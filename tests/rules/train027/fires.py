@@ -17,3 +17,18 @@ def ignored_by_the_loss__note():
         F.cross_entropy(out, tokens[:, 1:], ignore_index=END).backward()  # TRAIN027
 
     return step
+
+
+def labels_filled_by_the_token__note():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+
+    def step():
+        tokens = torch.randint(0, END, (3, 12))
+        for row, length in enumerate(LENGTHS):
+            tokens[row, length - 1 :] = END
+        labels = tokens.masked_fill(tokens == END, -100)  # TRAIN027
+        out = model(tokens)[:, :-1].transpose(1, 2)
+        F.cross_entropy(out, labels[:, 1:]).backward()
+
+    return step

@@ -100,8 +100,8 @@ exec(compile(_TRACED, "<audit: traced>", "exec"), globals())
 NOTHING: Final[FunctionType] = globals()["nothing"]
 """Traced in a hook's place: no operator, no break. Without it: see :func:`traced_as`."""
 STEPPED: Final[FunctionType] = globals()["stepped"]
-"""The same for a hook after an optimizer's step: :data:`MARK` holds the optimizer when the compiled
-code has run. Without ``_torchdynamo_inline``: see :func:`traced_as`.
+"""Traced instead of a hook after an optimizer's step: :data:`MARK` holds the optimizer when the
+compiled code has run. Without ``_torchdynamo_inline``: see :func:`traced_as`.
 """
 
 
@@ -201,7 +201,7 @@ def callback_of(compiled: Any) -> Any:
     """What a compiled function or module, as ``torch.compile`` gave it, calls the compiler by: one
     for each call of ``torch.compile``.
 
-    Without ``dynamo_ctx`` and a closure over ``callback``: None, and nobody knows whether it ran.
+    Without ``dynamo_ctx`` and a closure over ``callback``: None, and it is unknown whether it ran.
     """
     context = _context(compiled)
     if context is not None:
@@ -227,7 +227,7 @@ def when_left(
     entered: Callable[[object], None] = lambda callback: None,
 ) -> bool:
     """Have ``action`` called whenever a compiled function has returned that no other one called, if
-    something ``waits`` for it (looking who called walks the stack), and ``entered`` with its
+    something ``waits`` for it (finding the caller walks the stack), and ``entered`` with its
     callback whenever one begins; ``replace`` sets an attribute.
 
     Without ``_maybe_set_eval_frame``: False, and optimizers that step in compiled code are not

@@ -10,7 +10,7 @@ from auditor.capture.instruments.torch_private.look_up import for_rehearsals, ne
 fake_group: Callable[..., Any] = needed(
     "torch._C._distributed_c10d.FakeProcessGroup._create_internal"
 )
-"""Makes torch's own ``fake`` backend for a rank and a size. Without it: Missing where a program that
+"""Makes torch's own ``fake`` backend for a rank and a size. Without it: Missing if a program that
 runs as one rank of a played world makes a group of gloo.
 """
 

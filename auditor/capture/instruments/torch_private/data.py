@@ -28,28 +28,31 @@ workers_of: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_workers", 0)
 """Of an iterator whose loader was made before the recorder. Without it: 0."""
 
 pins: Callable[[Any], bool] = on_instances(f"{_ITERATOR}._pin_memory", False)
-"""The same: whether it pins memory. Without it: no."""
+"""Whether the loader of an iterator pins memory. Without it: no."""
 
 yielded: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_yielded", 0)
-"""The same: batches that it gave in this epoch. Without it: 0, and no batch is an epoch's first."""
+"""Batches that the iterator returned in this epoch. Without it: 0, and no batch is an epoch's
+first.
+"""
 
 persistent: Callable[[Any], bool | None] = on_instances(f"{_ITERATOR}._persistent_workers")
-"""The same: whether its workers stay for the next epoch. Without it: None, unknown."""
+"""Whether the iterator's workers stay for the next epoch. Without it: None, unknown."""
 
 index_sampler: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._index_sampler")
-"""The same: what its indices come from. Without it: None, so the size of its batches is unknown."""
+"""The iterator's source of indices. Without it: None, so the size of its batches is unknown."""
 
 dataset_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._dataset")
-"""The same: its dataset. Without it: None, and the loader is described as one over ``NoneType``."""
+"""The iterator's dataset. Without it: None, and the loader is described as one over ``NoneType``.
+"""
 
 collate_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._collate_fn")
-"""The same: its collate function. Without it: None, and it is described as ``NoneType``."""
+"""The iterator's collate function. Without it: None, and it is described as ``NoneType``."""
 
 _WORKER: Final = "torch.utils.data._utils.worker"
 _WITH_WORKERS: Final = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
 
 WORKER_LOOP: Final = "_worker_loop"
-"""Name of the function that worker processes run. Without it: nobody looks for it by this name."""
+"""Name of the function that worker processes run. Without it: no watch looks for that name."""
 
 WORKER_MODULE: Any = private(_WORKER)
 """Where torch looks it up. Without it: None; what loading does in workers is not seen."""

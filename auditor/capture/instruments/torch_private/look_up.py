@@ -74,7 +74,9 @@ def on_instances(path: str, otherwise: Any = None) -> Callable[[Any], Any]:
 
 
 def in_dict(path: str) -> Callable[[Any], Any]:
-    """The same where the class may answer in its own way: the instance's dictionary is asked."""
+    """An attribute from the instance's dictionary, for classes that answer attribute lookups
+    themselves.
+    """
     FOUND[path] = True
     name = path.rpartition(".")[2]
 
@@ -107,7 +109,7 @@ def _find(path: str) -> Any:
 
 
 def _in_module(module: ModuleType, name: str, path: str) -> Any:
-    """An attribute of a module, or a module inside it that nobody has imported yet."""
+    """An attribute of a module, or a module inside it that is not imported yet."""
     try:
         return getattr(module, name)
     except AttributeError:

@@ -51,7 +51,7 @@ gradients are compared at the model's outputs.
 """
 
 version_hint: Callable[[Tensor], int] = _attribute("torch.Tensor._version", lambda tensor: 0)
-"""The same for those who compare values as well. Without it: always 0."""
+"""Version counter for callers that compare values as well. Without it: always 0."""
 
 
 def fix_weakref(found: Any) -> None:

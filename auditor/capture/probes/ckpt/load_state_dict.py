@@ -108,7 +108,7 @@ NAMED = 5
 
 SETTLED = 3
 """Steps that an optimizer takes on what was loaded inside a step before that counts: a program that
-goes back to a snapshot again and again loads it anew before that.
+returns to a snapshot again and again loads it before that.
 """
 
 SCHEDULES = ("LambdaLR", "CyclicLR", "CosineAnnealingWarmRestarts")
@@ -133,7 +133,9 @@ class _Loaded:
 
 @dataclass
 class _Scheduled:
-    """The same of a scheduler, which belongs to ``optimizer``."""
+    """A scheduler whose state was loaded, before it steps for the first time; it belongs to
+    ``optimizer``.
+    """
 
     optimizer: Optimizer
     scheduler: Any
@@ -301,7 +303,7 @@ def _rates(owner: Any) -> Rates:
 
 
 def _default(kind: type[Optimizer]) -> float | None:
-    """The rate of an optimizer that is given none; None where one must be given."""
+    """The rate of an optimizer that is given none; None if one must be given."""
     rate = inspect.signature(kind).parameters.get("lr")
     return (
         float(rate.default) if rate is not None and isinstance(rate.default, (int, float)) else None

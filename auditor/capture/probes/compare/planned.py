@@ -252,7 +252,7 @@ def class_name(kind: type) -> str:
 
 def repeated_blocks(model: nn.Module) -> Blocks | None:
     """The class of blocks that a ModuleList or Sequential of the model repeats and that holds most
-    of it; None where nothing repeats. Of classes inside each other the smaller one is taken.
+    of it; None if nothing repeats. Of classes inside each other the smaller one is taken.
     """
     found: dict[type[nn.Module], dict[int, nn.Module]] = {}
     for each in model.modules():

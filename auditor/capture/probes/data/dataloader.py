@@ -160,7 +160,7 @@ class LoadingStacks:
 
     @property
     def sampler(self) -> StackSampler | None:
-        """Begins and ends a wait of the step's thread; None where nobody looks."""
+        """Begins and ends a wait of the step's thread; None if no probe watches."""
         return self._sampler if self._on else None
 
     # -- rows --------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class WorkerQueues:
 
     def longest_us(self, workers: Iterable[int]) -> float | None:
         """The longest that one of these processes waited for a processor since it was asked last,
-        or since it began; None where the system tells of none of them.
+        or since it began; None if the system knows no such time.
         """
         waits = [us for pid in list(workers)[:MOST] if (us := self._waited_us(pid)) is not None]
         return max(waits, default=None)
@@ -432,7 +432,7 @@ class DataLoaderProbe(Probe):
         self._stacks.stop(self._number)
 
     def step_end(self) -> None:
-        """Write the step's rows, and who the loaders are that were seen for the first time."""
+        """Write the step's rows, and describe loaders that were seen for the first time."""
         for facts, waited in self._step.items():
             row = BatchRow(loader=self._number(facts), n=waited.n, wait_us=waited.us)
             row.made, row.start_us = waited.made or None, waited.start_us or None
@@ -467,7 +467,7 @@ class DataLoaderProbe(Probe):
         return number
 
     def _row(self, number: int, facts: LoaderFacts) -> LoaderRow:
-        """Its facts; where a library defines a dataset or collate function helps nobody."""
+        """The loader's facts, without the place of a dataset or collate function of a library."""
         row = facts.row(number, self._consumed_at.get(facts))
         row.iter_at = self._iterated_at.get(facts)
         if row.dataset_file and not self.context.frames.is_user(row.dataset_file):

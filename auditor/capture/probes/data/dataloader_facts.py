@@ -186,7 +186,7 @@ class LoaderOrigins:
         patches.attribute(DataLoader, "__init__", loader_init)
 
     def of(self, loader: Any) -> int | None:
-        """The line: a number in ``sites``; None where it is not known."""
+        """The line: a number in ``sites``; None if it is not known."""
         with contextlib.suppress(TypeError):  # a subclass may not be hashable
             return self._made_at.get(loader)
         return None
@@ -317,7 +317,7 @@ LABELS = ("targets", "labels")
 
 
 def sorted_classes(loader: Any) -> int | None:
-    """How many classes a loader goes through one after the other, in each epoch alike; None where
+    """How many classes a loader goes through one after the other, in each epoch alike; None if
     it draws an order, or its dataset holds no classes, or not in their order.
 
     Classes are whole numbers from 0 on, each of which is there: lengths and times are none.

@@ -25,8 +25,9 @@ from auditor.capture.probes.operator_stream import (
 from auditor.recordings.schema.dist import CommunicationRow
 
 WATCHED = 3
-"""Steps of the precision pass whose operators are watched: each operator costs a call of Python. On
-a null device it is all of the diagnostic pass: so ranks that are rehearsed can be compared."""
+"""Steps of the precision pass whose operators are watched, since each operator costs a Python call.
+On a null device the whole diagnostic pass is watched, so that rehearsed ranks can be compared.
+"""
 
 LOGGED = 20_000
 """Rows that are written at most: about 4 MB."""

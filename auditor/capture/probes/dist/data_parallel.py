@@ -32,7 +32,7 @@ class DataParallelModules(Generic[T]):
     """Follows them from :meth:`install` on, and keeps none alive.
 
     ``note`` makes what a probe keeps of a module, from its number, in the order in which modules
-    were wrapped, and its line: a number in ``sites``, None where it is not known.
+    were wrapped, and its line: a number in ``sites``, None if it is not known.
     """
 
     def __init__(self, frames: Frames, note: Callable[[int, int | None], T]) -> None:

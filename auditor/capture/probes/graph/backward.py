@@ -52,7 +52,9 @@ _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
 
 _MADE = "audit.gradient"
-"""The same at the node behind a gradient: which call with ``create_graph`` made it."""
+"""Key in the metadata of the node behind a gradient: the call with ``create_graph`` that created
+it.
+"""
 
 _PASS_ON = frozenset(
     TORCH + path.replace("/", os.sep)
@@ -163,8 +165,9 @@ class BackwardProbe(Probe):
         self._differentiated.clear()
 
     def _follow(self, call: Backward, at: int) -> None:
-        """Mark the gradients that the call returned. Of others it is not known who wants their
-        graph: those in ``.grad``, those without one, those that another library asked for.
+        """Mark the gradients that the call returned. It is unknown whether the graph of other
+        gradients is wanted: those in ``.grad``, those without one, those that another library asked
+        for.
         """
         given = call.result if isinstance(call.result, tuple) else ()
         nodes: list[Node] = [node_of(each) for each in given if isinstance(each, torch.Tensor)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,11 +26,14 @@ from auditor.recordings.schema.graph import FedRow, Parameter, StillGroup
 NAMED = 20
 """Parameters that a row names; the rest are counted."""
 
+CUTTING = ("detach", "argmax", "multinomial")
+"""Functions whose results have no gradient, though what they are given has one."""
+
 OWNERS_AFTER = 3
 """Steps before the one search of all live objects for modules of what had no gradient."""
 
 OPTIMIZERS = 64
-"""Optimizers that are watched at most; one made anew at every step is none that trains."""
+"""Upper bound on watched optimizers: a program that creates one per step would fill memory."""
 
 
 @dataclass
@@ -112,7 +116,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         if begins:
             ran = self.guarded(self._ran)
             keep_hooks(self._patches, module_hooks.register_module_forward_pre_hook(ran))
-            self._patches.around(torch.Tensor, "detach", before=self._detached)
+            for name in CUTTING:
+                for owner in (torch.Tensor, torch):
+                    self._patches.around(owner, name, before=partial(self._cut_off, name))
             for switch in (torch.no_grad, torch.inference_mode):
                 self._patches.around(switch, "__enter__", before=self._switched_off)
                 self._patches.around(switch, "__exit__", after=self._switched_on)
@@ -138,12 +144,13 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         if torch.is_grad_enabled():  # what runs without gradients from here on is not its doing
             self._without = None
 
-    def _detached(self, tensor: torch.Tensor) -> None:
+    def _cut_off(self, name: str, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
         if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):
             return
         for leaf in walk([node_of(tensor)]).leaves:
-            if id(leaf.variable) in self._unfed:
-                self._cuts[id(leaf.variable)] = ("detach", self.context.frames.here())
+            number = id(leaf.variable)
+            if number in self._unfed and (name == "detach" or number not in self._cuts):
+                self._cuts[number] = (name, self.context.frames.here())
 
     def _called(self, unfed: list[torch.Tensor]) -> tuple[int | None, str]:
         """Line and name of the owner that ran and has most of them."""
@@ -167,7 +174,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
         cuts = (self._cuts.get(id(each), ("", None)) for _, each in unfed)
-        wanted = ("detach",) if called_at is not None else ("detach", "no_grad", "checkpoint")
+        wanted = CUTTING if called_at is not None else (*CUTTING, "no_grad", "checkpoint")
         cut, cut_at = next((each for each in cuts if each[0] in wanted), ("", None))
         return FedRow(
             at=watched.at,

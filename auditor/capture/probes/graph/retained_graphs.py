@@ -27,7 +27,7 @@ _MARK = "audit.born"
 """Key in a node's metadata: since when a tensor of the user's has held it."""
 
 _WALKED = "audit.walked"
-"""The same: a backward walked it, and whether it was stored by then."""
+"""Key in a node's metadata: a backward walked it, and whether it was stored by then."""
 
 LOOKS = 256
 """Backwards of a pass whose walks are searched for, 5 ms each at most; no later ones are."""

@@ -78,7 +78,7 @@ class AllocationOwnersProbe(OptimizerProbe):
             self.context.add(OwnerRow(what=what, time_us=now_us(), addresses=found))
 
     def _address(self, tensor: torch.Tensor) -> int:
-        """Where the tensor's storage begins on the device; 0 where it is not on one."""
+        """Where the tensor's storage begins on the device; 0 if it is not on one."""
         if self.context.shadow is not None:
             return self.context.shadow.address_of(tensor)
         return (

@@ -4,11 +4,8 @@ of outputs, banks; tensors, arrays, numbers and strings. Tensors with a graph ar
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Mapping, Sequence
-from numbers import Integral
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,11 +23,6 @@ ROOTS = 64
 
 POINTER = 8
 """Bytes of a place in a list; a list grows in jumps, of which a trend knows nothing."""
-
-FEWEST_KEYS = 16
-"""Keys of a dictionary of which something can be told."""
-LAST_KEYS = 4096
-"""Keys that are looked at: the newest ones."""
 
 
 def _kind(kept: Any) -> str:
@@ -98,7 +90,6 @@ class KeptTensorsProbe(Probe):
     def stop(self) -> None:
         seen, self._seen = self._seen, []
         grown = list(self._devices)[:ROOTS] if len(seen) > 1 else []
-        keys = self._keys(grown, sys._getframe(1)) if grown else {}
         for place in grown:
             counts = [each.get(place, (0, 0)) for each in seen]
             found = self._sources.find(place)
@@ -113,63 +104,7 @@ class KeptTensorsProbe(Probe):
                     tensors=[number for number, _ in counts],
                     nbytes=[nbytes for _, nbytes in counts],
                     devices=self._devices[place],
-                    keys=keys.get(place, ""),
                     kind=self._kinds[place],
                 )
             )
         self._devices = {}
-
-    def _keys(self, grown: Sequence[Place], frame: FrameType) -> Mapping[Place, str]:
-        """What can be told of the keys of those that are items of dictionaries."""
-        try:
-            held = self._reach.tensors(self.context.target, frame)
-        except RuntimeError:
-            return {}
-        newest = {id(held[place][0]): place for place in grown if held.get(place)}
-        said: dict[Place, str] = {}
-        for holder in gc.get_referrers(*(held[place][0] for place in newest.values())):
-            if not isinstance(holder, dict) or len(holder) < FEWEST_KEYS:
-                continue
-            for value in list(dict.values(holder))[-LAST_KEYS:]:
-                place = newest.get(id(value))
-                if place is not None and place.path.endswith("[*]"):
-                    said[place] = never_again(list(dict.keys(holder))[-LAST_KEYS:])
-        return said
-
-
-def never_again(keys: Sequence[Any]) -> str:
-    """Why keys can never be found again, as ``KeptRow.keys`` has it; empty where they may be.
-
-    A tensor is compared by identity. Tuples of the same integers that were put together anew: each
-    integer came once in each tuple and twice on average, so that all of them went by again, and
-    no tuple did.
-    """
-    if len(keys) < FEWEST_KEYS:
-        return ""
-    if all(isinstance(key, torch.Tensor) for key in keys):
-        return "tensors"
-    if not all(
-        isinstance(key, tuple | frozenset)
-        and len(key) > 1
-        and all(isinstance(each, Integral) for each in key)
-        and len(set(key)) == len(key)
-        for key in keys
-    ):
-        return ""
-    numbers = [each for key in keys for each in key]
-    return "shuffled" if _go_round(keys) and len(numbers) >= 2 * len(set(numbers)) else ""
-
-
-def _go_round(keys: Sequence[Any]) -> bool:
-    """Whether the numbers came in rounds, each once in a round, as an epoch's samples do: among
-    the first half of all numbers of a round no key shares one with another.
-    """
-    everything = len({each for key in keys for each in key})
-    taken: set[int] = set()
-    for key in keys:
-        if 2 * (len(taken) + len(key)) > everything:
-            break
-        if not taken.isdisjoint(key):
-            return False
-        taken.update(key)
-    return len(taken) > len(keys[0])

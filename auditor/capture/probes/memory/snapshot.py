@@ -94,7 +94,7 @@ def write_whole(path: Path, state: Any) -> None:
 
 
 def _with_files(state: Any, spelled: Spelled) -> Any:
-    """The same with all files of its stacks as ``spelled`` says."""
+    """The snapshot with all file names of its stacks mapped by ``spelled``."""
     if isinstance(state, dict):
         return {
             key: spelled(each)

@@ -33,7 +33,7 @@ BY_HAND = {"clamp_": "clamp_scaled", "clip_": "clamp_scaled", "mul_": "mul_scale
 """Methods by which gradients are clipped by hand, and what they are told as."""
 
 OPTIMIZERS = 64
-"""Optimizers whose last step is remembered at most."""
+"""Upper bound on optimizers whose last step is remembered."""
 
 OLD_MODULES = ("torch.cuda.amp", "torch.cpu.amp")
 """Where the classes live that torch 2.4 deprecated."""

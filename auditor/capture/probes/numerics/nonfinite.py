@@ -184,7 +184,7 @@ class NonfiniteProbe(Probe):
         self._stepped.install()
 
     def start(self) -> None:
-        """Find the batch norms that exist. Statistics that were bad before count for nobody."""
+        """Find the batch norms that exist. Statistics that were bad before are ignored."""
         if BatchNorm is None or self._norms_told or not self._looks():
             return
         norms = [each for each in live_modules() if isinstance(each, BatchNorm)]
@@ -351,7 +351,9 @@ def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
 
 
 def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
-    """The same after that module's class: ``Model.body.weight``. Missing: no module's."""
+    """Names that begin with the module's class: ``Model.body.weight``. A parameter of no module is
+    missing.
+    """
     wanted = {id(parameter) for parameter in parameters}
     found = by_largest(lambda root: [*root.named_parameters(), *root.named_buffers()])
     return {

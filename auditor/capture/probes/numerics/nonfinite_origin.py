@@ -300,7 +300,7 @@ def _pointwise(operator: Operator) -> bool:
 
 
 def _is_mask(tensor: torch.Tensor, known: Range) -> bool:
-    """Zeros and infinities of one sign, or a lone number: somebody wrote that on purpose."""
+    """Zeros and infinities of one sign, or a single number: the program wrote it on purpose."""
     if known.nan:
         return tensor.numel() == 1
     tensor = plain(tensor)
@@ -326,7 +326,7 @@ class Birth:
     the step non-finite.
 
     A *fill* was written on purpose (``masked_fill(-inf)``, a mask of zeros and ``-inf``) or never
-    written at all (``empty``): it is nobody's fault as long as nothing is made of it.
+    written at all (``empty``): it is no fault as long as no operator uses it.
     """
 
     order: int

@@ -62,7 +62,7 @@ class SingularPoint:
     """Step, whether a gradient became non-finite and reached a parameter, whether only 0 came."""
 
     def row(self) -> NumericRow | None:
-        """As the part ``numerics`` holds it; None where nothing happened. A host sync on a GPU."""
+        """As the part ``numerics`` holds it; None if nothing happened. A host sync on a GPU."""
         hit = [(step, bool(unasked)) for step, bad, unasked in self.hits if bool(bad)]
         if not hit:
             return None
@@ -200,7 +200,7 @@ class Entry:
         self._steps: set[int] = set()
         self._range: tuple[torch.Tensor, torch.Tensor] | None = None
         self._overflowed: torch.Tensor | None = None
-        """Calls that gave an infinity of finite arguments; None where nobody counts."""
+        """Calls that gave an infinity of finite arguments; None if nothing counts them."""
 
     def saw(self, step: int, tensor: torch.Tensor) -> None:
         """One more call. Nothing is read on the host."""

@@ -31,6 +31,9 @@ SOME = 4
 MOST = 64
 """Ties, and batch norms, that are followed."""
 
+COPIED, FOLLOWED = 2, 8
+"""Writes to statistics that come of a copy at the start; writes to weights that are an average's."""
+
 CALLERS = 6
 """Callers of the line that makes an optimizer."""
 
@@ -118,6 +121,32 @@ class _Norm:
     """Something before it is trained."""
 
 
+@dataclass
+class _Average:
+    """A batch norm that ran in eval mode and that nothing trains, and what it held before."""
+
+    module: weakref.ref[Any]
+    at: int
+    step: int
+    weight: torch.Tensor
+    mean: torch.Tensor
+
+    def follows_without_buffers(self, step: int) -> bool:
+        """Its weights were written step after step since, and its statistics never."""
+        module = self.module()
+        weight = None if module is None else own_parameters(module).get("weight")
+        if (
+            module is None
+            or weight is None
+            or not torch.equal(self.mean, plain(module.running_mean))
+        ):
+            return False
+        written = version_hint(module.running_mean)
+        often = written <= COPIED and version_hint(weight) >= written + FOLLOWED
+        moved = step - self.step >= STALE and not torch.equal(self.weight, plain(weight.detach()))
+        return often or moved
+
+
 class CensusProbe(OptimizerProbe):
     """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing."""
 
@@ -140,6 +169,9 @@ class CensusProbe(OptimizerProbe):
         """Of each loader how often it began."""
         self._loader: weakref.ref[Any] | None = None
         self._norms: dict[int, list[_Norm]] = {}
+        self._training: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        """Batch norms that ran in train mode."""
+        self._averages: dict[int, _Average] = {}
         self._put: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
         """Where a module was put into train mode last, with all below it."""
         self._written: set[tuple[str, int | None]] = set()
@@ -176,6 +208,8 @@ class CensusProbe(OptimizerProbe):
                 put = self._put_at(moved[0].module())
                 told, ran_at = (at, None) if put is None else (put, at)
                 self._tell("norm", told, name, n=len(moved), meant=meant, other_at=ran_at)
+        self._tell_averages(trained)
+        self._averages.clear()
 
     def uninstall(self) -> None:
         super().uninstall()
@@ -321,7 +355,43 @@ class CensusProbe(OptimizerProbe):
                 return at
         return None
 
+    def _tell_averages(self, trained: set[int]) -> None:
+        """Batch norms whose weights follow those of one that is trained, while its statistics move
+        and theirs do not.
+        """
+        twins = [each for each in self._training if id(each.weight) in trained]
+        found = [
+            each
+            for each in self._averages.values()
+            if each.follows_without_buffers(self.context.global_step)
+            and any(
+                type(twin) is type(each.module())
+                and twin.running_mean.shape == each.mean.shape
+                and not torch.equal(plain(twin.running_mean), each.mean)
+                for twin in twins
+            )
+            and id(getattr(each.module(), "weight", None)) not in trained
+        ]
+        if found:
+            name = type(found[0].module()).__name__
+            self._tell("average", found[0].at, name, n=len(found))
+
+    def _ran(self, module: Any) -> None:
+        weight, mean = own_parameters(module).get("weight"), getattr(module, "running_mean", None)
+        if not self.in_step or weight is None or mean is None:
+            return
+        if module.training:
+            self._training.add(module)
+        elif id(module) not in self._averages and len(self._averages) < MOST:
+            at = self.context.frames.here()
+            if at is not None:
+                copies = _copy(weight), _copy(mean)
+                self._averages[id(module)] = _Average(
+                    weakref.ref(module), at, self.context.global_step, *copies
+                )
+
     def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
+        self._ran(module)
         own = [each for each in own_parameters(module).values() if each is not None]
         frozen = own and not any(each.requires_grad for each in own)
         if not (frozen and self.in_step and module.training):

@@ -179,12 +179,14 @@ class PerOptimizer(Generic[W]):
         return (each for _, each in self._held.values())
 
     def get(self, optimizer: Optimizer) -> W | None:
-        """What is remembered of an optimizer; None where nothing is."""
+        """What is remembered of an optimizer; None if nothing is."""
         seen, each = self._held.get(id(optimizer), (None, None))
         return each if seen is not None and seen() is optimizer else None
 
     def of(self, optimizer: Optimizer, first_seen: Callable[[], W]) -> W | None:
-        """The same, made by ``first_seen`` at first; None where there are too many."""
+        """The optimizer's record, created by ``first_seen`` on first use; None if there are too
+        many.
+        """
         each = self.get(optimizer)
         if each is None and len(self._held) < self._most:
             each = first_seen()

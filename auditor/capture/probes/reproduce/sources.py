@@ -122,7 +122,7 @@ class Sources:
         self._patches.attribute(module, name, seeded)
 
     def _draws(self, module: Any, source: str) -> None:
-        """Remember who calls the functions of a module that are methods of its shared generator."""
+        """Record the callers of a module's functions that are methods of its shared generator."""
         shared = module.random.__self__
         for name, original in tuple(vars(module).items()):
             if name not in NO_DRAWS and getattr(original, "__self__", None) is shared:

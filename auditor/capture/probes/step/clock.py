@@ -49,7 +49,7 @@ class Cuda:
 
     def counters(self) -> Counters:
         """Bytes and counts of the current device's allocator, as the ``steps`` part has them; they
-        live on the host. Raises RuntimeError or KeyError where the allocator in use keeps none.
+        live on the host. Raises RuntimeError or KeyError if the allocator in use keeps none.
         """
         stats = torch.cuda.memory_stats_as_nested_dict()
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
@@ -238,7 +238,7 @@ class RunQueue:
         self._file: KeptOpen | None = None
 
     def ns(self) -> int:
-        """Total for the calling thread in ns; 0 where the kernel does not tell."""
+        """Total for the calling thread in ns; 0 if the kernel does not tell."""
         thread = threading.get_native_id()
         if thread != self._thread:
             self.close()

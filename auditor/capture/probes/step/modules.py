@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 from time import perf_counter_ns
@@ -24,9 +23,6 @@ from auditor.recordings.schema.run import ModuleRow
 
 FOLLOWED = 6
 """Diagnostic steps that are followed; of several the first is not timed."""
-
-ON_CPU = "_for_cpu"
-"""In the name of an attention that torch has no formula for: it takes what the GPU's takes."""
 
 
 class ModulesProbe(OperatorProbe):
@@ -49,16 +45,15 @@ class ModulesProbe(OperatorProbe):
         self._names: dict[int, str] = {}
         self._times: list[Counter[tuple[str, bool]]] = []
         self._queue, self._since = RunQueue(), 0
-        self._running, self._back, self._node = "", False, ""
-        self._parameters = set[int]()
+        self._running, self._back, self._timed = "", False, False
         self._hooks: list[Any] = []
 
     def start(self) -> None:
-        self.stop()
         if self.context.device.simulated:
             return
         self.context.writer.touch(*self.parts)
         self._names = names_from_roots() | self._names  # a module has one name in all passes
+        self._timed = self.context.pass_name == "loud" and not self.context.device.timed
         if self.context.pass_name == "numbers":
             super().start()
             return
@@ -79,14 +74,14 @@ class ModulesProbe(OperatorProbe):
         if self._patches:
             self._times.append(Counter())
             self.row("")
-            self._back, self._node, self._since = False, "", 0
+            self._back, self._since = False, 0
             self._pass_to("")
 
     def step_end(self) -> None:
         if self._patches:
             self._pass_to("")
             self.modules.forget()
-            if self.context.pass_name == "loud" and len(self._times) == FOLLOWED:
+            if len(self._times) == FOLLOWED:
                 self._patches.undo()
 
     def stop(self) -> None:
@@ -101,14 +96,13 @@ class ModulesProbe(OperatorProbe):
             row.steps = len(self._times)
             self.context.add(row)
         self.rows, self._times = {}, []
-        self._parameters.clear()
 
     def row(self, name: str) -> ModuleRow:
         return self.rows.setdefault(name, ModuleRow(name=name))
 
-    def _pass_to(self, name: str) -> None:
+    def _pass_to(self, name: str, *_: Any) -> None:
         """The time from now on is that of this module."""
-        if not self.context.device.timed:
+        if self._timed:
             now = perf_counter_ns() - self._queue.ns()  # a busy machine must not count
             if self._since:
                 self._times[-1][self._running, self._back] += max(now - self._since, 0)
@@ -120,50 +114,37 @@ class ModulesProbe(OperatorProbe):
         row, frames = self.row(self.modules.current), self.context.frames
         if not row.kind:
             row.kind = type(module).__name__
-            own = {id(each): each.numel() for each in module.parameters(recurse=False)}
-            row.parameters = sum(own[key] for key in own.keys() - self._parameters)
-            self._parameters.update(own)
             code = getattr(type(module).forward, "__code__", None)
             if code is not None and frames.is_user(code.co_filename):
                 row.at = frames.site(code.co_filename, code.co_firstlineno, code.co_qualname)
             else:
                 row.at = frames.here()
-        given = next(iter(tensors(args)), None)
-        if given is not None and given.dim() and torch.is_grad_enabled() and not self._back:
-            if self.modules.depth == 1 and next(module.parameters(), None) is not None:
-                row.samples += given.shape[0]
-            if isinstance(module, torch.nn.Embedding) and given.dim() == 2:
-                row.tokens += given.numel()
+        if isinstance(module, torch.nn.Embedding) and torch.is_grad_enabled() and not self._back:
+            row.tokens += sum(each.numel() for each in tensors(args) if each.dim() == 2)
         self._pass_to(row.name)
 
     def _left(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         if self.in_step:
-            self._pass_to(self.modules.current or self._node)
+            self._pass_to(self.modules.current)
 
     def backward_begins(self, call: Backward) -> None:
         if call.nested or not self.in_step:
             return
         if len(self._times) == 1:
             for name, size in (saved_by(call.walked, self.modules.that_made) or {}).items():
-                row = self.row(name)
-                row.saved_bytes = max(size, row.saved_bytes or 0)
-        for node in () if self.context.device.timed else call.walked.nodes:
-            begins = partial(self._node_begins, self.modules.that_made(node))
+                self.row(name).saved_bytes = max(size, self.row(name).saved_bytes)
+        for node in call.walked.nodes if self._timed else ():
+            begins = partial(self._pass_to, self.modules.that_made(node))
             self._hooks.append(node.register_prehook(begins))
         self._pass_to("")
         self._back = True
 
     def backward_ends(self, call: Backward) -> None:
         if not call.nested and self._back:
-            self._node = ""
             self._pass_to(self.modules.current)
             self._back = False
             while self._hooks:
                 self._hooks.pop().remove()
-
-    def _node_begins(self, made: str, gradients: Any) -> None:
-        self._node = made
-        self._pass_to(made)
 
 
 class Operations(Subscriber):
@@ -172,22 +153,19 @@ class Operations(Subscriber):
     def __init__(self, probe: ModulesProbe) -> None:
         super().__init__(probe.fail)
         self._probe = probe
-        self._formulas: dict[Any, Callable[..., int]] = {}
 
     def wants(self, operator: Operator) -> bool:
-        packet = getattr(operator.func, "overloadpacket", None)
-        if ON_CPU in operator.own_name:
-            packet = getattr(torch.ops.aten, operator.own_name.replace(ON_CPU, ""), packet)
-        if (formula := flop_registry.get(packet)) is not None:
-            self._formulas[operator.func] = formula
-        return formula is not None
+        return getattr(operator.func, "overloadpacket", None) in flop_registry
 
     def before(self, call: Call) -> bool | None:
         return self._probe.in_step or None
 
     def after(self, call: Call, noted: Any) -> None:
-        modules, formula = self._probe.modules, self._formulas[call.operator.func]
-        count = int(formula(*call.args, **call.kwargs, out_val=call.result))
+        formula = flop_registry[call.operator.func.overloadpacket]
+        count, modules = (
+            int(formula(*call.args, **call.kwargs, out_val=call.result)),
+            self._probe.modules,
+        )
         made = modules.that_made(current_node()) if call.backward else ""
         row = self._probe.row(modules.current or made)
         row.flops += count * (not call.backward)
@@ -195,7 +173,7 @@ class Operations(Subscriber):
         first = next(each for each in call.given if each.is_floating_point())
         kind = str(first.dtype).removeprefix("torch.")
         if kind == "float32" and first.is_cuda:
-            products = torch.get_float32_matmul_precision() != "highest"
             convolves = "conv" in call.operator.name
-            kind = "tf32" if (torch.backends.cudnn.allow_tf32 if convolves else products) else kind
+            backend = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
+            kind = "tf32" if backend.allow_tf32 else kind
         row.types = {**row.types, kind: row.types.get(kind, 0) + count}

@@ -57,7 +57,7 @@ def name_of(text: str) -> str | None:
 
 
 HEARD: Any = ("always", ANY, Warning, None, 0)
-"""Our filter, in front of the program's: without it torch's later repetitions come to nobody."""
+"""Our filter, in front of the program's: without it torch drops later repetitions."""
 
 EACH_TIME = ("always", "all", "error")
 """Actions of filters that show a warning each time."""

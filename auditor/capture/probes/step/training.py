@@ -21,7 +21,7 @@ FIRST = 1
 """Warm-up steps before operators are watched: most targets have shown that they train."""
 
 WATCHED = 3
-"""Warm-up steps whose operators are watched at most, once one has run."""
+"""Upper bound on warm-up steps whose operators are watched, once an operator has run."""
 
 TENSORS = 512
 ELEMENTS = 1024

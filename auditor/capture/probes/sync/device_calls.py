@@ -66,7 +66,7 @@ class DeviceCallsProbe(Tally):
         return None
 
     def _waits(self, waited_for: Any) -> dict[str, Hashable] | None:
-        """None where ``synchronize()`` of this event or stream does not make the host wait.
+        """None if ``synchronize()`` of this event or stream does not make the host wait.
 
         One that an earlier step recorded (a copy that is read a step late) has happened by then. In a
         rehearsal everything has: there it counts if it would wait for all the work that was queued.

@@ -1,4 +1,4 @@
-"""Copies from host to device, as torch's code makes them: where, how much, and who waits."""
+"""Copies from host to device, as torch's code makes them: line, bytes, and whether the host waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow of values through operators: who made what, who read it, what was let go unread."""
+"""The flow of values through operators: makers, readers, and results that were dropped unread."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class FlowWatch(Subscriber):
         return value
 
     def find(self, tensor: torch.Tensor) -> Value | None:
-        """The same, if it was seen."""
+        """The tensor's value, if it was seen."""
         held = self.flow.held.of(tensor)
         return None if held is None else held.value
 
@@ -220,7 +220,7 @@ class FlowWatch(Subscriber):
         return known
 
     def _made_by(self, call: Call) -> list[torch.Tensor] | None:
-        """New tensors; None where one of them has no storage to know it by."""
+        """New tensors; None if one of them has no storage to know it by."""
         old = {storage_key(each) for each in call.given}
         made = [(each, storage_key(each)) for each in call.made if self._plain(each)]
         if any(key is None for _, key in made):
@@ -309,7 +309,7 @@ class FlowWatch(Subscriber):
     # -- recipes -----------------------------------------------------------------------------------
 
     def _recipe(self, call: Call, operator: FlowOperator, over: set[int]) -> int | None:
-        """A number that calls share that make the same of the same; None where it is not known."""
+        """A number that calls share that make the same of the same; None if it is not known."""
         try:
             given = self._frozen((call.args, call.kwargs), operator, over)
             return hash((call.operator.func, given, torch.is_autocast_enabled()))
@@ -351,7 +351,7 @@ class FlowWatch(Subscriber):
     def _unseen(
         self, operator: FlowOperator, read: list[torch.Tensor], written: list[torch.Tensor]
     ) -> None:
-        """Memory that nobody wrote is read: somebody did whose operators are not seen."""
+        """Memory without a known writer is read: operators that are not seen wrote it."""
         targets = {storage_key(each) for each in written}
         for each in read:
             value = self.find(each)
@@ -475,7 +475,7 @@ class Node:
     fixed: bool = False
     """Its results are the same whatever the batch and the parameters hold."""
     compiled: bool = False
-    """It ran under ``torch.compile``, which drops by itself what nobody needs."""
+    """It ran under ``torch.compile``, which drops unneeded results by itself."""
     graph: bool = False
     spots: tuple[tuple[int, int], ...] = ()
     """As ``path``, but the expressions of a line are apart."""
@@ -522,7 +522,7 @@ class Held:
     step: int
     """In which it was made; -1: before the pass."""
     escaped: bool = False
-    """Somebody has its address: who reads it is not seen."""
+    """Its address is known elsewhere: later reads are not seen."""
 
 
 @dataclass(eq=False)
@@ -564,7 +564,7 @@ class Flow:
         )
 
     def sinks(self) -> list[Node]:
-        """Calls that somebody else sees."""
+        """Calls that another watch sees."""
         return [node for node in self.nodes if node.sink]
 
 

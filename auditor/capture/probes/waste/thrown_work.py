@@ -1,4 +1,4 @@
-"""Work whose results nobody needs: a few steps, each operator followed to who reads its result."""
+"""Unread results: in a few steps, each operator is followed to the readers of its result."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ class Gradient:
     optimizer: str
     parameter: int
     value: Value
+    stepped: int
+    """Steps of optimizers before it in the pass."""
 
 
 @dataclass
@@ -126,6 +128,7 @@ class Judging:
         for (path, optimizer), group in groups.items():
             dead = self._always_dead(group)
             if not dead:
+                yield from self._windows(path[-1], optimizer, group)
                 continue
             parameters = list(dict.fromkeys(each.parameter for each in dead))
             steps = len({each.step for each in dead})
@@ -147,7 +150,9 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Of parameters whose gradients of this backward nobody ever read, but the pass's last."""
+        """Parameters whose gradients of this backward were never read, the pass's last backward
+        apart.
+        """
         spared = {each.parameter for each in group if each.value in self._used}
         dead = [
             each
@@ -157,6 +162,24 @@ class Judging:
             and each.value not in self._read.values
         ]
         return dead if len({each.step for each in dead}) >= FEWEST else []
+
+    def _windows(self, at: int, optimizer: str, group: list[Gradient]) -> Iterator[ThrownRow]:
+        """Backwards of one line before a step of an optimizer, of which only the last left gradients
+        that were read: what the others left was cleared.
+        """
+        windows: dict[int, dict[int, bool]] = defaultdict(dict)
+        for each in (each for each in group if each.step < self._last):
+            read = each.value in self._read.values or each.value in self._used
+            calls = windows[each.stepped]
+            calls[each.call] = calls.get(each.call, False) or read
+        in_order = [[read for _, read in sorted(calls.items())] for calls in windows.values()]
+        if len(in_order) >= FEWEST and all(
+            len(each) > 1 and each[-1] and not any(each[:-1]) for each in in_order
+        ):
+            row = ThrownRow(what="window", at=at, n=len(in_order[0]))
+            row.steps = len({each.step for each in group if each.step < self._last})
+            row.owner = optimizer.partition(" ")[0]
+            yield row
 
     def _cost(self, dead: list[Gradient]) -> tuple[set[Node], float]:
         """The calls that only these gradients needed, and their work: half of what made more."""
@@ -176,7 +199,7 @@ class Judging:
 
     def _end_of_graph(self, dead: list[Gradient]) -> int | None:
         """Where a ``detach()`` belongs: the line that hands what these parameters made to what the
-        backward was for; None where the gradient goes through them.
+        backward was for; None if the gradient goes through them.
         """
         first = dead[0]
         ran = [node for node in self._flow.nodes if node.backward == first.call]
@@ -237,7 +260,7 @@ class Judging:
         return bool(node.copied) and node not in reached.nodes
 
     def _dead(self, node: Node) -> bool:
-        """Nobody read it; on the last step nobody surely will."""
+        """Its result was not read; of the last step, surely never will be."""
         reached = self._live if node.step < self._last else self._surely
         return node not in reached.nodes
 
@@ -493,7 +516,7 @@ def _apart(one: Path, other: Path) -> tuple[int, int | None]:
 
 
 ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
-"""Methods that hand out a tensor's memory: who reads it then is not seen."""
+"""Methods that hand out a tensor's memory: later reads are not seen."""
 
 READS = ("tolist", "__deepcopy__", "__reduce_ex__")
 """Methods that read it past torch's operators."""
@@ -527,7 +550,7 @@ class ThrownWorkProbe(OperatorProbe):
         self._calls = 0
         self._open = 0
         self._steps = 0
-        self._stepped = False
+        self._stepped = 0
         self._stepping: dict[int, set[int]] = {}
         self._kinds: list[frozenset[Path]] = []
         self._known = 0
@@ -539,7 +562,7 @@ class ThrownWorkProbe(OperatorProbe):
 
     def watch(self) -> None:
         self._gradients, self._calls, self._open, self._steps = [], 0, 0, 0
-        self._stepped = False
+        self._stepped = 0
         self._kinds, self._known = [], 0
         self._owners = {
             id(each): (weakref.ref(each), f"{type(optimizer).__name__} {number}")
@@ -565,7 +588,7 @@ class ThrownWorkProbe(OperatorProbe):
         self.enter(self._watch)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        self._stepped = True
+        self._stepped += 1
         step = self.context.global_step
         self._stepping.setdefault(step, set()).add(id(optimizer))
         self._stepping.pop(step - REMEMBERED, None)
@@ -591,7 +614,7 @@ class ThrownWorkProbe(OperatorProbe):
                 self._watch.escape(tensor, address=False)
 
     def step_end(self) -> None:
-        """What outlives the step in more than a variable is kept for somebody."""
+        """A value that outlives the step elsewhere than in a variable is kept on purpose."""
         self._steps += 1
         watch = self._watch
         self._look_for_threads()
@@ -640,7 +663,7 @@ class ThrownWorkProbe(OperatorProbe):
                 share=1.0,
                 nbytes=copied // max(1, self._steps),
                 blind=watch.blind,
-                trained=self._stepped,
+                trained=self._stepped > 0,
             )
         )
         self._gradients, self._owners = [], {}
@@ -727,12 +750,14 @@ class ThrownWorkProbe(OperatorProbe):
             value = None if gradient is None else watch.find(gradient)
             if value is not None and value.node is not None and value.node.backward == number:
                 self._gradients.append(
-                    Gradient(number, self.context.step, path, optimizer, owned, value)
+                    Gradient(
+                        number, self.context.step, path, optimizer, owned, value, self._stepped
+                    )
                 )
 
 
 def _home(function: Any) -> str:
-    """The file that what a thread will run is written in; empty where that is not known."""
+    """The file that what a thread will run is written in; empty if that is not known."""
     while isinstance(function, functools.partial):
         function = function.func
     if not callable(function):

@@ -1,12 +1,8 @@
 """The probe of variables that hold more and more tensors."""
 
-import random
 from typing import Any
 
-import pytest
-import torch
-
-from auditor.capture.probes.memory.kept_tensors import FEWEST_KEYS, KeptTensorsProbe, never_again
+from auditor.capture.probes.memory.kept_tensors import KeptTensorsProbe
 from tests.capture.drive import Drive, watched
 
 SOURCE = """import collections
@@ -54,45 +50,3 @@ def test_views_of_one_memory_keep_it_once(tmp_path):
     rows = {row["name"]: row for row in kept(drive, user)}
     assert (rows["seen"]["tensors"], rows["seen"]["nbytes"]) == ([1, 2, 3], [128] * 3)
     assert rows["parts"]["nbytes"] == [128, 256, 384]
-
-
-def test_the_keys_of_a_dictionary_are_told(tmp_path):
-    user, drive = watched(
-        tmp_path,
-        "import torch\ncache = {}\ndef step():\n    x = torch.ones(2)\n    cache[x] = x * 2\n",
-        KeptTensorsProbe,
-        steps=FEWEST_KEYS,
-    )
-    (row,) = kept(drive, user)
-    assert row["keys"] == "tensors"
-
-
-def epochs(times: int, samples: int = 40, batch: int = 5) -> list[tuple[int, ...]]:
-    order = random.Random(1)
-    taken = [order.sample(range(samples), samples) for _ in range(times)]
-    return [
-        tuple(each[start : start + batch]) for each in taken for start in range(0, samples, batch)
-    ]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        epochs(2)[: FEWEST_KEYS - 1],
-        epochs(2, samples=48)[:-1],  # the second epoch is not over
-        [(i,) for i in range(20)],
-        [(height, width) for height in range(5) for width in range(10, 15)],
-        [(i, i, i + 1, 0) for i in range(40)],  # tokens of a sentence come twice
-        [(epoch, 100 + batch) for epoch in range(5) for batch in range(5)],
-        [("train", i) for i in range(40)],
-        [str(each) for each in range(40)],
-        [torch.ones(1), *range(40)],
-    ],
-)
-def test_other_keys_may_come_again(keys):
-    assert never_again(keys) == ""
-
-
-def test_tensors_never_come_again():
-    assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS)]) == "tensors"
-    assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS - 1)]) == ""

@@ -1,0 +1,25 @@
+import torch
+from torch import nn
+
+
+def gradients_of_a_parameter_scaled_in_each_step():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model.weight.register_hook(lambda grad: grad * 0.5)  # MEM020
+        model(torch.ones(4, 8)).mean().backward()
+
+    return step
+
+
+def features_tapped_on_every_other_step():
+    model, steps = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)), []
+
+    def step():
+        steps.append(len(steps))
+        if len(steps) % 2:
+            for layer in model:
+                layer.register_forward_pre_hook(lambda *given: None)  # MEM020
+        model(torch.ones(4, 8)).mean().backward()
+
+    return step
