@@ -296,8 +296,8 @@ class _Scopes:
             if up is loop or isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 return up is loop or up not in self.up(loop)  # who calls an inner one is not known
             # ``i % 100 == 0``; a flag, a rank or a value may hold on each step
-            below = isinstance(up, ast.If) and inside in up.body
-            if below and any(isinstance(each.op, ast.Mod) for each in nodes_in(up.test, ast.BinOp)):
+            test = up.test if isinstance(up, ast.If) and inside in up.body else ()
+            if any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp)):
                 return False
             inside = up
         return False
