@@ -404,10 +404,7 @@ class ExposedCommunication(Rule):
             basis="estimated" if job.marked else "none",
             seen_on="trace",
             severity=self._severity(job, ranks),
-            facts=(
-                *((name, f"{number} in the trace") for name, number in job.collectives[:4]),
-                *ranks.facts,
-            ),
+            facts=tuple((name, f"{number} in the trace") for name, number in job.collectives[:4]),
             changes=(Change("collectives"),) if job.marked else (),
         )
 
@@ -452,19 +449,17 @@ class RankKeepsOthersWaiting(Rule):
             or ranks.waited_us <= ranks.clocks_us
         ):
             return
-        excess = ranks.excess()
-        why = f": it spends {amounts.duration(excess[1])} more {excess[0]}" if excess else ""
         yield Finding(
             None,
             f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step "
             f"({amounts.percent(ranks.waited_share)}) for rank {ranks.late}, "
-            f"last at {ranks.last} of {ranks.shared} collectives{why}",
+            f"last at {ranks.last} of {ranks.shared} collectives",
             steps=ranks.steps,
             lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,
             basis="estimated" if ranks.steps >= self.least_steps else "none",
             seen_on="trace",
             severity=self._severity(ranks),
-            facts=(*ranks.facts, ("clocks aligned within", amounts.duration(ranks.clocks_us))),
+            facts=(("clocks aligned within", amounts.duration(ranks.clocks_us)),),
         )
 
     def _severity(self, ranks: Ranks) -> Severity | None:

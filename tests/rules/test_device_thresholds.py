@@ -260,12 +260,6 @@ def test_nobody_is_late_without_others_or_without_collectives():
         says(RankKeepsOthersWaiting(), replace(RANKS, late=None))
 
 
-def test_what_the_late_rank_does_longer_is_named_only_where_it_explains_the_wait():
-    late = replace(ROW, rank=1, loader_us=60.0)
-    assert replace(RANKS, rows=(ROW, late)).excess() == ("waiting for its loader", 60.0)
-    assert replace(RANKS, rows=(ROW, replace(late, loader_us=49.0))).excess() is None
-
-
 EDGES = {
     UnfusedAttention: [
         (attention(1, 100.0), WARNING),
