@@ -56,8 +56,7 @@ def prolonged(steps: int) -> str:
     """The sentence on passes of ``steps`` steps, which hold whole cycles."""
     return (
         f"every {steps // SIGHTINGS}th step takes {HEAVY:.0f} times a usual one or more (a rollout, "
-        f"an evaluation): what looks for causes goes on for {steps} steps, so that it holds whole "
-        "cycles"
+        f"an evaluation): the diagnostic pass takes {steps} steps, so that it holds whole cycles"
     )
 
 

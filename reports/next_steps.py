@@ -109,7 +109,8 @@ def _commands(report: Report) -> Iterator[Command]:
         yield Command("fix", "--apply", "makes these changes in your files")
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")
-        yield Command("fix", "--unsafe", f"also prints {others} that may change training results")
+        prints = "also prints" if safe else "prints"
+        yield Command("fix", "--unsafe", f"{prints} {others} that may change training results")
     run = report.run
     tried = report.verification is not None or run.outcome != "completed"
     if patches and not tried and run.world_size == 1 and not run.in_process:

@@ -197,9 +197,9 @@ def _table(report: Report, width: int) -> Iterator[Text]:
 
 
 def _fix(finding: Finding) -> str:
-    """First sentence of the remedy if there is no patch; ``audit fix`` shows the patches."""
+    """First sentence of the remedy if there is no safe patch; ``audit fix`` shows the patches."""
     remedy = finding.remedy
-    if remedy is None or remedy.diff:
+    if remedy is None or (remedy.diff and remedy.safe):
         return ""
     return text.one_line(remedy.text, _MESSAGE_LIMIT).partition(". ")[0].removesuffix(".")
 

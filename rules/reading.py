@@ -241,7 +241,7 @@ class _Scopes:
     def takes_a_tensor(self, summing: ast.AugAssign, *, within: bool) -> bool:
         """True if all other uses of the sum do, and none of them reads it on every step."""
         if not isinstance(summing.target, ast.Name):
-            return False  # who else reads an attribute or an element cannot be seen
+            return False  # other readers of an attribute or an element cannot be seen
         scope = next(up for up in self.up(summing) if isinstance(up, HOMES))
         around = takewhile(lambda up: up is not scope, self.up(summing))
         loops = [up for up in around if isinstance(up, LOOPS)]
@@ -294,7 +294,7 @@ class _Scopes:
         inside: ast.AST = use
         for up in self.up(use):
             if up is loop or isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                return up is loop or up not in self.up(loop)  # who calls an inner one is not known
+                return up is loop or up not in self.up(loop)  # callers of an inner one are unknown
             # ``i % 100 == 0``; a flag, a rank or a value may hold on each step
             test = up.test if isinstance(up, ast.If) and inside in up.body else ()
             if any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp)):

@@ -93,13 +93,13 @@ def test_what_would_fail_on_a_gpu_as_well_is_no_limit(kind, message):
 
 def test_a_refusal_has_its_own_sentence():
     refused = {
-        "reason": "torch.distributed.init_process_group: one rank on one GPU is played, not 2",
+        "reason": "torch.distributed.init_process_group: one rank on one GPU is simulated, not 2",
         "at": 3,
     }
     why = unfit(Rehearsed(0, raised("ShadowLimit", "..."), [refused]))
     assert (
         why == "torch.distributed.init_process_group: one rank on one GPU "
-        "is played, not 2 at train.py:3"
+        "is simulated, not 2 at train.py:3"
     )
 
 

@@ -44,10 +44,11 @@ def priced(finding: Finding) -> float | None:
 
 
 def unpriced_waits(finding: Finding) -> float:
-    """How often in each step the host waits for a GPU, or would; 0 for what is no wait, or has a
-    price.
+    """How often in each step the host waits for a GPU, or would; 0 if it is no wait, or has a price
+    (also a price of 0).
     """
-    return finding.per_step if finding.code.startswith("SYNC") and priced(finding) is None else 0.0
+    wait = finding.code.startswith("SYNC") and priced(finding) is None
+    return finding.per_step if wait and not costs_nothing(finding) else 0.0
 
 
 def costs_nothing(finding: Finding) -> bool:

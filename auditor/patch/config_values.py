@@ -83,7 +83,7 @@ def _value(text: str, suffix: str, data: Any, edit: Edit) -> Splice:
         if _comes_to(text, suffix, splice, wanted)
     ]
     if len(found) != 1:
-        raise Refused(f"where `{edit.keyword}` is set cannot be told")
+        raise Refused(f"it is not clear where `{edit.keyword}` is set")
     return found[0]
 
 
@@ -148,7 +148,7 @@ def _changed(data: Any, path: tuple[str | int, ...], value: object) -> Any:
     """A copy with the value at ``path`` replaced. Raises :class:`Refused` if it is not there."""
     if not path:
         if isinstance(data, (dict, list)):
-            raise Refused("what stands there is not a single value")
+            raise Refused("the place does not hold a single value")
         return value
     key, rest = path[0], path[1:]
     if isinstance(data, dict) and key in data:
@@ -184,7 +184,7 @@ def _variable(text: str, edit: Edit) -> Splice:
         )
     )
     if len(found) != 1 or len(re.findall(rf"\b{name}\b", text)) != 1:
-        raise Refused(f"where `{name}` is set cannot be told")
+        raise Refused(f"it is not clear where `{name}` is set")
     if not _BEFORE_VARIABLE.fullmatch(re.split(r"[\r\n]", text[: found[0].start()])[-1]):
         raise Refused(f"`{name}` does not stand where a command or line sets it")
     # new options replace those of the same name

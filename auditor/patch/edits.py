@@ -387,7 +387,7 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
     """The change that gives the device to what makes the tensor. Raises :class:`Refused`."""
     made = _made(module, move)
     if module.quoted_in(move) is not None:
-        raise Refused("the call stands inside an f-string")
+        raise Refused("the call is inside an f-string")
     given = change_keywords(module, made, KeywordEdits(sets={"device": _device(module, move)}))
     receiver = move.func.value if isinstance(move.func, ast.Attribute) else move
     if isinstance(receiver, ast.Name):
@@ -395,7 +395,7 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
     cut = Splice(module.source.span(receiver)[1], module.source.span(move)[1])
     gone = module.source.text[cut.start : cut.end]
     if not gone.lstrip(" \t\n\\").startswith(".") or "#" in gone:
-        raise Refused("between the two calls stands more than a dot")
+        raise Refused("there is more than a dot between the two calls")
 
     def rewrite() -> None:
         given.rewrite()
@@ -408,9 +408,9 @@ def _made(module: Module, move: ast.Call) -> ast.Call:
     """The call of a factory of torch that makes what is moved."""
     made = made_for(move, module.parents) if name_of(move.func) in ("to", "cuda") else None
     if made is None or name_of(made.func) not in FACTORIES:
-        raise Refused("what is moved is not made by a function of torch that takes a device")
+        raise Refused("the moved tensor is not created by a function of torch that takes a device")
     if any(item.arg in ("device", "pin_memory", "out", "requires_grad") for item in made.keywords):
-        raise Refused("the function is told more than that another device could keep")
+        raise Refused("the call has arguments that another device may not support")
     return made
 
 

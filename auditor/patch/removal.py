@@ -126,15 +126,12 @@ def _goes(module: Module, owner: ast.stmt, gone: set[ast.stmt]) -> bool:
         return False
     if not isinstance(owner, ast.If):
         name = getattr(owner, "name", "") or type(owner).__name__.removeprefix("Async").lower()
-        raise Refused(f"the body of `{name}` around the statement would be left with nothing to do")
+        raise Refused(f"the body of `{name}` around the statement would be left empty")
     if not is_empty(owner.orelse, gone) or module.source.code(owner).startswith("elif"):
         return False  # ``pass`` says what is not done
     if writes(owner.test, asks=True) is not None:
         asked = module.source.code(owner.test).split("\n")[0]
-        raise Refused(
-            f"`if {asked}:` would be left with nothing to do, and its condition may do more than "
-            "ask"
-        )
+        raise Refused(f"`if {asked}:` would be left empty, and its condition may have side effects")
     return True
 
 

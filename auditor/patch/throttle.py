@@ -141,7 +141,7 @@ def _rewrite(block: Block, statement: ast.stmt, test: ast.expr) -> None:
 _LOOPS = (ast.For, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BARS = frozenset({"tqdm", "track", "progress_bar"})
-_UNSEEN = "no counter of the steps is in sight"
+_UNSEEN = "no step counter is visible here"
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def free_name(module: Module) -> str:
     used = {name for node in module.parents for name in _identifiers(node)}
     found = next((name for name in _NAMES if name not in used), None)
     if found is None:
-        raise Refused("no counter of the steps is in sight, and the names for one are taken")
+        raise Refused("no step counter is visible here, and its usual names are taken")
     if any("enumerate" in _identifiers(node) for node in module.parents if not _reads(node)):
         raise Refused("`enumerate` is something else in this file")
     return found

@@ -18,7 +18,7 @@ can be named.
 """
 
 _NAMED = 120
-"""Characters of a command line that are told."""
+"""Characters of a command line that are reported."""
 
 
 class Keeper:

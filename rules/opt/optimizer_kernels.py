@@ -1,4 +1,4 @@
-"""OPT001, 3, 7 and 9 to 14 and 16: optimizers that launch a kernel for each tensor or lose their state,
+"""OPT001, 3, 7, 9 to 14, 16 and 18: optimizers that launch a kernel for each tensor or lose their state,
 schedulers that are stepped with another count than they were made for, and what torch warns of.
 """
 
@@ -118,7 +118,7 @@ class ParameterTwiceInAGroup(TorchSays):
 
 
 class SchedulerGivenAnEpoch(TorchSays):
-    """A scheduler is told the epoch, which is deprecated."""
+    """A scheduler gets the epoch as an argument, which is deprecated."""
 
     code = "OPT012"
     severity = Severity.NOTE
@@ -288,6 +288,39 @@ class SchedulerOfAnother(CensusSays):
             f"this {row.other} replaced the optimizer of the {row.name} that steps at "
             f"{row.site_of(row.other_at)}: its learning rate never changes"
         )
+
+
+class GroupRatesOverwritten(CensusSays):
+    """One learning rate replaces those of the groups."""
+
+    code = "OPT018"
+    kind = "rates"
+    advice = (
+        "Scale the rate of each group instead: LambdaLR multiplies what each was created with, "
+        "OneCycleLR and CyclicLR take a list of rates, and a loop by hand multiplies "
+        "group['initial_lr']."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.n} groups of {row.name} were created with different learning rates, and each of "
+            f"the first {row.steps} steps used one rate for all of them"
+        )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """At the line that sets the rates, if there is one, else at the optimizer."""
+        setting = [
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(unparsed(each).endswith("['lr']") for each in node.targets)
+        ]
+        setting += [source.site_of(*call) for call in source.calls_of("OneCycleLR", "CyclicLR")]
+        line = the_only(setting)
+        for finding in super().detect(census):
+            places = places_of(line, finding.site)
+            yield finding if line is None else replace(finding, site=line, places=places)
 
 
 @dataclass(frozen=True)

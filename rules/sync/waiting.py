@@ -63,7 +63,7 @@ class ExplicitSynchronize(LineRule):
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
-            waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it"
+            waits, waits.of("explicit"), lambda place: f"{place.api} outside of any operator"
         )
 
 

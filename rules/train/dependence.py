@@ -12,6 +12,7 @@ from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
+from auditor.syntax.index import nodes_in
 
 from ..lines import places_of
 from .rows import DependenceRow, UnreadRow
@@ -339,4 +340,34 @@ class EndNeverATarget(DependenceSays):
         return (
             f"the end of a text is never a target: token {row.n} ends all {row.of} rows and pads them, "
             "and the loss ignores it: the model does not learn where to stop"
+        )
+
+
+class WrongBackward(DependenceSays):
+    """The backward of an autograd.Function is not the derivative of its forward."""
+
+    code = "TRAIN029"
+    kinds = ("backward",)
+    proof = "differences of the forward in double precision, along three random directions"
+    advice = (
+        "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), and "
+        "derive the missing term."
+    )
+
+    def place(self, row: DependenceRow, source: Source) -> Site:
+        """What the backward returns, if it has one return statement."""
+        returned = (
+            source.site_of(file, node)
+            for file, kind in source.every(ast.ClassDef)
+            if kind.name == row.function
+            for method in kind.body
+            if isinstance(method, ast.FunctionDef) and method.name == "backward"
+            for node in nodes_in(method, ast.Return)
+        )
+        return the_only(returned) or row.site
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"the backward of {row.function} is not the derivative of its forward: along random "
+            f"directions it is off by {row.n} %"
         )

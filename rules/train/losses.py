@@ -61,7 +61,7 @@ class GradientRule(Rule):
     def judged(
         self, lines: Iterable[tuple[Site, list[RepairRow]]]
     ) -> Iterator[tuple[list[RepairRow], RepairRow, Finding]]:
-        """Rows of each line whose gradients differ, the one whose numbers are said, and a finding
+        """Rows of each line whose gradients differ, the one whose numbers are reported, and a finding
         that says nothing yet.
         """
         for site, rows in lines:

@@ -93,11 +93,14 @@ class DependenceRow(PassRow, kw_only=True):
             "that weighs log-probabilities, on the values it is made of; `soft`: the target of a "
             "divergence, on the network; `axis`: probabilities over one dimension, whose targets sum "
             "to 1 over another; `weights`: weights of "
-            "samples, after their mean; `single`: a softmax over one value"
+            "samples, after their mean; `single`: a softmax over one value; `backward`: an "
+            "`autograd.Function` whose backward is not the derivative of its forward"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
-    n: Annotated[int, doc("on how many of them; `order`: the first of the two")]
+    n: Annotated[
+        int, doc("on how many of them; `order`: the first of the two; `backward`: percent")
+    ]
     of: Annotated[
         int, doc("of how many: samples, or positions behind it; `order`: the second of the two")
     ]

@@ -33,8 +33,8 @@ PACKED = (
 
 
 LONGEST = "True"
-"""What a tokenizer of Transformers is told for rows as wide as the longest of their batch (as
-``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
+"""Value of a tokenizer's ``padding`` in Transformers for rows as wide as the longest of their batch
+(as ``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
 """
 
 
@@ -189,7 +189,7 @@ def _said(each: ThrownRow) -> str:
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"
     if each.what == "detach":
         return (
-            f"through this call the backward at {each.before} goes on into {whose}, whose gradients "
+            f"through this call the backward at {each.before} continues into {whose}, whose gradients "
             f"are cleared before any optimizer reads them: {worth(each)}"
         )
     return (
@@ -210,7 +210,7 @@ IN_PLACE = frozenset(
 
 
 SOMETIMES = " on the watched steps, though a branch does on others"
-"""Said of what a branch reads that ran on none of these steps."""
+"""Addition for results that a branch reads which ran on no watched step."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class ResultUnread(WasteRule):
                 thrown,
                 each,
                 machine,
-                f"nothing reads what is computed here{SOMETIMES * sometimes} (most of it "
+                f"nothing reads the results of this line{SOMETIMES * sometimes} (most of its work: "
                 f"`{each.op.partition(',')[0]}`): {worth(each)}",
                 facts=also(each.others),
                 severity=Severity.NOTE if little or sometimes else None,

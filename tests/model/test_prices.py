@@ -193,13 +193,14 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     [
         (waits(1, 0.5),),
         (waits(1, 5.0, severity=Severity.NOTE),),
+        (replace(waits(1, 5.0), basis="estimated", lost_us_per_step=0.0),),
         (waits(1, 5.0, lost_us_per_step=3.0),),
         (finding("AMP001", basis="none", per_step=5.0),),
     ],
 )
 def test_no_waits_are_said_that_are_few_or_free_or_priced(found: tuple[Finding, ...]):
     said = headline.headline(replace(unsorted(), findings=found))
-    assert not any("needs a GPU" in each for each in said)
+    assert not any("for the GPU" in each for each in said)
 
 
 def test_a_consequence_stands_behind_its_cause_and_in_no_headline():

@@ -45,13 +45,13 @@ MADE = {
 LEFT = {
     "already so": ("c.yaml", "a: 4\n", ["a"], "4", "already"),
     "no such key": ("c.yaml", "a: 4\n", ["b"], "5", "no `b`"),
-    "a mapping": ("c.yaml", "a: {b: 1}\n", ["a"], "5", "not a single value"),
-    "an anchor": ("c.yaml", "a: &x 4\n", ["a"], "5", "cannot be told"),
+    "a mapping": ("c.yaml", "a: {b: 1}\n", ["a"], "5", "does not hold a single value"),
+    "an anchor": ("c.yaml", "a: &x 4\n", ["a"], "5", "it is not clear where"),
     "an alias": ("c.yaml", "a: &x 4\nb: *x\n", ["b"], "5", "aliases"),
     "a tag": ("c.yaml", "a: !python/name:os.system 4\n", ["a"], "5", "does not parse"),
     "the key twice": ("c.json", '{"a": 1, "a": 1}', ["a"], "5", "twice"),
     "not json": ("c.json", "{a", ["a"], "5", "does not parse"),
-    "on the next line": ("c.yaml", "a:\n  4\n", ["a"], "5", "cannot be told"),
+    "on the next line": ("c.yaml", "a:\n  4\n", ["a"], "5", "it is not clear where"),
     "ini without a section": ("c.ini", "a = 1\n", ["a"], "5", "does not parse"),
     "not utf-8": ("c.toml", "a = 'ä'\nb = 1\n".encode("latin-1"), ["b"], "5", "not valid utf-8"),
     "text as the value": ("c.toml", "a = 1\n", ["a"], '"x"', "not a whole number"),
@@ -65,10 +65,10 @@ LEFT = {
         "$(rm)",
         "not a setting of the allocator",
     ),
-    "set twice": ("run.sh", f"{CONF}=x\n{CONF}=y\n", CONF, "a:1", "cannot be told"),
+    "set twice": ("run.sh", f"{CONF}=x\n{CONF}=y\n", CONF, "a:1", "it is not clear where"),
     "in a comment": ("run.sh", f"# {CONF}=x\n", CONF, "a:1", "does not stand where"),
     "printed": ("run.sh", f"echo {CONF}=x\n", CONF, "a:1", "does not stand where"),
-    "computed": ("run.sh", f"{CONF}=$X\n", CONF, "a:1", "cannot be told"),
+    "computed": ("run.sh", f"{CONF}=$X\n", CONF, "a:1", "it is not clear where"),
 }
 
 

@@ -90,15 +90,15 @@ MADE = {
 # fmt: off
 LEFT_ALONE = {
     "a loop inside the function's step": (
-        "def train(parts):\n    for i, part in enumerate(parts):\n        print(loss.item())\n    opt.step()\n", "no counter"),
+        "def train(parts):\n    for i, part in enumerate(parts):\n        print(loss.item())\n    opt.step()\n", "no step counter"),
     "a parameter that each call begins again": (
-        "n = 0\ndef train(n):\n    n += 1\n    opt.step()\n    print(n, loss.item())\n", "no counter"),
-    "a while loop that counts a tensor": ("n = torch.zeros(())\nwhile a:\n    n += 1\n    print(loss.item())\n", "no counter"),
+        "n = 0\ndef train(n):\n    n += 1\n    opt.step()\n    print(n, loss.item())\n", "no step counter"),
+    "a while loop that counts a tensor": ("n = torch.zeros(())\nwhile a:\n    n += 1\n    print(loss.item())\n", "no step counter"),
     "a while loop that counts in a branch": (
-        "n = 0\nwhile a:\n    if b:\n        n += 1\n    print(loss.item())\n", "no counter"),
-    "a while loop that counts twice": ("n = 0\nwhile a:\n    n += 1\n    print(loss.item())\n    n += 1\n", "no counter"),
-    "a while loop that counts floats": ("n = 0.0\nwhile a:\n    n += 1\n    print(loss.item())\n", "no counter"),
-    "no name is free": ("for b in l:\n    print(loss.item(), step, batch_number, steps_done)\n", "names for one are taken"),
+        "n = 0\nwhile a:\n    if b:\n        n += 1\n    print(loss.item())\n", "no step counter"),
+    "a while loop that counts twice": ("n = 0\nwhile a:\n    n += 1\n    print(loss.item())\n    n += 1\n", "no step counter"),
+    "a while loop that counts floats": ("n = 0.0\nwhile a:\n    n += 1\n    print(loss.item())\n", "no step counter"),
+    "no name is free": ("for b in l:\n    print(loss.item(), step, batch_number, steps_done)\n", "usual names are taken"),
     "another enumerate": ("from x import enumerate\nfor b in l:\n    print(loss.item())\n", "something else in this file"),
     "a tuple that is looped over": ("for b in 1, 2:\n    print(loss.item())\n", "intended change"),
     "assigns": ("for i in range(9):\n    x = loss.item()\n", "not one statement"),
@@ -124,12 +124,12 @@ LEFT_ALONE = {
     "draws random numbers": ("for i in range(9):\n    print(torch.rand(1).item())\n", "may do more than read"),
     "runs the model": ("for i in range(9):\n    print(model(x).item())\n", "may do more than read"),
     "assigns inside": ("for i in range(9):\n    print(last := loss.item())\n", "more than read"),
-    "no loop": ("print(loss.item())\n", "no counter"),
-    "no loop in its function": ("for i in range(9):\n    def f():\n        print(loss.item())\n", "no counter"),
+    "no loop": ("print(loss.item())\n", "no step counter"),
+    "no loop in its function": ("for i in range(9):\n    def f():\n        print(loss.item())\n", "no step counter"),
     "conditional": ("for i in range(9):\n    if i % 10 == 0:\n        print(loss.item())\n", "under a condition"),
     "one line with the loop": ("for i in range(9): print(loss.item())\n", "shares its line"),
     "one line with another": ("for i in range(9):\n    a(); print(loss.item())\n", "not one statement"),
-    "after the loop": ("for i in range(9):\n    opt.step()\nelse:\n    print(loss.item())\n", "no counter"),
+    "after the loop": ("for i in range(9):\n    opt.step()\nelse:\n    print(loss.item())\n", "no step counter"),
     "the counter is set again": ("for i in range(9):\n    print(loss.item())\n    i = f(i)\n", "set again"),
     "asynchronous": ("async def f():\n    async for i in l:\n        print(loss.item())\n", "asynchronous"),
 }

@@ -42,8 +42,8 @@ TIDY = {
 
 # fmt: off
 REFUSED = {
-    "a condition with an effect": ("if tick():\n    torch.cuda.empty_cache()\n", "may do more than ask"),
-    "a walrus": ("if (n := 3):\n    torch.cuda.empty_cache()\n", "may do more than ask"),
+    "a condition with an effect": ("if tick():\n    torch.cuda.empty_cache()\n", "may have side effects"),
+    "a walrus": ("if (n := 3):\n    torch.cuda.empty_cache()\n", "may have side effects"),
     "a loop": ("for i in range(3):\n    torch.cuda.empty_cache()\n", "`for`"),
     "a lock": ("with lock:\n    torch.cuda.empty_cache()\n", "`with`"),
     "a function": ("def free():\n    torch.cuda.empty_cache()\n", "`free`"),

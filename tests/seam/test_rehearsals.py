@@ -146,7 +146,7 @@ def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
     assert done.returncode == 0
     (warning,) = report["warnings"]
     assert warning == (
-        "the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one "
+        "the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is simulated, on one "
         "thread at parallel.py:19"
     )
     assert status(report, "SYNC001") == "skipped"

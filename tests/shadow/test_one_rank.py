@@ -216,7 +216,7 @@ def test_more_ranks_are_refused_in_one_sentence(rank, monkeypatch, call):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(
         ShadowLimit,
-        match=r"^torch.distributed.init_process_group: one rank on one GPU is played, not 2$",
+        match=r"^torch.distributed.init_process_group: one rank on one GPU is simulated, not 2$",
     ):
         call()
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -78,19 +78,12 @@ LATE_NS = 200_000
 PERIOD_US = 1e6 * sum(INTERVALS_S) / len(INTERVALS_S)
 """What one look stands for at least."""
 
-TURNS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
-"""Beginnings of the instructions at which threads take turns."""
-
-LONG = tuple("BINARY INPLACE COMPARE CONTAINS STORE_SUBSCR UNPACK UNARY LIST_EXTEND".split())
-"""Beginnings of other instructions that may keep the interpreter for long."""
-
 
 class StackSampler:
     """Looks at one thread at a time; the time since the last look goes to the stack that is seen.
 
     C code that keeps the interpreter to itself is seen when it returns, with the time that it took.
-    A look counts for nothing where the program went on meanwhile, or where the time may be another
-    line's. What no look stands for is the time of the empty stack, so that a share is one of all
+    A look counts for nothing where the program went on meanwhile. What no look stands for is the time of the empty stack, so that a share is one of all
     the time. The thread that looks lives from the first :meth:`begin` to :meth:`rest`.
     """
 
@@ -149,7 +142,6 @@ class StackSampler:
         queue = KeptOpen(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         waited_ns = queued_ns(queue)
         for seconds in itertools.cycle(INTERVALS_S):
-            due_ns = time.perf_counter_ns() + int(1e9 * seconds)
             if over.acquire(timeout=seconds):
                 break
             if self._watched is not None:
@@ -157,7 +149,7 @@ class StackSampler:
                 known = self._meet()
                 before_ns, waited_ns = waited_ns, queued_ns(queue)
                 if known is not None:
-                    self._note(known, due_ns, waited_ns - before_ns)
+                    self._note(known, waited_ns - before_ns)
                 sys.setswitchinterval(self._usual_s if self._watched is None else SWITCH_S)
             else:
                 waited_ns = queued_ns(queue)
@@ -182,31 +174,28 @@ class StackSampler:
             now = sys._current_frames().get(thread)
         if now is not top or any(each.f_lasti != at for each, _, at in met):
             return None
-        places = tuple((each.f_code, line, at) for each, line, at in met)
-        return Met(key, since_ns, now_ns, places)
+        return Met(key, since_ns, now_ns, tuple((each.f_code, line) for each, line, _ in met))
 
-    def _note(self, met: Met, due_ns: int, waited_ns: int) -> None:
-        """Keep it, unless the look came late and the time may be another line's."""
-        ns, late_ns = met.now_ns - met.since_ns, met.now_ns - due_ns - waited_ns
+    def _note(self, met: Met, waited_ns: int) -> None:
+        """Keep it, unless the look waited for a processor."""
+        ns = met.now_ns - met.since_ns
         us = ns / 1e3
         if waited_ns > max(LATE_NS, ns / 2):  # whose time it is has nothing to do with that
             self._covered_us[met.key] += us
             return
-        if late_ns > LATE_NS and _in_doubt(met.places):
-            return
-        seen = self._us[met.key, tuple(place[:2] for place in met.places)]
+        seen = self._us[met.key, met.stack]
         seen[0] += us
         seen[1] += 1
         self._covered_us[met.key] += max(us, PERIOD_US)
 
 
 class Met(NamedTuple):
-    """What one look shows: code, line and instruction of each frame, innermost first."""
+    """What one look shows."""
 
     key: Hashable
     since_ns: int
     now_ns: int
-    places: tuple[tuple[CodeType, int, int], ...]
+    stack: Stack
 
 
 @contextlib.contextmanager
@@ -239,40 +228,6 @@ def queued_ns(queue: KeptOpen) -> int:
     """How long the calling thread has waited for a processor; 0 if the kernel does not tell."""
     words = queue.words()
     return int(words[1]) if len(words) > 1 else 0
-
-
-def _in_doubt(places: Iterable[tuple[CodeType, int, int]]) -> bool:
-    """Whether what kept the interpreter may be in the line before, which no other thread saw."""
-    for code, line, offset in places:
-        before = _before(code, offset)
-        if any(each.line not in (0, line) for each in before if each.name.startswith(LONG)):
-            return True
-        if not before or before[-1].name != "RESUME":  # else it has just been called
-            return False
-    return False
-
-
-class _Instruction(NamedTuple):
-    name: str
-    line: int
-
-
-@functools.lru_cache(maxsize=4096)
-def _before(code: CodeType, offset: int) -> tuple[_Instruction, ...]:
-    """The instructions before ``offset``, last first, up to one at which threads take turns."""
-    found: list[_Instruction] = []
-    lines = {start: line or 0 for start, _, line in code.co_lines()}
-    known, run = 0, []
-    for each in dis.get_instructions(code):
-        known = lines.get(each.offset, known)
-        if each.offset >= offset:
-            break
-        run.append(_Instruction(each.opname, known))
-    for instruction in reversed(run):
-        found.append(instruction)
-        if instruction.name.startswith(TURNS):
-            break
-    return tuple(found)
 
 
 def line_of(frame: FrameType) -> int:

@@ -248,7 +248,7 @@ class RehearsalProbe(Probe, Listener):
                 log.note(crossing.kind)
             elif crossing.kind == "copy" and crossing.direction == "h2d":
                 self._note_copy(log, crossing)
-        except Exception as error:  # the user's step goes on whatever we got wrong
+        except Exception as error:  # the user's step continues despite our error
             log.fail(error)
 
     def _note_copy(self, log: ReadLog, crossing: Crossing) -> None:

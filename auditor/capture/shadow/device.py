@@ -107,8 +107,8 @@ def _refusal(operator: str, reason: str) -> Callable[..., Any]:
 def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
     note(
         "torch.compile",
-        "was not compiled in the rehearsal, and its graph breaks, recompilations and memory were "
-        "not looked at: what it was given ran as it is",
+        "was not compiled in the rehearsal: its functions ran as they are, and graph breaks, "
+        "recompilations and memory are not known",
     )
     disable = bool(kwargs.get("disable"))
     return original(model, backend="eager", disable=disable)  # inductor's import takes seconds
@@ -124,7 +124,7 @@ SHARDS = {
 
 def _install_sharding(patches: Patches) -> None:
     """Only where torch has imported them: it does so with what it imports first."""
-    reason = "tensors that are split over GPUs are not played"
+    reason = "tensors that are split over GPUs are not simulated"
     for name, names in SHARDS.items():
         module = sys.modules.get(name)
         for each in names:
@@ -157,7 +157,7 @@ def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
         if on_cuda(device_of(kwargs.get("device"))) or any(
             isinstance(one, ShadowTensor) for one in parts
         ):
-            refuse("torch.nested", "nested tensors are not played")
+            refuse("torch.nested", "nested tensors are not simulated")
         return original(tensors, *args, **kwargs)
 
     return nested

@@ -44,7 +44,7 @@ def _of_one(original: Callable[..., None]) -> Callable[..., None]:
         **kwargs: Any,
     ) -> None:
         if device_ids is not None and len(device_ids) > 1:
-            refuse("torch.nn.DataParallel", "one GPU is played, on one thread")
+            refuse("torch.nn.DataParallel", "one GPU is simulated, on one thread")
         original(parallel, module, device_ids, *args, **kwargs)
 
     return init
@@ -130,7 +130,9 @@ def _init_process_group(
     if size is None:  # torch's own error
         return original(*args, **{**kwargs, "backend": "gloo"} if not args else kwargs)
     if size != 1:
-        refuse("torch.distributed.init_process_group", f"one rank on one GPU is played, not {size}")
+        refuse(
+            "torch.distributed.init_process_group", f"one rank on one GPU is simulated, not {size}"
+        )
     done = original("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     asked[torch.distributed.group.WORLD] = "nccl" if backend is None else str(backend)
     return done
@@ -306,9 +308,11 @@ def _set_up(parallel: Any, given: _Arguments, learned: list[Tensor]) -> None:
     group = mesh.get_group(0) if mesh is not None else given["process_group"]
     group = torch.distributed.group.WORLD if group is None else group
     if not _alone(group):
-        refuse("torch.nn.parallel.DistributedDataParallel", "one rank on one GPU is played")
+        refuse("torch.nn.parallel.DistributedDataParallel", "one rank on one GPU is simulated")
     if given.get("mixed_precision") is not None:
-        refuse("torch.nn.parallel.DistributedDataParallel", "its own mixed precision is not played")
+        refuse(
+            "torch.nn.parallel.DistributedDataParallel", "its own mixed precision is not simulated"
+        )
     if devices is not None and len(devices) > 1:
         raise ValueError("device_ids can only be None or contain a single element.")
     torch.nn.Module.__init__(parallel)
@@ -384,5 +388,5 @@ def _nothing(parallel: Any) -> None:
 def _comm_hook(parallel: Any, *args: Any, **kwargs: Any) -> None:
     refuse(
         "DistributedDataParallel.register_comm_hook",
-        "what a hook does to gradients on their way is not played",
+        "changes that a hook makes to gradients are not simulated",
     )

@@ -111,6 +111,7 @@ class CensusRow(PassRow, kw_only=True):
             "that is the trained one), `stale` (an optimizer beside the one whose rate a scheduler "
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
             "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
+            "`rates` (groups that were made with different learning rates, and stepped with one), "
             "`average` (batch norms whose weights follow trained ones, and their statistics do not)"
         ),
     ]

@@ -15,7 +15,6 @@ from auditor.capture.instruments.stack_sampler import (
     SWITCH_S,
     Met,
     StackSampler,
-    _in_doubt,
     line_of,
 )
 
@@ -116,7 +115,7 @@ def test_a_stack_whose_frames_moved_during_the_look_counts_for_nothing(monkeypat
     looker.join()
     sampler.taken()
     time.sleep(0.01)
-    assert sampler._meet().places[-1][0] is threading.Event.wait.__code__
+    assert sampler._meet().stack[-1][0] is threading.Event.wait.__code__
 
     def while_it_goes_on(frame) -> int:
         go.set()
@@ -142,39 +141,13 @@ def test_time_that_no_look_stands_for_is_nobodys():
 
 @pytest.mark.parametrize(("queued_us", "looks"), [(100, 1), (900, 1), (1100, 0)])
 def test_a_look_that_waited_for_a_processor_counts_neither_way(queued_us, looks):
-    sampler, stack = StackSampler(), ((busy.__code__, 1, 0),)
+    sampler, stack = StackSampler(), ((busy.__code__, 1),)
     sampler._inside_us["key"] = 6_000.0
-    sampler._note(Met("key", 0, 2_000_000, stack), 2_000_000, queued_us * 1000)
-    sampler._note(Met("key", 2_000_000, 6_000_000, stack), 6_000_000, 0)
+    sampler._note(Met("key", 0, 2_000_000, stack), queued_us * 1000)
+    sampler._note(Met("key", 2_000_000, 6_000_000, stack), 0)
     (_, (us, seen)), *rest = sampler.taken().items()
     assert (us, seen) == (4_000.0 + 2_000.0 * looks, 1 + looks)
     assert [unseen for _, unseen in rest] == [(0.0, 0)]
-
-
-def product(number, text):
-    square = number * number
-    return text.upper(), square
-
-
-def search(number, text):
-    found = text.count("x")
-    return text.upper(), found
-
-
-def in_one_line(number, text):
-    return text.upper(), number * number, text.lower()
-
-
-@pytest.mark.parametrize(
-    ("function", "doubted"), [(product, True), (search, False), (in_one_line, False)]
-)
-def test_a_late_look_may_meet_the_line_after(function, doubted):
-    """Threads take turns behind calls, not behind products."""
-    code = function.__code__
-    calls = [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")]
-    assert _in_doubt([(code, code.co_firstlineno + 2 - (function is in_one_line), calls[-1])]) == (
-        doubted
-    )
 
 
 def nested(noise):

@@ -76,6 +76,11 @@ def test_the_last_name_counts():
     assert not cut(text, "self.seen[*]")
 
 
+def test_an_item_counts():
+    assert cut("def step(self, key):\n    self.seen[key] = 1")
+    assert cut("def step(self):\n    self.seen[:] = self.seen[-8:]")
+
+
 def test_what_a_tensor_begins_with_is_no_limit():
     text = "def __init__(self):\n    self.seen = torch.zeros(8)"
     assert cut(text) and not cut(text, once=False)

@@ -61,11 +61,3 @@ def rate_given_that_is_the_default_too():
     optimizer = torch.optim.SGD([parameter], lr=1e-3)
     state = _saved(5e-2)
     return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
-
-
-def schedule_of_an_earlier_run_without_its_optimizer():
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
-    state = {**scheduler.state_dict(), "base_lrs": [1e-2], "last_epoch": 10}
-    return _resumed(optimizer, parameter, lambda: scheduler.load_state_dict(state))  # CKPT006

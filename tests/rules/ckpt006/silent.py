@@ -96,34 +96,6 @@ def no_rate_was_given_and_the_loaded_one_is_higher():
     return _resumed(_state(5e-2), None)
 
 
-def schedule_goes_on_at_the_configured_rate():
-    def load(optimizer):
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
-        scheduler.load_state_dict({**scheduler.state_dict(), "last_epoch": 10})
-
-    return _resumed(_state(1e-3), then=load)
-
-
-def schedule_that_goes_on_from_the_rate_of_the_group():
-    def load(optimizer):
-        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
-        scheduler.load_state_dict({**scheduler.state_dict(), "base_lrs": [1e-2]})
-
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([parameter], lr=1e-3)
-    load(optimizer)
-    return trained_with(optimizer, lambda: parameter.square().sum())
-
-
-def rates_of_a_schedule_set_again_after_loading():
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([parameter], lr=1e-3)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
-    scheduler.load_state_dict({**scheduler.state_dict(), "base_lrs": [1e-2]})
-    scheduler.base_lrs = [1e-3]
-    return trained_with(optimizer, lambda: parameter.square().sum())
-
-
 def snapshot_that_brings_back_a_rate_which_a_schedule_has_lowered():
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=1e-2, momentum=0.9)

@@ -13,7 +13,6 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
-from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
@@ -111,11 +110,6 @@ SETTLED = 3
 returns to a snapshot again and again loads it before that.
 """
 
-SCHEDULES = ("LambdaLR", "CyclicLR", "CosineAnnealingWarmRestarts")
-"""Schedulers that compute each rate from their own ``base_lrs``: these come back with their state.
-The others go on from the rate in the optimizer's groups.
-"""
-
 Rates = list[dict[str, float]]
 """Of each parameter group."""
 
@@ -129,18 +123,6 @@ class _Loaded:
     before: Rates
     after: Rates
     in_step: bool = False
-
-
-@dataclass
-class _Scheduled:
-    """A scheduler whose state was loaded, before it steps for the first time; it belongs to
-    ``optimizer``.
-    """
-
-    optimizer: Optimizer
-    scheduler: Any
-    at: int
-    before: Rates
 
 
 class LoadStateDictProbe(OptimizerProbe):
@@ -159,7 +141,6 @@ class LoadStateDictProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._loaded: dict[int, _Loaded] = {}
-        self._scheduled: dict[int, _Scheduled] = {}
         self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
         self._stepped: WeakSet[Optimizer] = WeakSet()
         self._unsettled: WeakKeyDictionary[Optimizer, tuple[OptimizerLoadRow, int]] = (
@@ -173,8 +154,6 @@ class LoadStateDictProbe(OptimizerProbe):
         for owner, after in (
             (torch.nn.Module, self._module_loaded),
             (Optimizer, self._optimizer_loaded),
-            (lr_scheduler.LambdaLR, self._scheduler_loaded),
-            (lr_scheduler.LRScheduler, self._scheduler_loaded),
         ):
             self._always.attribute(
                 owner, "load_state_dict", self._around(owner.load_state_dict, after)
@@ -187,7 +166,6 @@ class LoadStateDictProbe(OptimizerProbe):
     def uninstall(self) -> None:
         super().uninstall()
         self._loaded.clear()
-        self._scheduled.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """The first step since the load: what the program set after it is in the groups."""
@@ -199,9 +177,6 @@ class LoadStateDictProbe(OptimizerProbe):
             elif row is not None:
                 self.context.add(row)
         loaded = self._loaded.pop(id(optimizer), None)
-        scheduled = self._scheduled.pop(id(optimizer), None)
-        if loaded is None and scheduled is not None and scheduled.optimizer is optimizer:
-            self._write_scheduled(scheduled)
         if loaded is None or loaded.optimizer is not optimizer:
             return
         bad = [
@@ -228,18 +203,6 @@ class LoadStateDictProbe(OptimizerProbe):
         else:
             self.context.add(row)
 
-    def _write_scheduled(self, loaded: _Scheduled) -> None:
-        """A scheduler whose state was loaded, and its optimizer's was not."""
-        first, rates = _rates(loaded.scheduler), _rates(loaded.optimizer)
-        groups = [
-            RateGroup(before=b, after={**f, "lr": r["lr"]}, first={**f, "lr": r["lr"]})
-            for b, f, r in zip(loaded.before, first, rates, strict=False)
-            if "lr" in r
-        ]
-        owner = type(loaded.scheduler).__name__
-        row = OptimizerLoadRow(at=loaded.at, owner=owner, bad=0, tensors=[], groups=groups)
-        self.context.add(row)
-
     def _around(
         self, original: Callable[..., Any], loaded: Callable[[Any, int, Rates], None]
     ) -> Callable[..., Any]:
@@ -261,9 +224,8 @@ class LoadStateDictProbe(OptimizerProbe):
     def _looks(self, owner: Any) -> bool:
         if not self.context.in_step:
             return True
-        of = owner if isinstance(owner, Optimizer) else getattr(owner, "optimizer", None)
         try:
-            return isinstance(of, Optimizer) and of not in self._stepped
+            return isinstance(owner, Optimizer) and owner not in self._stepped
         except TypeError:  # a class of the user's that has no hash
             return False
 
@@ -286,15 +248,8 @@ class LoadStateDictProbe(OptimizerProbe):
             self.context.in_step,
         )
 
-    def _scheduler_loaded(self, scheduler: Any, at: int, before: Rates) -> None:
-        optimizer = getattr(scheduler, "optimizer", None)
-        if type(scheduler).__name__ in SCHEDULES and isinstance(optimizer, Optimizer):
-            self._scheduled[id(optimizer)] = _Scheduled(optimizer, scheduler, at, before)
-
 
 def _rates(owner: Any) -> Rates:
-    if isinstance(owner, lr_scheduler.LRScheduler):
-        return [{"initial_lr": float(each)} for each in getattr(owner, "base_lrs", ())]
     groups = groups_of(owner) if isinstance(owner, Optimizer) else []
     return [
         {key: float(group[key]) for key in RATES if isinstance(group.get(key), (int, float))}

@@ -31,6 +31,9 @@ SOME = 4
 MOST = 64
 """Ties, and batch norms, that are followed."""
 
+APART, LEVELED = 1.5, 8
+"""Ratio of rates that are meant to differ; first steps with one rate for all groups."""
+
 COPIED, FOLLOWED = 2, 8
 """Writes to statistics that come of a copy at the start; writes to weights that are an average's."""
 
@@ -65,6 +68,10 @@ class _Life:
     loaded_at: int | None = None
     stack: tuple[int, ...] = ()
     """The user's lines that made it, innermost first."""
+    rates: tuple[float, ...] = ()
+    """Learning rates of its groups when it was made."""
+    leveled: int = 0
+    """Its steps with one rate for all groups, from the first on."""
 
     def take(self, optimizer: Optimizer) -> None:
         """What it steps now."""
@@ -239,7 +246,7 @@ class CensusProbe(OptimizerProbe):
             for group in groups_of(optimizer)
         ]
         frames = self.context.frames
-        life = _Life(frames.here(), type(optimizer).__name__, repr(groups))
+        life = _Life(frames.here(), type(optimizer).__name__, repr(groups), rates=_rates(optimizer))
         life.stack = tuple(map(frames.number, frames.user_frames(sys._getframe(1), CALLERS)))
         self._lives[optimizer] = life
         if life.at is not None:
@@ -294,9 +301,19 @@ class CensusProbe(OptimizerProbe):
         if life is None:
             return
         life.moments = life.moments or _moments(optimizer)
+        self._level(life, _rates(optimizer))
         life.leave(self._passes_of(life.loader))
         if life.at is not None:
             self._lines[life.at] = life
+
+    def _level(self, life: _Life, rates: tuple[float, ...]) -> None:
+        """Groups were made with different rates, and each step so far had one rate for all."""
+        own = life.rates
+        apart = len(own) == len(rates) > 1 and 0 < min(own) * APART <= max(own)
+        if apart and life.leveled == life.steps and len(set(rates)) == 1:
+            life.leveled += 1
+            if life.leveled == LEVELED:
+                self._tell("rates", life.at, life.name, n=len(rates), steps=LEVELED)
 
     def _scheduled(self, scheduler: LRScheduler, *_: Any, **__: Any) -> None:
         """The optimizer whose rate it sets may no longer step: another one has its parameters."""
@@ -420,6 +437,12 @@ def _moments(optimizer: Optimizer) -> bool:
         (own for each in tensors_of(optimizer) if (own := optimizer.state.get(each))), {}
     )
     return any(isinstance(each, torch.Tensor) and each.dim() > 0 for each in state.values())
+
+
+def _rates(optimizer: Optimizer) -> tuple[float, ...]:
+    """Of its groups; none if one is a tensor."""
+    rates = [group.get("lr") for group in groups_of(optimizer)]
+    return tuple(each for each in rates if isinstance(each, float)) if None not in rates else ()
 
 
 def _held(place: Place) -> Any:

@@ -159,8 +159,7 @@ class Clock:
         self._context.freed.look()
         if not self._write_times(wait=True):
             self._context.warn(
-                "the device did not tell the time of every step: where it is missing, the host's "
-                "stands for it"
+                "the device timed only some of the steps: for the others the host's clock is used"
             )
 
     def abandon(self) -> None:
