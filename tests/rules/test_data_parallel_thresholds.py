@@ -75,7 +75,7 @@ def test_epochs_in_one_order(more, expected):
     assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
 
 
-LOCAL = Apart(LATER, SITE, 1, 3, 0)
+LOCAL = Apart(LATER, SITE, 1)
 
 
 @pytest.mark.parametrize(
