@@ -77,8 +77,6 @@ class Parting:
     one: Call
     other: Call | None
     other_rank: int
-    other_steps: int
-    """Steps that the other one completed."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +116,15 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
     ours, theirs = _calls(first), _calls(second)
     for number, (one, two) in enumerate(zip(ours, theirs, strict=False)):
         if one.what != two.what or (one.what in OF_ONE_SIZE and one.numbers != two.numbers):
-            return Parting(number, one, two, second.rank, _steps(second))
+            return Parting(number, one, two, second.rank)
     if len(ours) == len(theirs):
         return None
     number = min(len(ours), len(theirs))
     longer, shorter = (ours, second) if len(ours) > number else (theirs, first)
-    extra, steps = longer[number], _steps(shorter)
-    if steps <= extra.step:
+    extra = longer[number]
+    if _steps(shorter) <= extra.step:
         return None  # it may still come there, or died before
-    return Parting(number, extra, None, shorter.rank, steps)
+    return Parting(number, extra, None, shorter.rank)
 
 
 def _left(first: Recording, second: Recording) -> Parting | None:
@@ -142,7 +140,7 @@ def _left(first: Recording, second: Recording) -> Parting | None:
     if waits is None or _steps(shorter) != extra.step:
         return None
     other = Call(shorter.rank, waits, WAITS, 0, extra.step)
-    return Parting(number, extra, other, shorter.rank, extra.step)
+    return Parting(number, extra, other, shorter.rank)
 
 
 def _ended_by_others(recording: Recording) -> bool:
@@ -188,7 +186,7 @@ def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:
         longer, shorter = (one, two) if len(one) > number else (two, one)
         other = shorter[number] if number < len(shorter) else None
         of = second if longer is one else first
-        yield Parting(number, longer[number], other, of.rank, steps)
+        yield Parting(number, longer[number], other, of.rank)
 
 
 def _differ(one: Call, two: Call) -> bool:

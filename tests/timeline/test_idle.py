@@ -112,7 +112,7 @@ def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(lin
 
 def test_what_a_wait_cost_is_the_waits(line_of):
     line = line_of(*training(3))
-    won = int(line.waits.prices.won_back[line.waits.step >= 0].sum())
+    won = int(line.waits.won_back[line.waits.step >= 0].sum())
     assert line.idle.by_cause()[WAIT] == won > 0
 
 

@@ -77,19 +77,16 @@ def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
 
 def _table(found: Fleet) -> Ranks:
     rows = tuple(one.row for one in found.ranks)
-    clocks = found.alignment
-    if clocks is None:
+    late = found.late
+    if late is None:
         return Ranks(rows, found.world_size)
     steps = max(1, min(row.steps for row in rows))
-    place = clocks.straggler
-    others = [ns for number, ns in enumerate(clocks.waited_ns.tolist()) if number != place]
-    waited = statistics.median(others) - int(clocks.waited_ns[place])
     return Ranks(
         rows,
         found.world_size,
-        late=rows[place].rank,
-        last=int(clocks.last_count[place]),
-        shared=clocks.shared,
-        waited_us=max(0.0, waited / 1e3 / steps),
-        clocks_us=float(clocks.spread_ns.max()) / 1e3,
+        late=rows[late.place].rank,
+        last=late.last,
+        shared=late.shared,
+        waited_us=max(0.0, late.waited_ns / 1e3 / steps),
+        clocks_us=late.clocks_ns / 1e3,
     )
