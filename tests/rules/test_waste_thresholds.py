@@ -213,7 +213,9 @@ def padded(width: int, *batches: tuple[int, ...], of: int | None = None) -> Batc
         (padded(100, *[(80, 80)] * 2), []),
         (padded(100, *[(80, 80)] * 3, of=5), [None]),
         (padded(100, *[(80, 80)] * 3, of=6), []),
-        (padded(100, *[(100, 10)] * 4), []),  # as wide as its longest row
+        (padded(100, *[(100, 10)] * 4), [Severity.NOTE]),  # 220 of 400 positions if sorted
+        (padded(100, *[(100, 40)] * 4), [Severity.NOTE]),
+        (padded(100, *[(100, 41)] * 4), []),
     ],
 )
 def test_padding(batches: Batches, severities: list[Severity | None]) -> None:
