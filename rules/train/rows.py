@@ -134,13 +134,11 @@ class TokenWeightsRow(PassRow, kw_only=True):
     of_values = True
 
     at: At
+    angle: Annotated[float, ANGLE]
+    ratio: Annotated[float, RATIO]
+    over: Annotated[str, OVER]
     tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
-
-    @property
-    def unlike(self) -> float:
-        """Tokens of the largest micro-batch over those of the smallest."""
-        return max(self.tokens) / min(self.tokens)
 
 
 class SeedRow(PassRow, kw_only=True):

@@ -17,7 +17,7 @@ from tests.rules.asking import ask, rows
 SITE = Site("t.py", 3, "step", "loss_of(out, y).backward()")
 OTHER = Site("t.py", 7, "step", "other_of(out, y).backward()")
 RULES = {"broadcast": SilentBroadcast, "activation": ActivationAppliedTwice}
-RULES |= {"padding": PaddingTrained, "shift": TargetsNotShifted}
+RULES |= {"padding": PaddingTrained, "tokens": MicroBatchesWeighedAlike, "shift": TargetsNotShifted}
 FACTS = {
     "broadcast": {"function": "mse_loss", "given": [16, 1], "other": [16], "second": True},
     "activation": {"function": "cross_entropy", "activation": "softmax"},
@@ -28,12 +28,14 @@ FACTS = {
 
 def row(kind, angle=0.0, ratio=1.0, *, over="parameters", step=0, at=0):
     numbers = {"angle": angle, "ratio": ratio, "over": over, "step": step, "at": at}
+    if kind == "tokens":
+        return TokenWeightsRow(**numbers, tokens=[12, 3], function="cross_entropy")
     return RepairRow(**numbers, defect=kind, loss=1.0, repaired=2.0, **FACTS[kind])
 
 
 def found(kind, *given, **knobs):
     """What the rule of a kind says of rows; of no program, so that there is no patch."""
-    source = () if kind in ("padding", "shift") else (Source({}),)
+    source = () if kind in ("padding", "tokens", "shift") else (Source({}),)
     tables = rows(*given, sites=(SITE, OTHER)), *source
     return list(ask(RULES[kind](**knobs), *tables))
 
@@ -76,10 +78,15 @@ def test_most_of_the_rows_of_a_line_decide(kind):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "knobs", "number"),
-    [([15, 10, 12], {}, 1), ([14, 10, 12], {}, 0), ([14, 10], {"times": 1.4}, 1)],
+    ("angle", "ratio", "knobs", "severity"),
+    [
+        (4.9, 1.09, {}, Severity.NOTE),
+        (5.0, 1.0, {}, None),
+        (4.9, 1.1, {}, None),
+        (4.9, 0.89, {}, None),
+        (4.9, 1.0, {"note_below": 4.9}, None),
+    ],
 )
-def test_micro_batches_that_are_nearly_even_are_no_finding(tokens, knobs, number):
-    given = TokenWeightsRow(at=0, tokens=tokens, function="div", step=0)
-    told = list(ask(MicroBatchesWeighedAlike(**knobs), rows(given, sites=(SITE,))))
-    assert [each.site for each in told] == [SITE] * number
+def test_micro_batches_that_are_nearly_even_are_a_note(angle, ratio, knobs, severity):
+    (finding,) = found("tokens", row("tokens", angle, ratio), **knobs)
+    assert finding.severity is severity

@@ -211,16 +211,28 @@ def test_opposite_gradients_are_half_a_turn_apart():
             second_gradient.angle_and_ratio([(one, wrong)])
 
 
-def test_tokens_of_micro_batches(tmp_path):
-    _, _, weights, _ = run(tmp_path, ACCUMULATED)
+def test_weighed_micro_batches_are_the_gradient_of_all_tokens(tmp_path):
+    plain = load(tmp_path, ACCUMULATED.replace("torch.nn.Dropout(0.1), ", ""))
+    out, labels = [], []
+    for kept in (12, 1, 5):
+        label = torch.randint(0, 7, (2, 12))
+        label[:, kept:] = -100
+        labels.append(label.flatten())
+        out.append(plain.model(torch.randint(0, 9, (2, 12))).flatten(0, 1))
+    loss = sum(F.cross_entropy(one, two) / 3 for one, two in zip(out, labels, strict=True))
+    together = F.cross_entropy(torch.cat(out), torch.cat(labels))
+    wanted = angle_and_ratio(plain.model, loss, together)
+    _, _, weights, _ = run(tmp_path, ACCUMULATED.replace("torch.nn.Dropout(0.1), ", ""))
+    assert (weights[0]["angle"], weights[0]["ratio"]) == pytest.approx(wanted, rel=1e-3)
     assert weights[0]["tokens"] == [24, 2, 10]
 
 
 def test_gradients_of_an_earlier_step_are_not_taken_for_this_ones():
     leaf = torch.ones(3, requires_grad=True)
     leaf.grad = torch.ones(3)
-    sums = token_weights.MicroBatches()
+    sums = token_weights.Sums()
     for tokens in (5, 2):
         sums.begins(token_weights.Mean(1, "cross_entropy", tokens, 1.0, ragged=True), [leaf])
         leaf.grad += 1
+        sums.ends()
     assert not sums.unequal
