@@ -1,6 +1,7 @@
 """The probe of updates in half precision: what it counts, and that nothing of it stays."""
 
-from auditor.rules.num.probes.averages import HalfUpdatesProbe
+import pytest
+from auditor.rules.num.probes.averages import STEPS, HalfUpdatesProbe
 
 from tests.capture.drive import line_of, watched
 
