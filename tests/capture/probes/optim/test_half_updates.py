@@ -1,7 +1,6 @@
 """The probe of updates in half precision: what it counts, and that nothing of it stays."""
 
-import pytest
-from auditor.rules.num.probes.averages import STEPS, HalfUpdatesProbe
+from auditor.rules.num.probes.averages import HalfUpdatesProbe
 
 from tests.capture.drive import line_of, watched
 
