@@ -145,11 +145,6 @@ class DeviceMemoryNearlyFull(Rule):
                 needed if full else held,
                 seen_on="trace",
                 severity=self._severity(device) if full and memory.marked else Severity.NOTE,
-                facts=(
-                    ("peak allocated", amounts.size(device.allocated)),
-                    ("peak reserved", amounts.size(device.reserved)),
-                    ("device", amounts.size(device.capacity)),
-                ),
             )
 
     def _severity(self, device: DevicePeak) -> Severity | None:
@@ -238,7 +233,7 @@ class FragmentationRule(Rule):
         256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
     )
     share_if_pressed: float = knob(
-        0.1, "The share to use instead if the allocator retried or ran out of memory."
+        0.1, "Use this share instead if the allocator retried or ran out of memory."
     )
 
     def fragmented(self, memory: DeviceMemory | Course) -> bool:
@@ -341,10 +336,6 @@ class BlockPinsSegment(FragmentationRule):
                 lost_bytes=pin.free_bytes,
                 basis=basis,
                 seen_on="snapshot",
-                facts=(
-                    ("segments", str(len(pin.segments))),
-                    ("reserved in all", amounts.size(snapshot.reserved)),
-                ),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -367,10 +358,10 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "If no allocation failed, name a setting only if it saves this share of the reserve.",
+        "Name a setting that avoids no failure only if it saves this share of the reserve.",
     )
     least_mib: float = knob(
-        256.0, "If no allocation failed, name a setting only if it saves this many MiB."
+        256.0, "Name a setting that avoids no failure only if it saves this many MiB."
     )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:

@@ -395,13 +395,6 @@ class OptimizerStepsOneByOne(Rule):
             basis="estimated" if priced else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
-            facts=(
-                ("share of the steps on the host", f"{amounts.percent(optimizer.host_share)}"),
-                (
-                    "device idle between its launches",
-                    f"{amounts.duration(optimizer.idle_us_per_step)} per step",
-                ),
-            ),
             remedy=_foreach(optimizer.names, source, configs),
             changes=(Change("optimizer launches"),) if priced else (),
         )
@@ -459,7 +452,6 @@ class FusedOptimizerNotUsed(Rule):
             steps=optimizer.steps if optimizer.marked else 0,
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
-            facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
             remedy=given(source, configs, made_at, could[0], "fused", ran=False).remedy(
                 "Pass fused=True to the optimizer, measure it, and keep what is faster.",
                 "True",

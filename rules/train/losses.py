@@ -36,7 +36,7 @@ ANGLE = "Report an error if the step's gradient is this many degrees off the rep
 FACTOR = "Report an error if the step's gradient is this many times longer or shorter."
 CHANGES = "the loss changes, and so does training"
 LEAST = "Report nothing below this many degrees if the norm is right as well."
-SHARE = "The norm is right if it differs by less than this share of the repaired one."
+SHARE = "Take the norm for right if it differs by less than this share of the repaired one."
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def gradient_said(row: GradientsRow) -> str:
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """Angle and norm as facts, and the loss as it is and repaired."""
+    """The same as facts, and the loss as it is and repaired."""
     of = "parameters" if row.over == "parameters" else "the model's outputs"
     facts = (
         ("angle to the repaired gradient", _degrees(row.angle)),

@@ -57,7 +57,6 @@ class SortedByClass(Rule):
             f"({samples:,} samples in {length:,} batches), always in the same order",
             steps=len(taken),
             per_step=1.0,
-            facts=(("classes of a batch, at most", str(-(-classes // length) + 1)),),
             remedy=Remedy(
                 "Draw a new order in each epoch: shuffle=True.", () if edit is None else (edit,)
             ),

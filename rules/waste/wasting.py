@@ -100,11 +100,6 @@ class PaddingComputed(Rule):
             per_step=len(texts) / steps,
             # another width is another graph, and another order another training
             severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
-            facts=(
-                ("positions that are padding", amounts.percent(padding)),
-                ("saved by padding to the longest row of a batch", amounts.percent(trimmed)),
-                ("saved by batches of similar length", amounts.percent(alike)),
-            ),
             remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at))) if fixed else None,
         )
 
@@ -257,7 +252,7 @@ class ResultUnread(WasteRule):
 
     share: float = knob(0.02, "Report from this share of the step's work.")
     operators: float = knob(
-        0.01, "Below that, report a note from this share of the step's operators."
+        0.01, "Report a note from this share of the step's operators, also below `share`."
     )
     several: int = knob(3, "Report that note only from this many operators.")
 
@@ -324,7 +319,6 @@ class CopiedUnread(WasteRule):
                 remedy=Remedy("Move it inside the branch that reads it.") if sometimes else None,
                 steps=each.steps,
                 per_step=each.operators,
-                facts=(("bytes per step", amounts.size(each.nbytes)),),
             )
 
 

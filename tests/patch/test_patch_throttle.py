@@ -73,11 +73,8 @@ MADE = {
         ("for step in range(9):\n    for {+batch_number, (+}x, y{+)+} in {+enumerate(+}tqdm(loader{+)+}):  # train\n"
         "        opt.step()\n        {+if batch_number % 50 == 0:\n            +}print(loss.item())\n"), 4),
     "under a switch": (
-        "for i in range(9):\n    opt.step()\n    if verbose and rank == 0{+ and i % 50 == 0+}:  # all\n        print(loss.item())\n",
+        "for i in range(9):\n    opt.step()\n    if verbose and rank == 0:  # all\n        {+if i % 50 == 0:\n            +}print(loss.item())\n",
         4),
-    "under one of two switches": (
-        ("for i in range(9):\n    opt.step()\n    if ({+(+}args.verbose or self.mode == 'full'{+) and i % 50 == 0+}):\n"
-        "        print(loss.item())\n"), 4),
     "under a switch with an else": (
         ("for i in range(9):\n    opt.step()\n    if bar is None:\n        {+if i % 50 == 0:\n"
         "            +}print(loss.item())\n    else:\n        a()\n"), 4),

@@ -110,7 +110,7 @@ def step():
     [
         ("zeros", "noise", [True], "device= to torch.zeros."),
         ("randn", "noise", [False], "Random numbers then come from the device's generator"),
-        ("randn", "(noise * 2)", [], "device= to torch.randn."),
+        ("randn", "(noise * 2)", [], "Keep the tensor on the device"),
         ("load", "noise", [], "Keep the tensor on the device"),
     ],
 )

@@ -27,6 +27,7 @@ from auditor.rules.num.nonfinite import (
 )
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
@@ -436,7 +437,7 @@ LOOP = IndexingLoop(LINE, HEAD, 10.0, 0.25, 4, 3, op="select", operators=200.0)
     ids=str,
 )
 def test_a_loop_over_pieces(change, said):
-    found = list(ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, **change),))))
+    found = list(ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, **change),)), Machine()))
     assert bool(found) is said
     for finding in found:
         assert (finding.steps, finding.per_step) == (3, 10.0)

@@ -220,7 +220,6 @@ def test_calls_that_take_long_stay_as_they_were(replays):
 
 def test_a_delay_that_nothing_shows_is_left_out_and_makes_the_replay_untrusted(replays):
     made = replays(mark(1000, 100), *launched(1010, 1500, 100, 1))
-    assert made.plan.streams.lost_ns == (490 - 55) * US
     assert made.error == pytest.approx(-435 / 600)
     assert made.reason == (
         "replayed with nothing changed, the steps would be 72% shorter than recorded"
@@ -285,7 +284,6 @@ def test_a_consistent_schedule_is_replayed_exactly(tmp_path_factory, actions):
     made = Timeline.of(write(tmp_path_factory.mktemp("trace"), text(played(actions)))).replays
     if made is not None:
         assert made.unchanged.whole_ns == made.recorded_ns
-        assert made.plan.streams.lost_ns == 0
         assert max(map(abs, made.step_errors)) == 0
 
 

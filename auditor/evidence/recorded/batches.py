@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
@@ -159,14 +158,6 @@ class Waiting:
         longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])
         return (sum(self.waits_us) - self.waits_us[longest]) / (
             (sum(self.steps_us) - self.steps_us[longest]) or 1.0
-        )
-
-    @property
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Rows for the report."""
-        return ("waiting", f"{amounts.percent(self.share)} of the timing pass"), (
-            "num_workers",
-            str(self.loader.workers),
         )
 
     def steps_above(self, share: float) -> int:

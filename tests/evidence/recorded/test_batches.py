@@ -55,7 +55,6 @@ def test_waits_of_the_loader_that_was_waited_for_most():
     assert (found.loader.number, found.waits_us) == (1, (35.0, 0.0, 10.0))
     assert found.steps_us == (80.0, 80.0, 80.0)
     assert (found.mean_us, found.share) == (15.0, 0.1875)
-    assert found.facts == (("waiting", "19% of the timing pass"), ("num_workers", "4"))
     assert Batches(quiet_steps=quiet_steps, quiet=batches).waiting() is None
     assert Batches(loaders=(Loader(1),), quiet_steps=quiet_steps).waiting() is None
 

@@ -62,4 +62,3 @@ def flushing(evidence, steps=10, *, flush=(6, 7), line=8, name="empty_cache"):
 def test_those_of_the_first_half_do_not_count(evidence, flush, flushes, again):
     table = flushing(evidence, flush=flush)
     assert (table.flushes, table.again_bytes // MIB) == (flushes, again)
-    assert (table.facts[-1][0] == "with the cache kept (predicted)") is (flushes > 0)

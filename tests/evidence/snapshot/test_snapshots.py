@@ -168,9 +168,6 @@ def test_a_cache_that_is_emptied_again_and_again(bare, frames):
     (finding,) = engine.judge(bare(flushed(20, frames)), (AllocatorCallEveryStep,)).findings
     assert (finding.site.line if finding.site else None) == (9 if frames else None)
     assert "emptied the cache 10 times" in finding.message
-    kept = "3 cudaMalloc calls instead of 60, 170 MiB reserved at most instead of 170 MiB"
-    said = dict(finding.facts).get("with the cache kept (predicted)")
-    assert said == (kept if frames else None)
 
 
 def test_healthy_snapshots_are_silent(bare):
