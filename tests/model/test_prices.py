@@ -206,3 +206,16 @@ def test_an_error_opens_only_where_the_run_does_not_survive_it():
     worthless = finding("NUM013", error)
     found = (graph, trickle, loader, collect, worthless, leak)
     assert prices.in_order(found, ROOM) == (worthless, leak, collect, loader, trickle, graph)
+
+
+def test_a_report_is_the_scale_of_its_findings():
+    run = replace(unsorted().run, peak_bytes=PeakBytes(None, 2 * GIB))
+    scale = prices.Scale.of(run, {"host_memory": str(64 * GIB), "device_memory": "?"})
+    assert scale == prices.Scale(100.0, 0, 0, 64 * GIB, 2 * GIB)
+    held, slow = finding("MEM003", lost_bytes=32 * GIB), finding("DATA007", lost_us_per_step=40.0)
+    report = replace(unsorted(), run=run, findings=(slow, held))
+    assert report.findings == (held, slow)
+    roomy = replace(report, environment={"host_memory": str(64 * GIB)}, findings=(slow, held))
+    assert [each.code for each in roomy.findings] == ["MEM003", "DATA007"]  # 50 % and 40 %
+    roomy = replace(roomy, environment={"host_memory": str(640 * GIB)})
+    assert [each.code for each in roomy.findings] == ["DATA007", "MEM003"]

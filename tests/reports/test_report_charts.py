@@ -3,12 +3,13 @@
 import re
 from dataclasses import replace
 
-from auditor.reports import charts
+from auditor.reports import charts, page, renderer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.model.charts import Bar, Layers, Parts, Tone
 from tests.reports import golden_charts
+from tests.reports import golden_report as golden
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 words = st.text(max_size=8)
@@ -23,6 +24,12 @@ any_parts = st.builds(
     Parts, words, words, st.lists(words, max_size=3).map(tuple), tones,
     st.lists(st.builds(Bar, st.integers(-1, 4), numbers, numbers, st.integers(-1, 4), words), max_size=5).map(tuple), st.just(("MEM",)),
 )  # fmt: skip
+
+
+def _page(report):
+    rendered = renderer("html").render(report)
+    assert isinstance(rendered, str)
+    return rendered
 
 
 @given(any_layers, any_parts)
@@ -46,3 +53,23 @@ def test_a_chart_has_five_thousand_points_at_most():
     many = charts.picture(replace(golden_charts.parts(), bars=bars))
     assert many is not None
     assert sum(len(group["row"]) for group in many.data()["groups"]) <= charts.POINTS
+
+
+def test_a_finding_points_at_its_charts():
+    report = golden.rich_report()
+    text = _page(report)
+    memory = next(
+        f"finding-{n}"
+        for n, finding in enumerate(report.findings, 1)
+        if finding.code.startswith("MEM")
+    )
+    article = text[
+        text.index(f'<article class="finding {_severity(report, memory)}" id="{memory}"') :
+    ]
+    assert '<a href="#memory-1">' in article[: article.index("</article>")]
+    first = text[text.index('id="finding-1"') :]
+    assert '<a href="#parts">' in first[: first.index("</article>")]
+
+
+def _severity(report, anchor):
+    return next(card.severity for card in page.cards(report) if card.id == anchor)

@@ -1,5 +1,7 @@
 """The copy that patched code runs in: whatever happens there, the user's project stays as it is."""
 
+import os
+
 import pytest
 
 from auditor.recordings.writer import SOURCES, masked_lines, store_sources
@@ -28,6 +30,16 @@ def _copy(project, tmp_path, **files):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     return project_copy.copy(project, scratch, files)
+
+
+def test_small_files_are_copies_and_everything_else_is_linked(project, tmp_path):
+    copied = _copy(project, tmp_path)
+    assert not (copied / "train.py").is_symlink()
+    assert not (copied / "package" / "deep").is_symlink()
+    for linked in (".git", "venv", "env", "audits", "package/deep/weights.bin"):
+        assert (copied / linked).is_symlink(), linked
+    assert not os.path.lexists(copied / "__pycache__")
+    assert (copied / ".." / "data" / "train.txt").read_text() == "data"
 
 
 def test_what_the_program_writes_stays_in_the_copy(project, tmp_path):

@@ -10,12 +10,14 @@ from auditor.timeline.intervals import union
 from auditor.timeline.totals import FP8, FP32, FP64, HALF, OTHER, TF32, arithmetic
 from auditor.timeline.trace import Calls, Operators
 from auditor.timeline.tree import _walk, call_tree, place_of
-from auditor.timeline.waits import EXPLICIT
+from auditor.timeline.waits import COPY_TO_DEVICE, COPY_TO_HOST, EXPLICIT, NONZERO
+from auditor.timeline.waits import OTHER as OTHER_OPERATOR
 from tests.timeline.kineto import (
     call,
     kernel,
     launch,
     mark,
+    memcpy,
     note,
     op,
     span,
@@ -194,6 +196,21 @@ def test_a_synchronisation_before_the_first_operator_is_the_profilers_outside_th
 ):
     found = line_of(call("cudaDeviceSynchronize", at, 3, 777), *training(2)).waits
     assert found.profiler[found.start == 1000 * at].tolist() == [profilers]
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind", "cause"),
+    [
+        ("aten::nonzero", "DtoH (Device -> Pinned)", NONZERO),
+        ("aten::copy_", "HtoD (Pageable -> Device)", COPY_TO_DEVICE),
+        ("aten::copy_", "DtoH (Device -> Pageable)", COPY_TO_HOST),
+        ("aten::equal", "DtoH (Device -> Pageable)", OTHER_OPERATOR),
+    ],
+)
+def test_causes_by_operator(line_of, operator, kind, cause):
+    copied = call("cudaMemcpyAsync", 1, 5, 3), memcpy(kind, 2, 3, 3)
+    line = line_of(op(operator, 0, 50), *copied, sync(10, 5, 4), op("aten::add", 60, 5))
+    assert set(line.waits.cause.tolist()) == {cause}
 
 
 def test_reads_of_host_tensors_are_no_waits(line_of):

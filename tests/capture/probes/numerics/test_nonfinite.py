@@ -110,6 +110,19 @@ def normed(spoiled_at, poisoned_at=None):
     return step
 
 
+@pytest.mark.parametrize(
+    ("bad_at", "pass_name", "step"), [(1, "warmup", 1), (7, "quiet", 5), (15, "loud", 3)]
+)
+def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_name, step):
+    recording = record(tmp_path / "r", lambda: trainer(bad_at=bad_at), PARTS, roots=[], steps=10)
+    (row,) = recording.rows("nonfinite")
+    wanted = (pass_name, step, bad_at, bad_at - 1)
+    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == wanted
+    assert row["what"] == "gradient"
+    assert row["n"] == 4
+    assert row["tensors"][0] == {"name": "0.weight", "shape": [6, 6], "value": "nan"}
+
+
 def test_weights_are_told_whatever_statistics_were_before(tmp_path):
     recording = record(tmp_path / "r", lambda: normed(3, 8), PARTS, roots=[], steps=10)
     assert [row["what"] for row in recording.rows("nonfinite")] == ["buffer", "gradient"]
