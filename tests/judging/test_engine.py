@@ -236,13 +236,6 @@ def test_a_comment_that_silences_nothing_is_said(recording, code, warnings):
     assert engine.judge(Evidence(made), (SlowClock,)).warnings == warnings
 
 
-def test_everything_silenced_is_clean_and_says_why(recording):
-    judged = engine.judge(Evidence(recording()), (SlowClock,), per_file_ignores={"*.py": ("TIME",)})
-    assert judged.findings == ()
-    (told,) = judged.verdicts
-    assert (told.status, told.reason) == ("clean", "silenced in the source")
-
-
 class Us(Table):
     parts = ("device_times",)
 

@@ -128,50 +128,6 @@ def test_too_much_is_not_replayed(tmp_path, monkeypatch, name, value, reason):
     assert judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if.reason == reason
 
 
-def loading(number, start):
-    """Half of a step without a batch."""
-    first = 10 * number
-    return [
-        note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, 2000),
-        *product(start + 2050, first + 1, 1800),
-    ]
-
-
-def allocating(number, start):
-    """A call of the driver that holds the host for 1 ms."""
-    first = 10 * number
-    return [
-        *product(start + 10, first + 1, 100),
-        call("cudaMalloc", start + 150, 1000, first + 2),
-        *product(start + 1200, first + 3, 100),
-    ]
-
-
-def sending(number, start):
-    """A pinned copy of 1 ms, and the kernel that needs it."""
-    first = 10 * number
-    return [
-        call("cudaMemcpyAsync", start + 10, 10, first + 1),
-        memcpy("HtoD (Pinned -> Device)", start + 15, 1000, first + 1, 12_000_000),
-        op("aten::mm", start + 30, 20),
-        call("cudaLaunchKernel", start + 35, 5, first + 2),
-        kernel("ampere_sgemm_128x64_nn", start + 1020, 500, first + 2),
-        call("cudaDeviceSynchronize", start + 50, 1480, first + 3),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "body", "us"),
-    [("DATA007", loading, 2000), ("SYNC012", allocating, 750), ("DATA008", sending, 1000)],
-)
-def test_prices_of_others(tmp_path, code, body, us):
-    """Of four steps, the first of which may warm up, where it is about memory."""
-    found = judged(tmp_path, loop(STEPS, 4000 if body is loading else 2000, body))
-    (finding,) = (each for each in found.findings if each.code == code)
-    assert finding.lost_us_per_step == pytest.approx(us, rel=0.02)
-    assert code in {fix.code for fix in found.what_if.fixes}
-
-
 def test_parts_of_a_finding_have_prices_of_their_own_and_consequences_no_row(monkeypatch):
     """Of a finding that joins two places, and one that follows from it."""
     site = Site("train.py", 3)

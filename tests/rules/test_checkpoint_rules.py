@@ -91,11 +91,6 @@ def test_a_run_with_another_checkpoint_says_nothing(each):
         list(CheckpointDamaged().detect(saves(*each)))
 
 
-def test_a_line_that_does_not_write_over_is_not_told():
-    found = CheckpointDamaged().detect(saves(A, A, (THERE, "a.pt", False)))
-    assert [one.site for one in found] == [HERE]
-
-
 @pytest.mark.parametrize(
     ("damage", "end"), [((), None), (("cut",), "damaged: cut"), (("cut", "b"), "cut; and 1 more")]
 )

@@ -98,13 +98,6 @@ def test_a_loader_that_a_library_or_a_subclass_made():
     assert batches(replace(inside, loaders={})) == []
 
 
-def test_numbers_of_python_and_other_small_ones():
-    (found,) = told(ConstantSentEveryStep, copies(what="constant", written=True, bytes=4))
-    assert found.message.startswith("Python numbers (4 B)")
-    (found,) = told(ConstantSentEveryStep, copies(what="constant", bytes=4))
-    assert found.message.startswith("numbers (4 B) made on the host")
-
-
 ABOVE = """\
 def step():
     noise = torch.{makes}(8, 8)

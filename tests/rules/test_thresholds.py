@@ -12,7 +12,6 @@ from auditor.rules.mem.segments import (
     BlockPinsSegment,
     DeviceMemory,
     HostMemory,
-    ReservedMemoryNeverNeeded,
 )
 from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 from auditor.rules.num.formulas import UnstableFormula
@@ -486,30 +485,6 @@ def test_growth_of_the_device_is_told_at_the_line_whose_blocks_stay():
 def allocator(peak_mib, reserved_mib, **more):
     step = Step(0, 1.0, allocated=0, reserved=reserved_mib * MIB, peak_allocated=peak_mib * MIB)
     return DeviceMemory((replace(step, **more),))
-
-
-@pytest.mark.parametrize(
-    ("peak", "reserved", "more", "found"),
-    [
-        (768, 1024, {}, True),
-        (769, 1024, {}, False),  # below 256 MiB
-        (1800, 2350, {}, False),  # 550 MiB, but 23 %
-        (100, 160, {}, False),  # 37 %, but 60 MiB
-        (900, 1000, {"retries": 1}, True),
-        (901, 1000, {"retries": 1}, False),
-        (900, 1000, {"ooms": 1}, True),
-        (900, 1000, {}, False),
-    ],
-)
-def test_reserved_but_never_needed(peak, reserved, more, found):
-    rule = ReservedMemoryNeverNeeded()
-    findings = list(rule.detect(allocator(peak, reserved, **more), CUDA))
-    assert bool(findings) is found
-    if found:
-        assert findings[0].lost_bytes == (reserved - peak) * MIB
-        assert rule.remedy(findings[0]).config == {
-            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"
-        }
 
 
 def segment(free_mib, live_mib=1, site=LINE, **more):

@@ -152,17 +152,6 @@ def test_what_a_model_returns_is_not() -> None:
     assert not handed_on(Source({"train.py": text}), SITE)
 
 
-def test_a_table_that_others_copy_does_not_hide_the_next() -> None:
-    (guilty,) = table("constant").found
-    (other,) = table("constant", site=Site("train.py", 9)).found
-    known = ThrownWork((guilty, other), copied_from=frozenset({("train.py", 3)}))
-    (found,) = RebuiltEachStep().detect(known, Machine())
-    assert found.site == other.own
-    (also,) = table("constant", site=other.own, further=(SITE,)).found
-    known = ThrownWork((also,), copied_from=frozenset({("train.py", 3)}))
-    assert not list(RebuiltEachStep().detect(known, Machine()))
-
-
 @pytest.mark.parametrize(("n", "more"), [(2, False), (3, False), (4, True), (9, True)])
 @pytest.mark.parametrize("what", ["gradient", "detach"])
 def test_three_parameters_are_named(what: str, n: int, more: bool) -> None:

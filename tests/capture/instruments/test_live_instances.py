@@ -1,6 +1,6 @@
 """All objects of a class that exist."""
 
-from auditor.capture.instruments.live_objects import live_instances, one_look
+from auditor.capture.instruments.live_objects import live_instances
 
 
 class Base:
@@ -55,20 +55,3 @@ def test_those_of_derived_classes_are_found_once_each():
     assert sorted(map(id, found)) == sorted(map(id, made))
     assert all(each is not liar for each in found)
     assert [type(each) for each in live_instances(Left)] in ([Left, Both], [Both, Left])
-
-
-def test_in_one_look_each_class_is_looked_for_once():
-    class Late:
-        pass
-
-    first = Late()
-    with one_look():
-        assert live_instances(Late) == [first]
-        second = Late()
-        found = live_instances(Late)
-        assert found == [first]
-        found.clear()  # each asker has a list of its own
-        with one_look():
-            assert live_instances(Late) == [first]
-        assert live_instances(Late) == [first]
-    assert sorted(map(id, live_instances(Late))) == sorted(map(id, [first, second]))

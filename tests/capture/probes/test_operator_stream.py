@@ -103,14 +103,6 @@ def test_tensors_of_a_call():
     assert known(lambda: torch.add(x, x, out=y), ask) == [[["x", "x", "y"], ["y"], ["y"]]]
 
 
-def test_no_line_outside_of_a_step():
-    one = Calls(lambda call: (call.site, call.own_site))
-    with watched_by(one) as stream:
-        stream._context.in_step = False
-        torch.ones(1)
-    assert one.known == [(None, None)]
-
-
 # -- what never reaches the program ----------------------------------------------------------------
 
 

@@ -71,11 +71,6 @@ def test_a_call_is_left_out_by_who_completed_its_step(tmp_path, completed, parts
         assert (found.one.rank, found.one.site.line, found.other, found.other_rank) == wanted
 
 
-def test_the_call_may_be_the_later_rank_s(tmp_path):
-    found = parting(tmp_path, [SUM], [SUM, WAIT], (3, 9))
-    assert (found.one.rank, found.one.site.line, found.other_rank) == (1, 20, 0)
-
-
 TRACE = 'File "/lib/torch/autograd/graph.py", line 979 in _engine_run_backward\n'
 STUCK = {"file": "/train.py", "line": 7, "traceback": TRACE}
 DIED = {

@@ -9,7 +9,6 @@ from auditor.evidence.recorded.null_run import (
     NullRun,
     Parting,
     _parting,
-    _ways,
     unseen_waits,
 )
 from auditor.model import Site
@@ -28,17 +27,6 @@ def evidence(shadow=True, **parts):
         recording=SimpleNamespace(site=site, device=SimpleNamespace(shadow=shadow)),
         inside=lambda name: parts.get("inside"),
     )
-
-
-def test_lines_in_a_row_are_one():
-    rows = [
-        SimpleNamespace(global_step=1, places=[3, 3, 4]),
-        SimpleNamespace(global_step=1, places=[4, 3]),
-        SimpleNamespace(global_step=2, places=[]),
-    ]
-    ways = _ways(evidence(course=rows))
-    wanted = {1: [3, 4, 3], 2: []}
-    assert {step: [each.line for each in way] for step, way in ways.items()} == wanted
 
 
 @pytest.mark.parametrize(

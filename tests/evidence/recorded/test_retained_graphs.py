@@ -4,7 +4,6 @@ import pytest
 
 from auditor.evidence.recorded.retained_graphs import (
     NODE_CAP,
-    RetainedGraphs,
     Root,
     grows,
 )
@@ -68,19 +67,6 @@ def test_lasting_is_a_share_of_the_steps_without_a_gap(number, share, lasts):
 def test_a_gap_ends_what_lasts():
     gap = Root("x", SITE, (holding(0), holding(1), holding(3)), 3)
     assert not gap.lasts(0.5) and not gap.tensors_grow(0.5) and not gap.graph_grows(0.5)
-
-
-def test_tensors_or_graphs_grow():
-    tensors = root(tensors=[1, 2, 3, 4], nodes=[5] * 4)
-    assert tensors.tensors_grow(0.9) and not tensors.graph_grows(0.9)
-    nodes = root(tensors=[1] * 4, nodes=[5, 6, 7, 8])
-    assert nodes.graph_grows(0.9) and not nodes.tensors_grow(0.9)
-    held = root(tensors=[1] * 4, nodes=[5] * 4, held_bytes=[1, 2, 3, 4])
-    assert held.graph_grows(0.9)
-    seldom = root(tensors=[1, 2, 2, 2])
-    table = RetainedGraphs((tensors, nodes, held, seldom))
-    assert list(table.growing(share=0.9, steady=0.9)) == [tensors, nodes, held]
-    assert list(table.growing(share=0.3, steady=2.0)) == [tensors, seldom]
 
 
 @pytest.mark.parametrize(

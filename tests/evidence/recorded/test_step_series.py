@@ -40,21 +40,6 @@ def test_ordinary_unrest_is_not_marked(times):
     assert (memory.unit, memory.y[0]) == ("bytes", float(1 << 20))
 
 
-@pytest.mark.parametrize(
-    ("wait", "said"),
-    [
-        (22_000.0, "20 ms more than the median, 18 ms of them: waiting for the loader"),
-        (24_000.0, "20 ms more than the median: waiting for the loader"),
-        (14_000.0, "20 ms more than the median, 10 ms of them: waiting for the loader"),
-        (4_000.0, "20 ms more than the median"),
-    ],
-)
-def test_what_every_step_waits_explains_nothing(times, wait, said):
-    waits = tuple((step, wait if step == 7 else 4000.0) for step in range(20))
-    series, *_ = times({7: {"us": 30_000.0}}, waits)
-    assert series.marks == ((7.0, said),)
-
-
 def test_a_retry_of_the_allocator_explains_its_step_only(times):
     changed = {n: {"retries": 1} for n in range(7, 20)} | {
         7: {"us": 90_000.0, "retries": 1},

@@ -40,11 +40,6 @@ def test_whole_numbers_and_flags_of_documents(configs):
     assert found.settings[0].site.file == "config.yaml"
 
 
-def test_a_byte_order_mark_is_no_text(configs):
-    (found,) = configs(config__json=b'\xef\xbb\xbf{\r"batch": 3}').settings
-    assert (found.site.line, found.value) == (2, 3)
-
-
 def test_a_list_has_no_line_of_its_own(configs):
     assert configs(config__json=b"[7, 8]").settings == ()
 

@@ -125,13 +125,6 @@ def test_optimizers_take_the_setting(tmp_path):
     assert of(rows, "changed")[-1]["name"] == "optimizer"
 
 
-def test_a_setting_takes_the_place_of_the_other(tmp_path):
-    with Drive(tmp_path, changing(Change(optimizer={"fused": True}))):
-        made = torch.optim.AdamW([nn.Parameter(torch.ones(1))], 0.1, foreach=True)
-    assert made.param_groups[0]["fused"] is True and not made.param_groups[0]["foreach"]
-    assert torch.optim.AdamW([nn.Parameter(torch.ones(1))]).param_groups[0]["fused"] is None
-
-
 @pytest.mark.parametrize(
     ("largest", "lengths", "taken", "of_batches"),
     [
