@@ -24,7 +24,7 @@ degrees of freedom, and more than ``MOST_BATCHES`` gain nothing (Schmeiser 1982,
 in the analysis of simulation output)."""
 
 LEAST_SEPARATE = 3
-"""Separate events below which there is no interval: two say nothing of their own spread."""
+"""Separate events below which there is no interval: two do not show their own spread."""
 
 RUN_TO_RUN = 0.025
 """How much the median step of one program differs from process to process on a quiet machine

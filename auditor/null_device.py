@@ -50,10 +50,9 @@ def without(surroundings: Mapping[str, str]) -> dict[str, str]:
 
 
 def watching() -> ModuleType | None:
-    """What tells of the null device that this process is on (``torch_null_device.watching``); None
-    if it is on none.
+    """The log of this process's null device (``torch_null_device.watching``); None without one.
 
-    Raises :class:`TargetProblem` if it is on one that cannot be asked: its times are no GPU's.
+    Raises :class:`TargetProblem` if the device cannot be asked: its times are not a GPU's.
     """
     try:
         from torch_null_device import watching as watch

@@ -65,7 +65,7 @@ def _unfinished(report: Report) -> str:
 
 
 def _unlooked(report: Report) -> str:
-    """Why silence would say nothing; empty if it says something."""
+    """Why no finding would prove nothing; empty if it proves something."""
     broken = [each for each in report.verdicts if each.status == "failed"]
     if broken:
         return "\n".join(f"{each.code} broke: {each.reason}" for each in broken)

@@ -23,7 +23,7 @@ class Renderer(Protocol):
         ...
 
 
-# name -> module and class: a format costs nothing to import until somebody asks for it.
+# name -> module and class: a format is imported on first use.
 _HOMES = {
     "terminal": ("terminal", "Terminal"),
     "json": ("as_json", "Json"),

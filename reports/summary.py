@@ -17,7 +17,7 @@ from auditor.model.prices import costs_nothing, priced, share_of_step
 from . import communication, text
 
 SELDOM = 0.01
-"""Times per step below which the number says nothing."""
+"""Times per step below which the number is not printed."""
 
 TELLS_P95 = 20
 """Steps below which the 95th percentile is the slowest one."""

@@ -26,7 +26,7 @@ _WORDS = {
     "inconclusive": "Inconclusive: too few runs to tell",
 }
 NOISY = 2.0
-"""Where unpatched runs may differ by more than this factor, the interval says nothing."""
+"""If unpatched runs may differ by more than this factor, the interval proves nothing."""
 _UNTIMED = "Checked in the rehearsal: the result, not the time"
 
 
@@ -82,8 +82,8 @@ def banner(report: Report) -> tuple[str, ...]:
 
 
 def settled(finding: Finding) -> bool:
-    """True if re-runs with its patch have shown what comes back: that is told by them, and no
-    longer by the audit's price.
+    """True if re-runs with its patch have measured the saving, which then replaces the audit's
+    price.
     """
     verified = finding.verified
     if verified is None or verified.status == "inconclusive":

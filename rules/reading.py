@@ -75,7 +75,7 @@ class ReadingRule(LineReport):
     rare: float = knob(0.1, "Report only from this share of the diagnosed steps.")
     interval: int = knob(
         10,
-        "At a constant distance of this many steps or more a line is rate-limited: not reported.",
+        "Do not report a line that does it at a constant distance of this many steps or more.",
     )
     enough: int = knob(
         10, "With fewer diagnosed steps than this, report only a line that does it on every step."
@@ -244,7 +244,7 @@ class _Scopes:
     def takes_a_tensor(self, summing: ast.AugAssign, *, within: bool) -> bool:
         """True if all other uses of the sum do, and none of them reads it on every step."""
         if not isinstance(summing.target, ast.Name):
-            return False  # who else reads an attribute or an element cannot be seen
+            return False  # other readers of an attribute or an element cannot be seen
         scope = next(up for up in self.up(summing) if isinstance(up, HOMES))
         around = takewhile(lambda up: up is not scope, self.up(summing))
         loops = [up for up in around if isinstance(up, LOOPS)]
@@ -297,7 +297,9 @@ class _Scopes:
         inside: ast.AST = use
         for up in self.up(use):
             if up is loop or isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                return up is loop or up not in self.up(loop)  # who calls an inner one is not known
+                return up is loop or up not in self.up(
+                    loop
+                )  # callers of an inner function are unknown
             if isinstance(up, ast.If) and inside in up.body and self._is_seldom(up.test):
                 return False
             inside = up

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 STOPPED_AT = 3
-"""Frames that are told of a target that Ctrl-C stopped."""
+"""Frames in the report on a target that Ctrl-C stopped."""
 
 
 def without_own(told: TracebackException) -> TracebackException:
@@ -88,8 +88,8 @@ def lost_workers(error: BaseException) -> Iterator[str]:
     """How each loader worker ended that is gone where a loader raised ``error``.
 
     A worker that the kernel kills while the loader reads from it is missed by a
-    ``ConnectionResetError`` or ``EOFError``, which says nothing of it: torch asks who has ended a
-    moment too early.
+    ``ConnectionResetError`` or ``EOFError``, which says nothing of it: torch asks for ended
+    processes a moment too early.
     """
     for frame, _ in walk_tb(error.__traceback__):
         if LOADER not in frame.f_code.co_filename:

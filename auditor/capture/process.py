@@ -308,7 +308,7 @@ class WriteGuard:
         elif event == "sqlite3.connect":
             self._changes(_database(args[0]))
         else:
-            # removes by open folders, whose names nobody can tell afterwards
+            # removes by open folders, whose names are unknown afterwards
             if event == "shutil.rmtree":
                 self._keep_tree(args[0])
             self._changes(args[0])

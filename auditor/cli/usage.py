@@ -24,8 +24,8 @@ EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 _REPORT = "give report.json, or the folder that audit run wrote, which holds it"
 
 MISSING = {
-    "target": "say what to run: audit run package.module:callable, audit "
-    "run path/to/file.py:callable, or audit run train.py",
+    "target": "say what to run: package.module:callable, path/to/file.py:callable, or a script "
+    "such as train.py",
     "report": _REPORT,
     "paths": "give the folder that audit run wrote, a trace of torch.profiler, or a memory "
     "snapshot",
@@ -250,7 +250,7 @@ class TargetCommand(click.Command):
             said = f"{problem.option_name} is no option of audit {self.name}{_near(problem)}"
             if any(not word.startswith("-") for word in given[:where]):
                 right = shlex.join([*given[:where], "--", *given[where:]])
-            else:  # the target comes after it, and nobody knows which words are the option's value
+            else:  # the target comes after it, and it is unknown which words are the option's value
                 right = f"TARGET -- {given[where]} ..."
             raise click.UsageError(
                 f"{said}; put `--` before the program's arguments: audit {self.name} {right}", ctx

@@ -54,7 +54,7 @@ class Checkpoint:
 
     @property
     def said(self) -> str:
-        """What it holds: format, size, tensors, step, and what training goes on from."""
+        """What it holds: format, size, tensors, step, and the state that training resumes from."""
         scan = self.scan
         where = f"step {self.steps}" if self.steps is not None else ""
         parts = [

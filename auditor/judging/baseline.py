@@ -45,8 +45,8 @@ class Known:
 
 
 def read(file: str) -> Known:
-    """The baseline in a file. Raises :class:`AuditProblem` with one sentence for anything that is
-    none.
+    """The baseline in a file. Raises :class:`AuditProblem` with one sentence if it is not a
+    baseline.
     """
     path = Path(file)
     if path.exists() and not path.is_file():

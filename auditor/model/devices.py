@@ -95,9 +95,7 @@ _INPUTS: dict[object, Input] = {
 
 
 def device_named(word: object, name: str = "") -> DeviceInfo:
-    """The device of a manifest, a report or a finding by the word that stands there; the host for a
-    word that is none.
-    """
+    """The device of a manifest, a report or a finding by its word; the host for an unknown word."""
     known = _WORDS.get(word) if isinstance(word, str) else None
     if known is None:
         known = DeviceInfo(word) if isinstance(word, str) and word in KINDS else CPU

@@ -197,7 +197,7 @@ def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None], *, cwd: str
 
     With ``cwd``, the directory of the run, source files beside it are patched too, else they are
     refused. Equal edits merge. An edit that cannot be made, or that conflicts with an earlier one,
-    is refused; the rest goes on.
+    is refused; the rest proceeds.
     """
     files: list[PatchedFile] = []
     refused: list[tuple[Edit, str]] = []

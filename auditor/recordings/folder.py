@@ -55,8 +55,8 @@ Unreadable = dict[str, str]
 
 
 def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[TypedRow]:
-    """Rows of a part's types. What is none is left out and told in ``unreadable``, but for a last
-    line that was cut off: the run was killed as it wrote it.
+    """Rows of a part's types. Other lines are left out and listed in ``unreadable``, except a last
+    line that was cut off: the run was killed while writing it.
     """
     decode = _decoder(part).decode
     for number, line in _lines(path):
@@ -326,8 +326,8 @@ class Recording:
         return [row for row in self.typed_rows(kind.part) if isinstance(row, kind)]
 
     def typed_rows(self, part: str) -> list[TypedRow]:
-        """All rows of a part, each of its type; what is of none is left out, and :meth:`unreadable`
-        tells of it.
+        """All rows of a part, each of its type; other lines are left out and listed in
+        :meth:`unreadable`.
         """
         path = self.part_file(part)
         return [] if path is None else list(typed_rows(path, part, self._unreadable))

@@ -51,8 +51,7 @@ class Address:
 def parse(text: str) -> Address:
     """Take a TARGET apart without importing anything.
 
-    Raises :class:`TargetProblem` when it is of none of the forms, or names a file that is not
-    there.
+    Raises :class:`TargetProblem` if it has an unknown form, or names a file that is missing.
     """
     if text.startswith(AS_MODULE):
         return _module(text)
@@ -168,7 +167,7 @@ def _require_file(path: str) -> None:
         [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
     )
     raise TargetProblem(
-        f"{path} is not a file (looked from {os.getcwd()})",
+        f"{path} is not a file (in {os.getcwd()})",
         _suggest(os.path.join(folder, os.path.basename(path)), here),
     )
 
@@ -406,7 +405,9 @@ def _makes_a_generator(found: Any) -> bool:
 
 
 def _wanted(found: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Arguments without a default; none of a builtin without a signature: calling it will tell."""
+    """Arguments without a default; empty for a builtin without a signature: the call will show
+    them.
+    """
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):

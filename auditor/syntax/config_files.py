@@ -55,7 +55,7 @@ class UnreadableConfig(Exception):
 
 def suffix_of(file: str) -> str:
     """Suffix that tells how a file is read: ``.env`` for ``.env`` and ``.env.local`` too; empty for
-    files that are none of ours.
+    other files.
     """
     name = os.path.basename(file).lower()
     if name == ".env" or name.startswith(".env."):

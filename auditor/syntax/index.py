@@ -93,11 +93,11 @@ class Index:
         return inner is outer or any(each is outer for each in self.up(inner))
 
     def nearest(self, node: ast.AST, *kinds: type[N]) -> N | None:
-        """The innermost of these kinds that holds a node."""
+        """The innermost node of these kinds around a node."""
         return next((each for each in self.up(node) if isinstance(each, kinds)), None)
 
     def scope_of(self, node: ast.AST) -> Function | ast.Module:
-        """The innermost function around a node; the module where there is none."""
+        """The innermost function around a node, else the module."""
         return next(each for each in self.up(node) if isinstance(each, Function | ast.Module))
 
     def on(self, line: int, *kinds: type[N]) -> Iterator[N]:
@@ -105,7 +105,7 @@ class Index:
         return (node for node in self._on.get(line, ()) if isinstance(node, kinds))
 
     def scope_at(self, line: int) -> Function | ast.Module | None:
-        """The innermost function around a line; the module where there is none."""
+        """The innermost function around a line, else the module."""
         return max(self.around(line), key=lambda node: node.lineno, default=self.tree)
 
     def around(self, line: int) -> list[Function]:

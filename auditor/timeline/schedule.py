@@ -119,7 +119,7 @@ class Lists:
     """
 
     before: list[int]
-    """:data:`NO_EVENT` where there is none."""
+    """:data:`NO_EVENT` without one."""
     after: list[int]
     """-1 where there is none."""
     queued: list[list[int]]

@@ -38,7 +38,7 @@ FEWEST = 8
 
 
 class Kind(NamedTuple):
-    """What one event means; ``{on}`` are the steps. ``share`` of the steps from which it is told."""
+    """What one event means; ``{on}`` are the steps. ``share``: report from this share of the steps."""
 
     said: str
     advice: str

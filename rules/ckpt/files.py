@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointVariantNotChosen(TorchSays):
-    """Activation checkpointing is not told its variant."""
+    """Activation checkpointing is called without its variant."""
 
     code = "CKPT002"
     severity = Severity.NOTE

@@ -1,5 +1,5 @@
-"""CKPT005 and 9: a training checkpoint that lacks what training goes on from, and a state kept for later
-that follows the training.
+"""CKPT005 and 9: a checkpoint without state that a resume needs, and a state kept for later that
+follows the training.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ ELSE = re.compile(
 
 @dataclass(frozen=True)
 class Unsaved:
-    """A checkpoint with weights and a ``counter`` that training goes on from at ``resumed``, and an
+    """A checkpoint with weights and a ``counter`` that training resumes from at ``resumed``, and an
     optimizer that is never in it. ``kind``: its class, made at ``made``.
     """
 
@@ -318,7 +318,7 @@ class Unsaved:
 @dataclass(frozen=True)
 class Resumes(Table):
     """All of the program that is unsaved, by its recorded source; ``looked``: it has a checkpoint
-    that training goes on from.
+    that training resumes from.
     """
 
     unsaved: tuple[Unsaved, ...] = ()
@@ -462,7 +462,7 @@ Made = tuple[str, ast.Call]
 
 
 def _may_come_back(source: Source, made: list[Made], counter: str) -> bool:
-    """Whether an optimizer may be saved or loaded somewhere, or begins anew by itself."""
+    """Whether an optimizer may be saved or loaded somewhere, or starts again by itself."""
     calls = {call for _, call in made}
     names = {
         name

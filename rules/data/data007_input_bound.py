@@ -87,7 +87,7 @@ def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
         return None
     return Slow(
         loader.made_at,
-        f"{amounts.percent(starts.share)} of that is starting and ending its {_workers(loader)} "
+        f"{amounts.percent(starts.share)} of that goes to starting and ending its {_workers(loader)} "
         f"every {starts.batches_each:.3g} batches",
         "Keep the workers between epochs with persistent_workers=True, or make the epochs longer.",
         "epoch",
@@ -102,7 +102,7 @@ def _workers(loader: Loader) -> str:
 # -- a dear line -----------------------------------------------------------------------------------
 
 PHASES = {
-    "dataset": "making samples",
+    "dataset": "creating samples",
     "collate": "collating samples",
     "sampler": "drawing indices",
     "other": "loading",
@@ -115,11 +115,11 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
     if found is None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
-    of = f" of the loader made at {made}" if made is not None else ""
+    of = f" of the loader created at {made}" if made is not None else ""
     what = f"{found.function}, most of it this line" if found.function else "this line"
     return Slow(
         found.site,
-        f"{amounts.percent(found.share)} of the loading time{of} is {what}, {PHASES[found.phase]}",
+        f"{amounts.percent(found.share)} of the loading time{of} goes to {what} ({PHASES[found.phase]})",
         _advice(found),
         "line",
         (("share of the loading time", amounts.percent(found.share)), *_made(loader, found.site)),

@@ -333,7 +333,7 @@ class WorkersDrawAlike(Rule):
             loader = loaders.get(each.loader)
             made, used = (loader.made_at, loader.consumed_at) if loader else (None, None)
             site = _made(source, each) or made or used
-            of = f" of the loader made at {made}" if made is not None and made != site else ""
+            of = f" of the loader created at {made}" if made is not None and made != site else ""
             yield Finding(
                 site,
                 f"{len(each.workers)} workers{of} draw the same numbers: each has a copy of "

@@ -276,7 +276,7 @@ class GraphKeptAcrossSteps(Rule):
                 f"{root.name} retains the graph of every step: {root.tensors[0]} tensors at first, "
                 f"{root.tensors[-1]} in the end"
             )
-        return f"{root.name} links each step's graph to the one before: {root.length}"
+        return f"{root.name} chains the graphs of all steps: {root.length}"
 
     def _weight(self, root: Root, *, bounded: bool) -> Severity | None:
         if bounded:

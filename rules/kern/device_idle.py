@@ -65,7 +65,7 @@ OWNERS = {
 LONG_KERNELS = "the host pauses between launches, although most kernels run long enough to hide one"
 QUEUED = "work was queued but did not start"
 TOLD_US = 100.0
-"""Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's
+"""Gaps of queued work that are listed one by one: a launch takes about 5 us, and another stream's
 kernel seldom longer than this.
 """
 

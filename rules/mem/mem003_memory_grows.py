@@ -25,7 +25,7 @@ from ..reading import whole
 from .segments import DeviceMemory, HostMemory
 
 # -- bounds ----------------------------------------------------------------------------------------
-# Which of the user's containers some line cuts, empties or begins anew.
+# Which of the user's containers some line cuts, empties or starts again.
 
 CUTS = frozenset(
     """
@@ -191,8 +191,8 @@ def _last(node: ast.expr) -> str:
 @dataclass(frozen=True)
 class Keeper:
     """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
-    if it was not found. ``bounded``: some line cuts it, or begins it anew; ``cut`` the same, but of
-    a larger tensor a value that is no part of another one is not known to be shorter.
+    if it was not found. ``bounded``: some line cuts it, or assigns it again; ``cut`` the same, but
+    of a larger tensor a value that is no part of another one is not known to be shorter.
     """
 
     name: str
@@ -299,7 +299,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class _Place:
-    """Where growth is told, and how fast it is; ``keeper`` where a variable was seen to hold it."""
+    """A place of growth and its speed; ``keeper`` if a variable was seen to hold it."""
 
     rate: float
     trend: Trend = field(default_factory=Trend)
@@ -396,7 +396,7 @@ class MemoryGrowsEveryStep(Rule):
         if rate is None:
             return None
         if kept.lines:
-            said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
+            said = f": {kept.lines[0].blocks:,} blocks allocated here were never freed"
             return _Place(rate, trend, made, said)
         return _Place(rate, trend)
 

@@ -33,7 +33,7 @@ from .rows import DifferencesRow, HooksRow, LeanerRow
 
 MIB = 2**20
 LINES = 10
-"""Lines that are told of, those that hold most memory."""
+"""Lines that are reported, those that hold most memory."""
 
 WHY = {
     "demand": "the tensors in use fill the memory; this is real demand, not fragmentation",

@@ -163,7 +163,7 @@ def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
         "a parameter without a gradient is skipped, while a zero gradient still moves it "
         "under momentum or weight decay; code that reads p.grad may get None"
     )
-    if asked.written:  # dropping it would take the choice away from who decides
+    if asked.written:  # dropping it would override the user's choice
         return asked.remedy("Leave set_to_none at its default, True.", "True", reason=reason)
     return Remedy(
         "Drop set_to_none: the default sets gradients to None.",
@@ -185,7 +185,7 @@ class GradientsPileUp(Rule):
 
     def detect(self, uncleared: Rows[UnclearedRow], source: Source) -> Iterator[Finding]:
         for piling in uncleared:
-            # of the first step that was watched nobody knows
+            # unknown for the first watched step
             if piling.steps <= self.fewest or piling.piled != piling.steps - 1:
                 continue
             backward, edit = piling.site_of(piling.backward_at), _edit(piling, source)

@@ -118,7 +118,7 @@ class ParameterTwiceInAGroup(TorchSays):
 
 
 class SchedulerGivenAnEpoch(TorchSays):
-    """A scheduler is told the epoch, which is deprecated."""
+    """A scheduler gets the epoch as an argument, which is deprecated."""
 
     code = "OPT012"
     severity = Severity.NOTE

@@ -14,7 +14,7 @@ TOGETHER = 1.75
 
 
 class SingleTensorStepRow(PassRow, kw_only=True, tag_field="call", tag="step"):
-    """One of torch's optimizers that was told to step parameter by parameter."""
+    """One of torch's optimizers that is set to step parameter by parameter."""
 
     part = "optimizer"
     when = "a rehearsal: loud"

@@ -24,7 +24,7 @@ REMEDIES = {
 
 
 MOST = 1000
-"""Times that are said; how many more they are says nothing more."""
+"""Largest multiple that is printed; larger ones are "more than"."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ ANGLE = "Report an error if the step's gradient is this many degrees off the rep
 FACTOR = "Report an error if the step's gradient is this many times longer or shorter."
 CHANGES = "the loss changes, and so does training"
 LEAST = "Report nothing below this many degrees if the norm is right as well."
-SHARE = "The norm is right if it differs by less than this share of the repaired one."
+SHARE = "Take the norm for right if it differs by less than this share of the repaired one."
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class GradientRule(Rule):
         return Severity.ERROR if far else None
 
     def judged(self, lines: Iterable[tuple[Site, list[R]]]) -> Iterator[tuple[list[R], R, Finding]]:
-        """Rows of each line whose gradients differ, the one whose numbers are said, and a finding
+        """Rows of each line whose gradients differ, the one whose numbers are reported, and a finding
         that says nothing yet.
         """
         for site, rows in lines:

@@ -94,7 +94,8 @@ class DependenceRow(PassRow, kw_only=True):
             "divergence, on the network; `axis`: probabilities over one dimension, whose targets sum "
             "to 1 over another; `weights`: weights of "
             "samples, after their mean; `single`: a softmax over one value; `backward`: an "
-            "`autograd.Function` whose backward is not the derivative of its forward"
+            "`autograd.Function` whose backward is not the derivative of its forward; `sorted`: rows of "
+            "a batch, compared with targets in the order before"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

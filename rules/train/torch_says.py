@@ -21,7 +21,7 @@ class KlDivAveragedOverClasses(TorchSays):
 
 
 class SoftmaxWithoutDim(TorchSays):
-    """A softmax is not told its dimension."""
+    """A softmax is called without its dimension."""
 
     code = "TRAIN015"
     severity = Severity.NOTE

@@ -33,8 +33,8 @@ PACKED = (
 
 
 LONGEST = "True"
-"""What a tokenizer of Transformers is told for rows as wide as the longest of their batch (as
-``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
+"""Value of a tokenizer's ``padding`` in Transformers for rows as wide as the longest of their batch
+(as ``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
 """
 
 TRIMMED = (
@@ -222,7 +222,7 @@ def _said(each: ThrownRow) -> str:
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"
     if each.what == "detach":
         return (
-            f"through this call the backward at {each.before} goes on into {whose}, whose gradients "
+            f"through this call the backward at {each.before} continues into {whose}, whose gradients "
             f"are cleared before any optimizer reads them: {worth(each)}"
         )
     return (
@@ -243,7 +243,7 @@ IN_PLACE = frozenset(
 
 
 SOMETIMES = " on the watched steps, though a branch does on others"
-"""Said of what a branch reads that ran on none of these steps."""
+"""Addition for results that a branch reads which ran on no watched step."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class ResultUnread(WasteRule):
 
     share: float = knob(0.02, "Report from this share of the step's work.")
     operators: float = knob(
-        0.01, "Below that, report a note from this share of the step's operators."
+        0.01, "Report a note from this share of the step's operators, also below `share`."
     )
     several: int = knob(3, "Report that note only from this many operators.")
 

@@ -12,7 +12,7 @@ from auditor.cli.main import main
 TRAIN = "import torch\nnumber = 3\nclass Trainer: pass\ndef step(): pass\ndef wants(batch): pass\n"
 
 REPLIES = {
-    "run": "say what to run: audit run package.module:callable",
+    "run": "say what to run: package.module:callable",
     "run train": "did you mean train.py, or train:step?",
     "run trian.py": "did you mean 'train.py'?",
     "run train.step": "for example: audit run train:step",

@@ -1,4 +1,4 @@
-"""What each fix buys: the table and the sentences in the page, the terminal and report.json."""
+"""What each fix saves: the table and the sentences in the page, the terminal and report.json."""
 
 from dataclasses import replace
 

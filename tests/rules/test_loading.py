@@ -80,7 +80,9 @@ def line(share, where="worker", phase="dataset"):
 def test_a_line_is_the_place_from_half_of_the_loading_time(share, site):
     one, remedy = found(seen=line(share))
     assert one.site == site and one.lost_us_per_step == 8000.0
-    assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
+    assert ("of the loading time of the loader created at train.py:1" in one.message) is (
+        site is DEAR
+    )
     assert ("Make this line cheaper" in remedy.text) is (site is DEAR)
     assert (dict(one.facts).get("loader") == "train.py:1") is (site is DEAR)
 
@@ -99,7 +101,7 @@ def test_the_order_of_a_large_dataset_drawn_for_each_batch(share, site):
 @pytest.mark.parametrize(("started", "edits"), [(1.0, 1), (0.4, 0)])
 def test_workers_for_each_short_epoch_have_a_patch(started, edits):
     one, remedy = found(made=EACH, taken=4, started=started)
-    said = "100% of that is starting and ending its 2 workers every 4 batches"
+    said = "100% of that goes to starting and ending its 2 workers every 4 batches"
     assert one.site == MADE and (said in one.message) is ("starting" in one.message) is bool(edits)
     patch = [(edit.keyword, edit.value, edit.site, edit.safe) for edit in remedy.edits]
     assert patch == [("persistent_workers", "True", MADE, False)] * edits

@@ -450,14 +450,40 @@ def test_known_gaps_are_loud(gap):
         GAPS[gap]()
 
 
-def test_a_module_that_is_not_compiled_is_one_of_torchs_that_runs_eagerly():
+def test_a_module_that_is_not_compiled_has_the_names_of_one_that_is():
+    """As torch's own, which the compiler's eager backend makes beside it."""
     plain = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5))
+    plain.extra = "x"
+    theirs = torch.compile(plain, backend="eager")
     with shadow_cuda():
-        ours = torch.compile(plain)
-        assert ours._orig_mod is plain and list(ours.state_dict())[0] == "_orig_mod.0.weight"
+        ours = torch.compile(plain, backend="eager")
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        assert [name for name, _ in ours.named_modules()] == [
+            name for name, _ in theirs.named_modules()
+        ]
+        assert list(map(id, ours.parameters())) == list(map(id, theirs.parameters()))
+        assert ours._orig_mod is plain and ours.extra == "x" and ours[0] is plain[0]
+        assert len(ours) == 2
+        assert not hasattr(type(theirs), "__len__") or len(theirs) == 2  # not before torch 2.9
+        ours.eval()
+        assert not plain.training and not ours.training and not theirs.training
+        ours.train()
+        assert plain.training and plain[1].training
+        ours.extra = "y"
+        assert plain.extra == "y"
+        assert ours(torch.ones(1, 2)).shape == (1, 3)
         calls = []
         plain.register_forward_hook(lambda *_: calls.append(1))
-        assert ours(torch.ones(1, 2)).shape == (1, 3) and calls == [1]
+        ours(torch.ones(1, 2))
+        assert calls == [1]
+        assert torch.compile(plain, disable=True) is plain
+        assert torch.compile(ours) is ours
+        with pytest.raises(AttributeError, match="nowhere"):
+            ours.nowhere  # noqa: B018
+        assert bool(torch.compile(nn.Linear(2, 2)))
+        copied = copy.deepcopy(ours)
+        assert copied._orig_mod is not plain
+        assert list(copied.state_dict()) == list(ours.state_dict())
         net = torch.compile(nn.Linear(2, 2).cuda(), mode="max-autotune")
         assert net(torch.ones(1, 2, device="cuda")).is_cuda
 

@@ -211,7 +211,7 @@ def _together(given: Any) -> tuple[Any, ...]:
 Watcher = Any
 """Told about every backward of the process while it is registered with the door, as
 :class:`auditor.capture.probes.base.Probe` is; ``backward_lost(error)``: it raised the error and was
-taken off, and the user's step goes on.
+taken off, and the user's step continues.
 """
 
 

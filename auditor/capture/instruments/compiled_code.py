@@ -1,4 +1,4 @@
-"""Programs that torch compiles: our code stays out of their graphs, their steps are told of."""
+"""Programs that torch compiles: our code stays out of their graphs, and their steps are reported."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class CompiledCode:
         )
 
     def _hears(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
-        with contextlib.suppress(Exception):  # the user's program goes on
+        with contextlib.suppress(Exception):  # the user's program continues
             if name.endswith("compilation_metrics"):
                 known = data()
                 self.compiles += is_compilation(name, known)

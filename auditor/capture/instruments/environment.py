@@ -41,7 +41,7 @@ ALLOCATOR_VARIABLES = (
 
 
 def device_of(asked: str) -> DeviceInfo:
-    """What a run has of what was asked for; a null device is one whatever it was asked for as.
+    """The device of the run for the requested one; a null device is one under any requested name.
 
     Raises :class:`TargetProblem` when CUDA was asked for and there is none.
     """

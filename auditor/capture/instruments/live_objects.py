@@ -23,7 +23,7 @@ def alive(reference: ref[Held]) -> Held | None:
     """The tensor (or storage) that a weak reference names; None once it is gone.
 
     What Python has let go and C++ still holds is brought back by the reference, and torch must be
-    told so: else it frees the Python object beneath whoever uses it now (``torch.utils.weak`` does
+    told so: else it frees the Python object beneath its present user (``torch.utils.weak`` does
     the same).
     """
     found = reference()

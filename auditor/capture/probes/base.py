@@ -254,7 +254,7 @@ class Probe:
     # -- the door of the autograd engine -----------------------------------------------------------
 
     def watch_backward(self, patches: Patches) -> None:
-        """Be told of backwards until these are undone."""
+        """Receive backward calls until these patches are undone."""
         patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
         BACKWARD_HOOKS.add(self)
 

@@ -350,7 +350,7 @@ class OperatorStream(DispatchMode):
         for each in asked.in_backward if call.backward else asked.everywhere:
             try:
                 noted = each.before(call)
-            except Exception as error:  # the user's step goes on
+            except Exception as error:  # the user's step continues
                 _say(each, error)
             else:
                 if noted is not None:

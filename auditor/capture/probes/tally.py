@@ -109,7 +109,7 @@ class Tally(Probe):
                 more = {} if of is None or at is None else of(*args, **kwargs)
                 if at is not None and more is not None:
                     row = self._rows.of(at=at, **facts, **more)
-            except Exception as error:  # the call goes on whatever we got wrong
+            except Exception as error:  # the call continues despite our error
                 self.missed(error)
             if row is None:
                 return original(*args, **kwargs)

@@ -134,7 +134,7 @@ def facts_of(call: NumericRow) -> tuple[tuple[str, str], ...]:
         ("operator", call.op),
         ("dtype that ran", call.dtype),
         (f"range {made}", given),
-        ("input made by", call.feed),
+        ("input created by", call.feed),
         ("inside", call.library or "the line itself"),
     )
     return tuple((label, text) for label, text in rows if text)

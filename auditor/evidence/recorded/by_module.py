@@ -79,7 +79,7 @@ class _Module:
 def _inside(root: _Module, outer: Sequence[_Module], label: str) -> Iterator[ModuleUse]:
     """What alike modules hold, the costliest first; one that was not called itself is left out."""
     groups: list[tuple[str, list[_Module]]] = []
-    # Layers with a number are told together where they are alike.
+    # Layers with a number are shown together where they are alike.
     shapes = [(name.isdigit() or name, m.shape, name) for name, m in outer[0].inside.items()]
     for _, group in groupby(shapes, key=lambda layer: layer[:2]):
         names = [name for *_, name in group]

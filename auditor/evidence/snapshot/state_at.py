@@ -169,7 +169,7 @@ class Holder:
         return (
             "(no line: from before the history)"
             if self.older or not self.timed
-            else "(no Python frame: made by backward?)"
+            else "(no Python frame: from the backward?)"
         )
 
     @property
@@ -281,8 +281,8 @@ def _kept(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine,
 
 STEP = "step"
 OF_STEP, KEPT = (
-    "made in the step (activations, temporaries)",
-    "other, made in an earlier step and kept",
+    "created in the step (activations, temporaries)",
+    "other, created in an earlier step and kept",
 )
 EARLIER = "other, from before the watched steps"
 FOR_EVER = 2**63

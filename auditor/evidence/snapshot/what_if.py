@@ -261,7 +261,7 @@ def card_of(course: Course, data: SnapshotData) -> int | None:
 
 
 # -- out of memory ---------------------------------------------------------------------------------
-# An out-of-memory error, explained: what was asked for, what was free, who held the rest.
+# An out-of-memory error, explained: what was asked for, what was free, what held the rest.
 
 
 Kind = Literal["demand", "fragmentation", "elsewhere", "unknown"]

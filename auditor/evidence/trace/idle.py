@@ -33,7 +33,7 @@ LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
 """Words of :mod:`auditor.timeline.waits` for the causes of idle time."""
 
 LONGEST = 5
-"""Gaps that are told one by one."""
+"""Gaps that are listed one by one."""
 
 EMPTY_NS = 20_000
 """A kernel that starts sooner after its launch found nothing before it in the queue (a launch takes
@@ -205,7 +205,7 @@ def _api(line: Timeline, call: int) -> str:
 
 
 KERNELS, COPIES = 5, 6
-"""Costliest kernels, and kinds of copies with most time, that are told."""
+"""Numbers of costliest kernels and of kinds of copies that are listed."""
 
 
 def device_time(evidence: Evidence) -> DeviceTime | None:

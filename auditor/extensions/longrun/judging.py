@@ -80,7 +80,7 @@ class Judge:
 
 
 TOLD = 100
-"""Findings that are told of one report at most; the report has them all."""
+"""Upper bound on findings printed for one report; the report has them all."""
 
 
 def main(folder: str, plan: str, codes: str) -> None:

@@ -372,7 +372,7 @@ class Planning:
 
 
 # -- largest ---------------------------------------------------------------------------------------
-# The search for the largest batch that fits: predicted by the model, rehearsed, predicted anew.
+# The search for the largest batch that fits: predicted by the model, rehearsed, predicted again.
 
 
 TRIES = 6
@@ -452,7 +452,7 @@ def _known(known: list[Point], usable: int, why: str = "") -> Largest:
 
 
 def _without(known: list[Point], usable: int, refused: Refused) -> Largest:
-    """What is told of a batch that was not rehearsed: not much more than what was."""
+    """The batch that is reported without a rehearsal: not much more than a rehearsed one."""
     model = MemoryModel(known)
     batch = model.largest(usable)
     if batch is None or (refused.failed and _best(known, usable) is not None):

@@ -157,7 +157,7 @@ class Reruns:
             raise Failed(f"the rehearsal cannot do it: {limit.reason}", ours=True)
         steps = sum(row["steps"] for row in manifest.get("passes", ()))
         if steps < WARMUP + 1:
-            if manifest["outcome"] == "timeout":  # of a batch whose memory nobody has seen
+            if manifest["outcome"] == "timeout":  # of a batch whose memory was not seen
                 raise Failed(
                     "the time given was used up before a step was complete (--budget)", ours=True
                 )

@@ -46,7 +46,7 @@ class Log:
         self._outcomes = [row for row in rows if isinstance(row, ReproduceOutcomeRow)]
         causes = BLAMED if blames else ()
         self.to_blame = {cause: _to_blame(recording, cause) for cause in causes}
-        """Lines of the program's files that may be to blame, by cause; none of runs but the first."""
+        """Lines of the program's files that may be to blame, by cause; only of the first run."""
 
     @cached_property
     def keys(self) -> dict[int, Key]:

@@ -22,7 +22,7 @@ comparisons of a program with itself (``tests/extensions/verify/test_intervals.p
 has 0.0106 for ten looks)."""
 
 LEAST_PAIRS = 3
-"""Pairs below which there is no interval: two say nothing of their own spread."""
+"""Pairs below which there is no interval: two do not show their own spread."""
 
 MOST_PAIRS = 12
 """Pairs after which a patch whose effect is not proven counts as the same: ``PAIRS_CONFIDENCE``

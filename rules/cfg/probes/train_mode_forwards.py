@@ -334,7 +334,7 @@ class TrainModeForwardsProbe(OptimizerProbe):
             try:
                 if threading.get_ident() == self._thread:
                     hook(manager, sys._getframe(1))
-            except Exception as problem:  # the user's block goes on
+            except Exception as problem:  # the user's block continues
                 self.missed(problem)
             return result
 

@@ -156,7 +156,7 @@ class KeptStatesProbe(OptimizerProbe):
                 continue
             if not state.steps:
                 state.row.loaded_at_once += 1
-            elif _versions(kept) == state.versions:  # nobody wrote into them since the step
+            elif _versions(kept) == state.versions:  # not written since the step
                 state.row.loaded += 1
                 state.row.loaded_at = self.context.frames.here()
 

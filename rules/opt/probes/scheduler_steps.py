@@ -1,5 +1,5 @@
-"""How often schedulers of learning rates are stepped, against how many steps they were made for; and
-in a rehearsal the operators of optimizers that were told to step parameter by parameter.
+"""How often schedulers of learning rates are stepped, against how many steps they were made for;
+and in a rehearsal the operators of optimizers that are set to step parameter by parameter.
 """
 
 from __future__ import annotations

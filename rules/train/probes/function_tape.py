@@ -139,7 +139,7 @@ class FunctionTape(TorchFunctionMode):
         try:
             with LOOKING:
                 self._keep(func, args, kwargs, result)
-        except Exception as error:  # the user's step goes on whatever we got wrong
+        except Exception as error:  # the user's step continues despite our error
             self._on_error(error)
         return result
 

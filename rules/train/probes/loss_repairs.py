@@ -28,6 +28,7 @@ from . import (
     no_effect,
     padding_reads,
     paddings,
+    sorted_rows,
 )
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
@@ -193,6 +194,8 @@ class LossRepairsProbe(OptimizerProbe):
             return
         for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
             self._depends(found)
+        for found in sorted_rows.left_sorted(tape, tail):
+            self._depends(found)
         for kind, made in bootstraps.trained_targets(tape, tail):
             self._depends(dependence.Dependence(kind, made, 0, 0))
         plain = not (tape.hooked or self._packs) and alone
@@ -320,7 +323,7 @@ PLACED = (
     | dependence.STATISTICS
     | no_effect.NORMS
     | frozenset(
-        "div embedding logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
+        "div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
     )
 )
 

@@ -33,7 +33,7 @@ VALUES = {
 """The argument that may hold padding, by function; of a product the second factor."""
 
 READING = VALUES.keys() - {"getitem", "matmul", "bmm", "einsum"} | {"softmax"}
-"""Functions that are told: their lines are kept, and the masks and lengths in the frames around."""
+"""Functions that are reported: their lines are kept, and the masks and lengths in the frames around."""
 
 SEQUENCES = READING - POOLING - {"softmax"}
 """Those that may read sequences of numbers as well as texts."""

@@ -99,7 +99,7 @@ class _Uses(TorchFunctionMode):
             try:
                 with LOOKING:
                     self.probe.used_by(plain_name(func), args, kwargs, result)
-            except Exception as error:  # the user's step goes on whatever we got wrong
+            except Exception as error:  # the user's step continues despite our error
                 self.probe.missed(error)
         return result
 

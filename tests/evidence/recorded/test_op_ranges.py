@@ -47,13 +47,13 @@ def test_facts_leave_out_what_is_not_known():
         ("operator", "mm"),
         ("dtype that ran", "float16"),
         ("range of the result", "0 to 2.5"),
-        ("input made by", "exp"),
+        ("input created by", "exp"),
         ("inside", "lib"),
     )
     for low, high in ((None, 1.0), (1.0, None)):
         facts = dict(facts_of(delicate(SITE, "function", "log", "float16", low=low, high=high)))
         assert facts["range of the input"] == "unknown"
-        assert "input made by" not in facts and facts["inside"] == "the line itself"
+        assert "input created by" not in facts and facts["inside"] == "the line itself"
 
 
 @pytest.mark.parametrize(

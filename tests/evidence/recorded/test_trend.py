@@ -65,7 +65,7 @@ def test_the_share_of_rises_that_falls_took_back(values, returned):
 
 
 def test_facts_say_how_much_in_how_many_steps():
-    wanted = (("grown", "1 KiB in 3 steps"), ("steps that rose", "50%"))
+    wanted = (("grown", "1 KiB in 3 steps"), ("steps with growth", "50%"))
     assert Trend((0.0, 1024.0, 1024.0)).facts == wanted
     assert Trend((1.0,)).slope is None and Trend(tuple(map(float, range(9)))).slope.low == 1.0
 

@@ -76,10 +76,9 @@ def test_the_last_name_counts():
     assert not cut(text, "self.seen[*]")
 
 
-def test_an_item_counts_unless_it_is_known_to_be_new():
-    text = "def step(self, key):\n    self.seen[key] = 1"
-    assert cut(text) and not cut(text, by_item=False)
-    assert cut("def step(self):\n    self.seen[:] = self.seen[-8:]", by_item=False)
+def test_an_item_counts():
+    assert cut("def step(self, key):\n    self.seen[key] = 1")
+    assert cut("def step(self):\n    self.seen[:] = self.seen[-8:]")
 
 
 def test_what_a_tensor_begins_with_is_no_limit():

@@ -35,7 +35,7 @@ it."""
 
 next_number: Callable[[], int] = private("torch._C._autograd._get_sequence_nr", lambda: 0)
 """The number that the next node of this thread gets. Without it: 0, so no module is named for a
-node, infinite gradients at a pole are not told of, and no trace is called full."""
+node, infinite gradients at a pole are not reported, and no trace is called full."""
 
 _ask_number = on_instances("torch.autograd.graph.Node._sequence_nr")
 

@@ -101,10 +101,10 @@ autocast_enabled: Callable[[Any], bool] = on_instances("torch.autocast._enabled"
 unscaled_states: Callable[[Any], dict[int, Any] | None] = on_instances(
     "torch.amp.GradScaler._per_optimizer_states"
 )
-"""What a scaler remembers of each optimizer. Without it: None; such clipping is not told of."""
+"""What a scaler remembers of each optimizer. Without it: None; such clipping is not reported."""
 
 scale_of: Callable[[Any], torch.Tensor | None] = on_instances("torch.amp.GradScaler._scale")
-"""The scale; None of a disabled scaler. Without it: None; its updates are not told of."""
+"""The scale; None of a disabled scaler. Without it: None; its updates are not reported."""
 
 # -- clipping --------------------------------------------------------------------------------------
 

@@ -239,7 +239,7 @@ class AmpProbe(OptimizerProbe):
         last = self._stepped.of(optimizer, lambda: [-1, False])
         if last is None:
             return False
-        again = last[0] == self._backwards > 0  # a CUDA graph replays a backward that nobody sees
+        again = last[0] == self._backwards > 0  # a CUDA graph replays a backward that no hook sees
         scaled = bool(self._step.scaled) or id(optimizer) in self._step.unscaled
         last[:] = [self._backwards, scaled or (again and bool(last[1]))]
         had = any(each.grad is not None for each in tensors_of(optimizer))

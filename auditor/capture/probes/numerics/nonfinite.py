@@ -52,7 +52,7 @@ class NormBuffersProbe(Probe):
 
     def start(self) -> None:
         if BatchNorm is None:
-            return  # the part stays missing: nobody takes it for clean
+            return  # the part stays missing, so that it is not taken for clean
         super().start()
         self._patches.around(BatchNorm, "forward", before=self._runs)
 

@@ -222,7 +222,7 @@ class NonfiniteOriginWatch(Subscriber):
             else:
                 self._log.hold(output, self._blame(noted, output, known))
 
-    # -- who did it --------------------------------------------------------------------------------
+    # -- causes ------------------------------------------------------------------------------------
 
     def _blame(self, ranges: Ranges, output: torch.Tensor, known: Range) -> Birth:
         inherited = [
@@ -413,7 +413,7 @@ BATCH = 100
 """Tensors of a batch that are looked at."""
 
 MOST_ROWS = 5
-"""Births that are told of one step."""
+"""Births of one step that are reported."""
 
 _OPTIMIZERS = f"{os.sep}optim{os.sep}"
 """Part of the path of files that update parameters: torch/optim, timm/optim."""

@@ -203,7 +203,7 @@ class OptimizerProbe(Probe):
 
     An optimizer is the user's to let go of: what a probe remembers of one must not keep it, nor its
     parameters. What :meth:`before_optimizer` and :meth:`after_optimizer` raise is written down as
-    missed, and the user's step goes on.
+    missed, and the user's step continues.
     """
 
     def __init__(self, context: Context) -> None:

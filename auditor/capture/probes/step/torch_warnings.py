@@ -257,7 +257,7 @@ class TorchWarningsProbe(Probe):
             self._hook.place()
 
     def _clips(self, parameters: Sequence[torch.Tensor], _: torch.Tensor) -> None:
-        """Of an iterator that is no generator (``filter``) and has nothing left torch says nothing."""
+        """Torch does not warn of an exhausted iterator that is not a generator (``filter``)."""
         at = None if parameters else self.context.frames.here()
         if at is not None and not any(key[:2] == (at, EMPTY) for key in self._seen):
             self._seen[at, EMPTY, "clip_grad_norm_() was given no parameters"] += 1

@@ -80,7 +80,7 @@ class TrainingProbe(OperatorProbe):
         if self.context.pass_name != "quiet" or self._sign:
             return
         for each in _parameters():
-            with contextlib.suppress(Exception):  # one that nobody can look at
+            with contextlib.suppress(Exception):  # one that cannot be looked at
                 sample, shape = _sample(each).clone(), tuple(each.shape)
                 self._before.append((weakref.ref(each), version_hint(each), sample, shape))
 

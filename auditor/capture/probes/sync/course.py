@@ -90,7 +90,7 @@ class CourseProbe(OperatorProbe):
             result = run(func, args, kwargs)
             try:
                 self.ran(func, args, kwargs, result)
-            except Exception as error:  # the user's step goes on
+            except Exception as error:  # the user's step continues
                 self.fail(error)
             return result
 

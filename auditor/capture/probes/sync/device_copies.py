@@ -136,7 +136,7 @@ class DeviceCopiesProbe(Probe):
     def _note(self, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:
         try:
             self._count(target, source, non_blocking)
-        except Exception as error:  # the user's step goes on whatever we got wrong
+        except Exception as error:  # the user's step continues despite our error
             self.missed(error)
 
     def _count(self, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:

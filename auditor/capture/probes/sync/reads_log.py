@@ -212,7 +212,7 @@ class ReadLog:
             row.n += 1
             row.us = round(row.us + (ended - (ended if started is None else started)) * 1e6, 2)
             row.span_us = round((ended - self._first.setdefault((at, kind, lib), ended)) * 1e6, 2)
-        except Exception as error:  # the user's step goes on whatever we got wrong
+        except Exception as error:  # the user's step continues despite our error
             self.fail(error)
 
     def remember(self, copy: torch.Tensor) -> None:

@@ -346,7 +346,7 @@ class FlowWatch(Subscriber):
                 True,
             )
 
-    # -- who else writes ---------------------------------------------------------------------------
+    # -- other writers -----------------------------------------------------------------------------
 
     def _unseen(
         self, operator: FlowOperator, read: list[torch.Tensor], written: list[torch.Tensor]

@@ -101,7 +101,7 @@ class Judging:
         self._live, self._surely = (
             behind(flow.roots(until=until, stored=True), sinks) for until in (steps, self._last)
         )
-        gone = flow.roots(until=-1, stored=False)  # what nobody is seen to read
+        gone = flow.roots(until=-1, stored=False)  # without a reader that was seen
         left = {each.value for each in gradients}.difference(gone)
         roots = (each for each in flow.roots(until=steps, stored=False) if each not in left)
         self._used = behind(roots, sinks).values
@@ -668,7 +668,7 @@ class ThrownWorkProbe(OperatorProbe):
         )
         self._gradients, self._owners = [], {}
 
-    # -- who takes memory away ---------------------------------------------------------------------
+    # -- memory that is taken away -----------------------------------------------------------------
 
     def _taking(self, original: Callable[..., Any], *, address: bool) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -684,7 +684,7 @@ class ThrownWorkProbe(OperatorProbe):
             ):
                 try:
                     watch.escape(args[0], address=address)
-                except Exception as error:  # the user's step goes on
+                except Exception as error:  # the user's step continues
                     self.fail(error)
             return original(*args, **kwargs)
 
@@ -705,7 +705,7 @@ class ThrownWorkProbe(OperatorProbe):
                         if (file := _home(each))
                     ]
                     watch.flow.threads = any(map(self.context.frames.is_user, files))
-                except Exception as error:  # the user's step goes on
+                except Exception as error:  # the user's step continues
                     self.fail(error)
             return original(*args, **kwargs)
 

@@ -27,8 +27,10 @@ def test_a_free_is_done_before_the_next_question(tmp_path):
     assert (memory.counters()["allocated"], memory.counters()["peak_allocated"]) == (0, 4 << 20)
 
 
-def test_workspaces_are_kept(tmp_path):
+def test_workspaces_are_kept_and_those_of_one_call_are_not(tmp_path):
     memory = held(tmp_path)
-    memory.workspace(32 << 20)
-    assert memory.counters()["allocated"] == 32 << 20
+    memory.workspace(32 << 20, kept=True)
+    memory.workspace(1 << 20, kept=False)
+    counters = memory.counters()
+    assert (counters["allocated"], counters["peak_allocated"]) == (32 << 20, 33 << 20)
     assert len(memory.workspaces) == 1
