@@ -485,21 +485,6 @@ def test_a_loop_over_pieces(change, said):
         assert [place.site.line for place in finding.places] == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("us", "kind", "price"),
-    [
-        (500.0, "pieces", 450.0),
-        (5000.0, "parameters", 800.0),  # 200 operators, whose arithmetic stays
-        (None, "pieces", None),
-    ],
-)
-def test_a_loop_that_was_timed_has_a_price(us, kind, price):
-    (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, kind=kind, us=us),)))
-    assert finding.lost_us_per_step == price
-    assert finding.basis == ("none" if us is None else "estimated")
-    assert ("time in the loop" in dict(finding.facts)) is (us is not None)
-
-
 USED = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}
 
 

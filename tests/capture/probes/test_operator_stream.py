@@ -190,7 +190,8 @@ def test_the_stack_is_walked_once_for_all_and_only_if_one_asks(tmp_path):
         known = [each.known for each in stream._subscribers]
     assert len(asked) == len(known[0])
     assert known[0] == known[1]
-    assert frames.places[known[0][0]][1] == line_of(user, "here")
+    lines = {number: key[1] for key, number in frames._writer._sites.items()}
+    assert lines[known[0][0]] == line_of(user, "here")
     with watched_by(Calls(lambda call: None)) as stream:
         stream._context.frames.user_frame = lambda *depth: pytest.fail("walked")
         user.step()
