@@ -8,10 +8,11 @@ from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import Amp, OpRanges
-from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.model import Site
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import ask, delicate, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
@@ -29,8 +30,8 @@ def lines(findings):
 
 
 def test_loaders():
-    cuda = frozenset({"cuda:0"})
-    batches = tuple(Batch(at, step, devices=cuda) for at in range(4) for step in steps_of(at))
+    cuda = {"cuda:0": 1}
+    batches = tuple(batch(at, step, devices=cuda) for at in range(4) for step in steps_of(at))
     loaders = tuple(Loader(at, made_at=site) for at, site in enumerate(LINES))
     table = Batches("cuda", loaders, (), 20, (), batches)
     assert lines(LoaderYieldsDeviceTensors().detect(table, CUDA)) == [2, 4]
