@@ -75,7 +75,7 @@ class ReadingRule(LineReport):
     rare: float = knob(0.1, "Report only from this share of the diagnosed steps.")
     interval: int = knob(
         10,
-        "At a constant distance of this many steps or more a line is rate-limited: not reported.",
+        "Do not report a line that does it at a constant distance of this many steps or more.",
     )
     enough: int = knob(
         10, "With fewer diagnosed steps than this, report only a line that does it on every step."

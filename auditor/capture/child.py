@@ -13,13 +13,11 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from traceback import StackSummary, TracebackException, extract_tb, format_list, walk_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import LOADER, OWN
 from auditor.capture.process import OpenedConfigs, ProgressPipe, leave_at_once, set_up, undisturbed
 from auditor.errors import TargetProblem, fault, signal_told, traceback_of, type_of, words_of
@@ -36,50 +34,6 @@ if TYPE_CHECKING:
     from auditor.capture.probes.base import Context
     from auditor.capture.session import Session
     from auditor.capture.target.script_steps import StepFinder
-
-
-LOADERS = ("torch.utils.data.", "multiprocessing.")
-"""Modules whose processes do not train: workers of data loaders, managers."""
-
-
-class SpawnedProcesses:
-    """Counts them, between :meth:`install` and :meth:`uninstall`."""
-
-    def __init__(self) -> None:
-        self._patches = Patches()
-        self._own = os.getpid()
-        self.n = 0
-
-    def install(self) -> None:
-        """Look at each process as it is started."""
-        self._patches.around(BaseProcess, "start", before=self._starts)
-
-    def uninstall(self) -> None:
-        """Look no more. May be called twice."""
-        self._patches.undo()
-
-    def _starts(self, process: Any) -> None:
-        module = (
-            getattr(getattr(process, "_target", None), "__module__", None)
-            or type(process).__module__
-        )
-        self.n += os.getpid() == self._own and not module.startswith(LOADERS)
-
-
-def no_step(path: str, spawned: int) -> TargetProblem:
-    """What to say of a script that ended without a step, but maybe in ``spawned`` processes."""
-    if spawned:
-        return TargetProblem(
-            f"{path} itself made no optimizer.step(): it started {spawned} "
-            f"process{'es' * (spawned > 1)} by multiprocessing, which are not recorded",
-            "let one process train; for several give --nproc N and a script that reads RANK as "
-            "torchrun sets it, or name a function that takes one step: file.py:callable",
-        )
-    return TargetProblem(
-        f"{path} ended without a single optimizer.step(), so there is no training step to audit",
-        "give the arguments it needs after --, or name a function that takes one step: "
-        "file.py:callable",
-    )
 
 
 STOPPED_AT = 3
@@ -385,7 +339,6 @@ class Recorder:
 
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
-        spawned = SpawnedProcesses()
         finder = self._finder = StepFinder(lambda: self._script_step(module, stopper), self._place)
 
         def on_torch() -> None:
@@ -411,14 +364,18 @@ class Recorder:
                     raise
             self.exhausted = self.session is None or not self.session.done
 
-        spawned.install()
         try:
             self._protected(execute)
         finally:
             finder.uninstall()
-            spawned.uninstall()
         if self.error is None and finder.steps == 0:
-            raise no_step(self.address.path or self.plan.target, spawned.n)
+            raise TargetProblem(
+                f"{self.address.path or self.plan.target} ended without a single optimizer.step() of "
+                "its own; steps in processes that it starts are not recorded",
+                "give the arguments it needs after --, or name a function that takes one step: "
+                "file.py:callable; for several processes give --nproc N and a script that reads RANK "
+                "as torchrun sets it",
+            )
 
     def _script_step(self, module: Any, stopper: Any) -> None:
         if not self._next_step(module):

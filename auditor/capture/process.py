@@ -274,8 +274,7 @@ class WriteGuard:
 
     Seen is what Python opens, makes, renames or removes, the native writers in ``WRITERS``, and
     files that are named on the command line of a program that is started. Other native writers and
-    what such a program does besides are not seen: they write as in any other run
-    (``auditor/runs/project_copy.py`` looks afterwards whether the project changed).
+    what such a program does besides are not seen: they write as in any other run.
     """
 
     def __init__(self, copied: Copied, spared: str) -> None:

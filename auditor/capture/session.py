@@ -22,7 +22,7 @@ from auditor.capture.instruments.torch_private.autograd import next_number
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
-from auditor.capture.probes.step.clock import Clock, RunQueue, accelerator_of
+from auditor.capture.probes.step.clock import Clock, RunQueue, on_cuda
 from auditor.capture.process import ChildSignal
 from auditor.errors import fault
 from auditor.runs.progress import Progress
@@ -86,9 +86,8 @@ class Trace:
     def start(self) -> None:
         """Begin to profile."""
         activities = [ProfilerActivity.CPU]
-        accelerator = accelerator_of(self._context.device)
-        if accelerator is not None:
-            activities.append(accelerator.activity)
+        if on_cuda(self._context.device):
+            activities.append(ProfilerActivity.CUDA)
         self._profile = profile(activities=activities, record_shapes=True, profile_memory=True)
         self._loud = errors_alone()  # torch tells of blocks that are older than the profiler
         with _silent_kineto():
@@ -114,10 +113,9 @@ class Trace:
         profiler, self._profile = self._profile, None
         if profiler is None:
             return
-        accelerator = accelerator_of(self._context.device)
         try:
-            if accelerator is not None:
-                accelerator.synchronize()
+            if on_cuda(self._context.device):
+                torch.cuda.synchronize()
             profiler.stop()
         finally:
             self._loud()
@@ -307,8 +305,7 @@ class Session:
         stats.unused = context.trained and shadow is not None and not shadow.operators
         if self._trace is not None and self._trace.full and at.done + 1 < at.most:
             context.warn(
-                f"the trace holds {at.done + 1} of {at.most} steps: they have so many events that "
-                "more would take too much memory"
+                f"the trace holds {at.done + 1} of {at.most} steps: more would take too much memory"
             )
             self._stop_trace()
             stats.full = True

@@ -25,7 +25,7 @@ from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import Recording
 from auditor.runs import fork_server
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
-from auditor.runs.leftover_processes import Keeper, Orphans
+from auditor.runs.leftover_processes import Keeper
 from auditor.runs.plan import Plan, Trial
 from auditor.runs.progress import Pace, Progress, stage
 from auditor.runs.project_copy import NoCopy, sheltered
@@ -59,12 +59,6 @@ OUTPUT_LIMIT = 1 << 20
 
 LINE_LIMIT = 1 << 16
 """Bytes of one line that are read at once."""
-
-RUNNING: set[int] = set()
-"""Processes that were started here: none of them is something that a target left behind."""
-
-PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
-"""A line that torch's CPU allocator prints because we profile: not the target's own words."""
 
 
 def record(
@@ -164,12 +158,9 @@ def record_apart(
 
     Raises :class:`NoCopy` if none can be made. A plan that runs in a copy already is left there.
     """
-    with sheltered(plan) as (apart, reached):
+    with sheltered(plan) as apart:
         recording = record_once(apart, deadline, progress, echo)
-    _, recording = _blameless(plan, recording, deadline, progress)
-    for sentence in reached:
-        add_warning(recording, sentence)
-    return recording
+    return _blameless(plan, recording, deadline, progress)[1]
 
 
 def _surroundings(plan: Plan) -> dict[str, str] | None:
@@ -197,8 +188,6 @@ class Child:
         self._began = time.monotonic()
         self._asked = False
         self.unwritten = ""
-        self.left: list[str] = []
-        self._orphans = Orphans()
         reading, writing = os.pipe()
         shown, _, _ = redaction.redacted_arguments(plan.args)
         self.process = self._start(
@@ -206,7 +195,6 @@ class Child:
         )
         os.close(writing)
         self._keeper = Keeper(self.process.pid)
-        RUNNING.update(pid for pid in (self.process.pid, self._keeper.pid) if pid is not None)
         self._threads = [
             threading.Thread(target=self._read_output, daemon=True),
             threading.Thread(target=self._read_progress, args=(reading,), daemon=True),
@@ -226,7 +214,7 @@ class Child:
             if not fork_server.sets_decisive(plan.target, cwd):
                 there = dict(os.environ if surroundings is None else surroundings)
                 arguments = (fork_server.ROOT, words)
-                forked = fork_server.forked(arguments, there, cwd, writing, RUNNING)
+                forked = fork_server.forked(arguments, there, cwd, writing)
                 if forked is not None:
                     return forked
         return subprocess.Popen(
@@ -321,16 +309,12 @@ class Child:
         self._threads[0].join(timeout=2.0)
         # what it said last; a process that stays may hold the pipe for ever
         self._threads[1].join(timeout=0.2)
-        self.left = self.left or self._orphans.left(RUNNING, self.process.pid)
-        self._orphans.close()
 
     def _read_output(self) -> None:
         """Keep and show the target's last output; a terminal that is gone must not hold it up."""
         assert self.process.stdout is not None
         with self.process.stdout as output:
             while line := output.readline(LINE_LIMIT):
-                if PROFILER_NOISE in line:
-                    continue
                 self._output.append(line)
                 self._kept += len(line)
                 while self._kept > OUTPUT_LIMIT and len(self._output) > 1:

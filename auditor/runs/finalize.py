@@ -33,15 +33,11 @@ class StillRuns:
     seconds = 0.0
     output = b""
 
-    def __init__(self) -> None:
-        self.left: list[str] = []
-
 
 class Ended(Protocol):
     """What is known of a recording process that has ended."""
 
     unwritten: str
-    left: list[str]
 
     @property
     def seconds(self) -> float:
@@ -79,9 +75,6 @@ def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
         manifest["error"]["message"] += compiled_for(Recording(folder), child.seconds)
     if child.unwritten:
         _settle_unwritten(manifest, child.unwritten)
-    if child.left:
-        said = "processes of the target that began a session of their own are still running: "
-        manifest["warnings"] = [*manifest.get("warnings", ()), said + ", ".join(child.left)]
     try:
         _keep(plan, manifest, child)
     except OSError as error:

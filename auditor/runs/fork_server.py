@@ -27,7 +27,7 @@ from typing import IO, Any
 from auditor import null_device
 from auditor.errors import TargetProblem
 from auditor.runs import target as targets
-from auditor.runs.leftover_processes import Orphans
+from auditor.runs.leftover_processes import adopting
 
 ROOT = str(Path(__file__).resolve().parents[2])
 SERVE = (
@@ -160,10 +160,10 @@ class ForkServer:
 
 
 def forked(
-    words: Sequence[str], surroundings: dict[str, str], folder: str, writing: int, known: set[int]
+    words: Sequence[str], surroundings: dict[str, str], folder: str, writing: int
 ) -> Forked | None:
     """A recording child with these arguments, begun as a fork; ``writing`` is its pipe for progress.
-    Numbers of processes of ours come to ``known``. None if it must be started.
+    None if it must be started.
     """
     key = tuple(sorted(decisive(surroundings).items()))
     full = key not in SERVERS and len(SERVERS) == MOST_SERVERS
@@ -176,13 +176,11 @@ def forked(
         "writing": writing,
     }
     out_read, out_write = os.pipe()
-    orphans = Orphans()  # the child's own parent ends at once: then it is ours
     with _LOCK:
         server = SERVERS.get(key) or ForkServer(surroundings)
         SERVERS[key] = server
-        known.add(server.process.pid)
     try:
-        with _LOCK:
+        with _LOCK, adopting():  # the child's own parent ends at once: then it is ours
             pid = server.fork(request, (out_write, writing))
     except (OSError, EOFError) as error:
         os.close(out_read)
@@ -193,7 +191,6 @@ def forked(
                 del SERVERS[key]
         return None
     finally:
-        orphans.close()
         os.close(out_write)
     return Forked(pid, os.fdopen(out_read, "rb"))
 

@@ -1,24 +1,15 @@
-"""Processes that a target leaves behind: those of its own group end with us, those that began a
-session of their own are named.
-"""
+"""Processes that a target leaves behind: those of its own group end with us."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 import sys
-from contextlib import suppress
-
-import psutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _SET_CHILD_SUBREAPER = 36
-"""prctl(2), PR_SET_CHILD_SUBREAPER: processes whose parent has ended become children of ours, and
-can be named.
-"""
-
-_NAMED = 120
-"""Characters of a command line that are reported."""
+"""prctl(2), PR_SET_CHILD_SUBREAPER: processes whose parent has ended become children of ours."""
 
 
 class Keeper:
@@ -42,11 +33,6 @@ class Keeper:
                 cwd="/",
             )
 
-    @property
-    def pid(self) -> int | None:
-        """The shell's process."""
-        return None if self._shell is None else self._shell.pid
-
     def release(self) -> None:
         """Let the shell go without killing anything. May be called twice."""
         shell, self._shell = self._shell, None
@@ -61,57 +47,16 @@ class Keeper:
             shell.wait(2.0)
 
 
-class Orphans:
-    """Finds processes of a target that outlive it. Use as a context around the target's run.
-
-    Meanwhile we are their parent once their own has ended (Linux; elsewhere nothing is found).
-    """
-
-    def __init__(self) -> None:
-        self._before = _children()
-        self._was = _is_subreaper()
-        _be_subreaper(True)
-
-    def left(self, known: set[int], killed: int = 0) -> list[str]:
-        """What began a session of its own and runs on, as ``command (process 123)``; not those
-        whose numbers are ``known``, nor those of the group that was ``killed``, which may take a
-        while to end.
-        """
-        mine = os.getsid(0)
-        for each in _children():
-            if each.pid not in known and each not in self._before:
-                with suppress(OSError, psutil.Error):
-                    if each.status() == psutil.STATUS_ZOMBIE:
-                        os.waitpid(each.pid, os.WNOHANG)
-        new = (each for each in _children() if each.pid not in known and each not in self._before)
-        return [_told(each) for each in new if _leads_on(each, mine, killed)]
-
-    def close(self) -> None:
-        """Be no parent of strangers any more. May be called twice."""
-        if not self._was:
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Meanwhile processes whose parent ends become children of ours (Linux; elsewhere nothing)."""
+    was = _is_subreaper()
+    _be_subreaper(True)
+    try:
+        yield
+    finally:
+        if not was:
             _be_subreaper(False)
-
-
-def _children() -> list[psutil.Process]:
-    with suppress(psutil.Error):
-        return list(psutil.Process().children())
-    return []
-
-
-def _leads_on(process: psutil.Process, mine: int, killed: int) -> bool:
-    try:
-        ends = process.status() == psutil.STATUS_ZOMBIE or os.getpgid(process.pid) == killed
-        return os.getsid(process.pid) != mine and not ends
-    except (OSError, psutil.Error):
-        return False
-
-
-def _told(process: psutil.Process) -> str:
-    try:
-        command = " ".join(process.cmdline()) or process.name()
-    except psutil.Error:
-        command = "?"
-    return f"{command[:_NAMED]} (process {process.pid})"
 
 
 def _prctl(option: int, argument: object) -> bool:

@@ -97,13 +97,11 @@ class PlayedRanks:
         devices = min(NODE, plan.world_size)
         variables = null_device.environment(plan.gpu or DEFAULT_GPU, devices)
         made = []
-        with sheltered(plan) as (apart, reached):
+        with sheltered(plan) as apart:
             for rank in plan.played:
                 stage(progress, f"rank {rank} of {plan.world_size}")
                 own = of_rank(apart, rank, variables)
                 made.append(record_once(own, deadline, progress, prefixed(echo, rank)))
                 if made[-1].manifest["outcome"] == "interrupted":
                     break
-        for each in made:
-            each.manifest["warnings"] = [*each.manifest.get("warnings", ()), *reached]
         return made

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -46,17 +46,8 @@ LINKED = frozenset(
 )
 LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 
-NOT_WATCHED = LEFT_OUT | {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "audits"}
-"""Folders in which other programs, and we, write while a run is in progress."""
-
-RECORDED = ("recording", "manifest.json")
-"""What lies in a folder that an audit writes its results to."""
-
 ENVIRONMENT = "pyvenv.cfg"
 """File by which a folder is known to hold a Python environment."""
-
-NAMED = 5
-"""Changed files that are named at most."""
 
 NOTHING: Mapping[str, bytes | None] = MappingProxyType({})
 
@@ -68,23 +59,11 @@ class ProjectCopy:
     ``files`` are contents that replace the project's own, by path relative to it; None leaves the
     file out. Files of up to ``FILE_LIMIT`` are copied, the rest are links. A run under :meth:`plan`
     cuts a link before it writes through it (``auditor/capture/process.py``); what it does to the
-    project under an absolute path is undone at the end. ``changed`` are then the project's files
-    that are not as they were all the same, by the run or by somebody else; what lies in ``apart``
-    is our own.
+    project under an absolute path is undone at the end.
     """
 
-    def __init__(
-        self,
-        original: Path,
-        files: Mapping[str, bytes | None] = NOTHING,
-        *,
-        apart: Path | None = None,
-    ) -> None:
+    def __init__(self, original: Path, files: Mapping[str, bytes | None] = NOTHING) -> None:
         self.original = original.resolve()
-        self.changed: tuple[str, ...] = ()
-        ours = (Path(tempfile.gettempdir()), *((apart,) if apart is not None else ()))
-        self._apart = frozenset(str(each.resolve()) for each in ours)
-        self._before = _stamps(self.original, self._apart)
         self._base = Path(tempfile.mkdtemp(prefix="audit-")).resolve()
         try:
             (self._base / "tree").mkdir()
@@ -100,7 +79,6 @@ class ProjectCopy:
     def __exit__(self, *raised: object) -> None:
         try:
             self._put_back()
-            self.changed = _differing(self._before, _stamps(self.original, self._apart))
         finally:
             shutil.rmtree(self._base, ignore_errors=True)
 
@@ -139,28 +117,21 @@ class NoCopy(AuditProblem):
 
 
 @contextmanager
-def sheltered(
-    plan: Plan, files: Mapping[str, bytes | None] = NOTHING
-) -> Iterator[tuple[Plan, list[str]]]:
-    """The plan in a copy of the working directory, with ``files`` in the place of its own, and
-    sentences on what was reached outside of it, once the run is over.
-
-    A plan that has a copy stays as it is. Raises :class:`NoCopy`.
+def sheltered(plan: Plan, files: Mapping[str, bytes | None] = NOTHING) -> Iterator[Plan]:
+    """The plan in a copy of the working directory, with ``files`` in the place of its own. A plan
+    that has a copy stays as it is. Raises :class:`NoCopy`.
     """
-    said: list[str] = []
     if plan.copied is not None:
-        yield plan, said
+        yield plan
         return
     try:
-        place = ProjectCopy(Path.cwd(), files, apart=Path(plan.folder))
+        place = ProjectCopy(Path.cwd(), files)
     except OSError as error:
         raise NoCopy(
             f"no copy of the working directory can be made ({error.strerror or error})"
         ) from None
     with place:
-        yield place.plan(plan), said
-    if place.changed:
-        said.append(reached(place.changed))
+        yield place.plan(plan)
 
 
 # -- the copy --------------------------------------------------------------------------------------
@@ -257,61 +228,4 @@ def _worth_copying(entry: os.DirEntry[str]) -> bool:
         return False
     return _entries(entry.path) is not None and not os.path.isfile(
         os.path.join(entry.path, ENVIRONMENT)
-    )
-
-
-# -- whether the project is as it was --------------------------------------------------------------
-
-
-def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Size and time of change (ns) of up to ``LOOK_LIMIT`` files of the project, by their paths
-    relative to it. What our own output is redirected into is left out.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    folders = [str(project)]
-    printed = set(_printed_into())
-    while folders and len(found) < LOOK_LIMIT:
-        entries = _entries(folders.pop()) or []
-        if any(entry.name == ENVIRONMENT for entry in entries):
-            continue
-        for entry in entries:
-            with suppress(OSError):  # gone by now
-                if entry.is_dir(follow_symlinks=False):
-                    if (
-                        entry.name not in NOT_WATCHED
-                        and entry.path not in apart
-                        and not os.path.isfile(os.path.join(entry.path, *RECORDED))
-                    ):
-                        folders.append(entry.path)
-                else:
-                    state = entry.stat(follow_symlinks=False)
-                    if (state.st_dev, state.st_ino) in printed:
-                        continue
-                    found[os.path.relpath(entry.path, project)] = state.st_size, state.st_mtime_ns
-    return found
-
-
-def _printed_into() -> Iterator[tuple[int, int]]:
-    """Device and number of the files that are this process's standard output and error."""
-    for descriptor in (1, 2):
-        with suppress(OSError):  # closed
-            state = os.fstat(descriptor)
-            yield state.st_dev, state.st_ino
-
-
-def _differing(
-    before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]
-) -> tuple[str, ...]:
-    both = max(len(before), len(after)) < LOOK_LIMIT
-    paths = before.keys() | after.keys() if both else before.keys() & after.keys()
-    return tuple(sorted(path for path in paths if before.get(path) != after.get(path)))
-
-
-def reached(changed: Collection[str]) -> str:
-    """What to say of files that changed in the project."""
-    named, more = ", ".join(sorted(changed)[:NAMED]), len(changed) - NAMED
-    others = f" and {more} more" if more > 0 else ""
-    return (
-        "while it ran in a copy, files of the project itself changed, by the program or by "
-        f"somebody else: {named}{others}"
     )

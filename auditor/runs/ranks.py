@@ -52,7 +52,7 @@ class Ranks(Protocol):
     ) -> list[Recording]:
         """One run; one recording for each rank."""
 
-    def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
+    def shelter(self, plan: Plan) -> AbstractContextManager[Plan]:
         """The plan in a copy of the directory, as :func:`auditor.runs.project_copy.sheltered`."""
 
 
@@ -83,22 +83,16 @@ def record(
             clear(each.folder)
         fitted = plan.fitted(total)
         try:
-            with ranks.shelter(fitted) as (apart, reached):
+            with ranks.shelter(fitted) as apart:
                 recordings = ranks.once(apart, deadline, progress, echo)
-            _warn(recordings, *reached)
         except NoCopy as why:
             recordings = ranks.once(fitted, deadline, progress, echo)
-            _warn(recordings, f"{IN_PLACE}: {why.message}")
+            for each in recordings:
+                add_warning(each, f"{IN_PLACE}: {why.message}")
         for each in recordings:
             add_warning(each, shortened(each, total))
 
     return RankedRecording(Path(plan.folder))
-
-
-def _warn(recordings: list[Recording], *sentences: str) -> None:
-    for each in recordings:
-        for sentence in sentences:
-            add_warning(each, sentence)
 
 
 class LocalRanks:

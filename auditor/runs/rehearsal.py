@@ -174,11 +174,8 @@ def _apart(
 
     Raises :class:`AuditProblem` if no copy can be made.
     """
-    with sheltered(plan) as (apart, reached):
-        recording = record(apart, course.deadline, course.progress, echo)
-    for sentence in reached:
-        add_warning(recording, sentence)
-    return recording
+    with sheltered(plan) as apart:
+        return record(apart, course.deadline, course.progress, echo)
 
 
 # -- what was rehearsed ------------------------------------------------------------------------------

@@ -396,7 +396,7 @@ class MemoryGrowsEveryStep(Rule):
         if rate is None:
             return None
         if kept.lines:
-            said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
+            said = f": {kept.lines[0].blocks:,} blocks allocated here were never freed"
             return _Place(rate, trend, made, said)
         return _Place(rate, trend)
 

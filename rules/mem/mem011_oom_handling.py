@@ -51,9 +51,7 @@ class OutOfMemoryHandledWrongly(LineReport):
         "on smaller parts of the batch. If that fails too, save a checkpoint and stop."
     )
 
-    often: int = knob(
-        3, "Call empty_cache() periodic from this many calls at a constant distance on."
-    )
+    often: int = knob(3, "Report empty_cache() from this many calls at a constant distance on.")
     share: float = knob(0.5, "Leave calls on this share of the steps or more to SYNC009.")
 
     def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:

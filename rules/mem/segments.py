@@ -233,7 +233,7 @@ class FragmentationRule(Rule):
         256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
     )
     share_if_pressed: float = knob(
-        0.1, "The share to use instead if the allocator retried or ran out of memory."
+        0.1, "Use this share instead if the allocator retried or ran out of memory."
     )
 
     def fragmented(self, memory: DeviceMemory | Course) -> bool:
@@ -358,10 +358,10 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "If no allocation failed, name a setting only if it saves this share of the reserve.",
+        "Name a setting that avoids no failure only if it saves this share of the reserve.",
     )
     least_mib: float = knob(
-        256.0, "If no allocation failed, name a setting only if it saves this many MiB."
+        256.0, "Name a setting that avoids no failure only if it saves this many MiB."
     )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:

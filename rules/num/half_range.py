@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.recorded.amp import LARGEST, Amp, OpRanges, facts_of
 from auditor.evidence.table import Rows, by_line
-from auditor.model import Finding, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
 
@@ -132,15 +132,21 @@ class UpdatesRoundedAway(Rule):
 
     def detect(self, updates: Rows[UpdateRow]) -> Iterator[Finding]:
         for each in updates:
-            if each.steps < self.fewest or each.asked < LEAST or each.share < self.share:
+            few = bool(each.optimizer) and each.steps < self.fewest
+            if few or each.asked < LEAST or each.share < self.share:
                 continue
             least = 2.0 ** -(BITS.get(each.dtype, 8) + 1)
             share, rate = amounts.percent(each.share), f"a rate of {each.rate:g}"
+            who = (
+                f"{each.optimizer} leaves {share} of the {each.dtype} weights that have a gradient"
+                if each.optimizer
+                else f"this line leaves {share} of the averages in {each.dtype} that it updates"
+            )
             yield Finding(
                 each.site,
-                f"{each.optimizer} leaves {share} of the {each.dtype} weights that have a gradient "
-                f"unchanged: an update at {rate} is below {least:.1g} of the weight and "
+                f"{who} unchanged: an update at {rate} is below {least:.1g} of the weight and "
                 "is rounded away",
                 steps=each.steps,
                 per_step=1.0,
+                remedy=None if each.optimizer else Remedy("Keep averages of weights in float32."),
             )

@@ -40,17 +40,19 @@ class NormRow(PassRow, kw_only=True):
 
 class UpdateRow(PassRow, kw_only=True):
     """At the pass's end, one row for each of torch's own optimizers that stepped weights in half
-    precision. Of a sample of these weights over its first steps.
+    precision, and one for each line that updates averages of weights in it.
+
+    Of a sample of these weights over its first steps.
     """
 
     part = "updates"
-    when = "loud"
+    when = "loud, numbers"
     of_values = True
 
     at: MaybeAt
-    optimizer: Annotated[str, doc("its class")]
+    optimizer: Annotated[str, doc("its class; empty of averages")]
     dtype: Annotated[str, doc("of the weights")]
-    rate: Annotated[float, doc("the highest of its groups")]
+    rate: Annotated[float, doc("the highest of its groups; of averages the weight of the update")]
     steps: Annotated[int, doc("steps that were looked at")]
     asked: Annotated[int, doc("had a gradient that asks for a change which float32 would keep")]
     kept: Annotated[int, doc("of these, bit for bit what they were")]

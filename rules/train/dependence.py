@@ -371,3 +371,20 @@ class WrongBackward(DependenceSays):
             f"the backward of {row.function} is not the derivative of its forward: along random "
             f"directions it is off by {row.n} %"
         )
+
+
+class RowsStaySorted(DependenceSays):
+    """Rows of a batch are sorted, and compared with targets in the order before."""
+
+    code = "TRAIN030"
+    kinds = ("sorted",)
+    advice = (
+        "Put the outputs back: output[order.argsort()], or sort the targets as well; "
+        "pack_padded_sequence(..., enforce_sorted=False) sorts and puts back by itself."
+    )
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"the rows of the batch are sorted here and never put back: {row.of} of {row.n} outputs are "
+            "compared with the targets of other rows"
+        )

@@ -19,6 +19,8 @@ from ..lines import places_of
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
 from .rows import RECURRENT, LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
 
+GradientsRow = RepairRow | TokenWeightsRow
+R = TypeVar("R", RepairRow, TokenWeightsRow)
 L = TypeVar("L", RepairRow, PaddingReadRow, TokenWeightsRow, LayerRow, SeedRow)
 
 FUNCTIONAL = "torch.nn.functional."
@@ -34,7 +36,7 @@ ANGLE = "Report an error if the step's gradient is this many degrees off the rep
 FACTOR = "Report an error if the step's gradient is this many times longer or shorter."
 CHANGES = "the loss changes, and so does training"
 LEAST = "Report nothing below this many degrees if the norm is right as well."
-SHARE = "The norm is right if it differs by less than this share of the repaired one."
+SHARE = "Take the norm for right if it differs by less than this share of the repaired one."
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,19 @@ class GradientRule(Rule):
     least_angle: float = knob(1.0, LEAST)
     least_share: float = knob(0.02, SHARE)
 
-    def differs(self, rows: Sequence[RepairRow]) -> bool:
+    def differs(self, rows: Sequence[GradientsRow]) -> bool:
         """Gradients differ in most of the rows."""
         return _most(
             rows,
             lambda row: row.angle >= self.least_angle or abs(row.ratio - 1.0) >= self.least_share,
         )
 
-    def weighed(self, rows: Sequence[RepairRow]) -> Severity | None:
+    def weighed(self, rows: Sequence[GradientsRow]) -> Severity | None:
         """An error where they are far apart in most of these; else the rule's own severity."""
         far = _most(rows, lambda row: row.angle > self.angle or off(row.ratio) > self.factor)
         return Severity.ERROR if far else None
 
-    def judged(
-        self, lines: Iterable[tuple[Site, list[RepairRow]]]
-    ) -> Iterator[tuple[list[RepairRow], RepairRow, Finding]]:
+    def judged(self, lines: Iterable[tuple[Site, list[R]]]) -> Iterator[tuple[list[R], R, Finding]]:
         """Rows of each line whose gradients differ, the one whose numbers are reported, and a finding
         that says nothing yet.
         """
@@ -73,7 +73,7 @@ class GradientRule(Rule):
 
 
 def told(
-    finding: Finding, row: RepairRow, said: str, *facts: tuple[str, str], **more: Any
+    finding: Finding, row: GradientsRow, said: str, *facts: tuple[str, str], **more: Any
 ) -> Finding:
     """The finding with a sentence, and how the gradient of the row lies."""
     message = f"{said}; {gradient_said(row)}"
@@ -85,7 +85,7 @@ def off(ratio: float) -> float:
     return max(ratio, 1.0 / ratio)
 
 
-def _most(rows: Sequence[RepairRow], says: Callable[[RepairRow], bool]) -> bool:
+def _most(rows: Sequence[GradientsRow], says: Callable[[GradientsRow], bool]) -> bool:
     return sum(map(says, rows)) * 2 > len(rows)
 
 
@@ -99,13 +99,13 @@ def with_defect(rows: Iterable[RepairRow], defect: str) -> Iterator[tuple[Site, 
     return by_line(row for row in rows if row.defect == defect)
 
 
-def shown(rows: Sequence[RepairRow]) -> RepairRow:
+def shown(rows: Sequence[R]) -> R:
     """The one whose numbers are said: of parameters where there is one, in the middle."""
     best = [row for row in rows if row.over == "parameters"] or list(rows)
     return sorted(best, key=lambda row: row.angle)[(len(best) - 1) // 2]
 
 
-def gradient_said(row: RepairRow) -> str:
+def gradient_said(row: GradientsRow) -> str:
     """How the step's gradient lies to the repaired one."""
     where = "" if row.over == "parameters" else " at the model's outputs"
     ratio = f"{row.ratio:.2g}"
@@ -113,9 +113,17 @@ def gradient_said(row: RepairRow) -> str:
     return f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and {long}"
 
 
-def gradient_facts(row: RepairRow) -> tuple[tuple[str, str], ...]:
-    """The loss as it is and repaired."""
-    return ("loss", f"{row.loss:.4g}"), ("loss, repaired", f"{row.repaired:.4g}")
+def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
+    """The same as facts, and the loss as it is and repaired."""
+    of = "parameters" if row.over == "parameters" else "the model's outputs"
+    facts = (
+        ("angle to the repaired gradient", _degrees(row.angle)),
+        ("norm relative to the repaired gradient", f"{row.ratio:.3g}"),
+        ("gradients of", of),
+    )
+    if isinstance(row, TokenWeightsRow):
+        return facts
+    return (*facts, ("loss", f"{row.loss:.4g}"), ("loss, repaired", f"{row.repaired:.4g}"))
 
 
 def _degrees(angle: float) -> str:
@@ -126,7 +134,7 @@ def _sizes(sizes: Sequence[int]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 
-def _steps(rows: Sequence[RepairRow | PaddingReadRow | TokenWeightsRow]) -> tuple[int, float]:
+def _steps(rows: Sequence[GradientsRow | PaddingReadRow]) -> tuple[int, float]:
     steps = len({row.step for row in rows})
     return steps, len(rows) / steps
 
@@ -211,7 +219,7 @@ def _fed(row: RepairRow) -> str:
 
 
 @dataclass(frozen=True)
-class MicroBatchesWeighedAlike(Rule):
+class MicroBatchesWeighedAlike(GradientRule):
     """Micro-batches with different numbers of tokens weigh the same in an accumulated gradient."""
 
     code = "TRAIN003"
@@ -222,25 +230,22 @@ class MicroBatchesWeighedAlike(Rule):
         "the step."
     )
 
-    times: float = knob(
-        1.5, "Report if the largest micro-batch has this many times the tokens of the smallest."
+    note_below: float = knob(
+        5.0, "Report a note below this many degrees if the norm is within a tenth as well."
     )
 
     def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
-        for site, rows in by_line(weights):
-            row = sorted(rows, key=lambda row: row.unlike)[(len(rows) - 1) // 2]
-            if row.unlike < self.times:
-                continue
-            steps, per_step = _steps(rows)
-            yield Finding(
-                site,
+        for _, row, finding in self.judged(by_line(weights)):
+            slight = row.angle < self.note_below and abs(row.ratio - 1.0) < 0.1
+            found = told(
+                finding,
+                row,
                 f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
                 "weigh the same in the gradient, so that one token counts up to "
-                f"{row.unlike:.2g} times as much as another",
-                steps=steps,
-                per_step=per_step,
-                facts=(("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),),
+                f"{max(row.tokens) / min(row.tokens):.2g} times as much as another",
+                ("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),
             )
+            yield replace(found, severity=Severity.NOTE) if slight else found
 
 
 LARGEST = frozenset({"amax", "max"})
@@ -293,6 +298,7 @@ class PaddingTrained(GradientRule):
                 row,
                 f"{row.padded} of {row.targets} targets of {row.function} are padding, according to "
                 f"{row.by}, and count like the others",
+                ("share of padding", f"{row.padded / row.targets:.0%}"),
                 remedy=_ignored(row.site, row.function, {each.value for each in rows}),
             )
 
@@ -340,6 +346,11 @@ class PaddingTrained(GradientRule):
             steps=steps,
             per_step=per_step,
             severity=Severity.NOTE if row.zero or worst in LARGEST else None,
+            facts=(
+                ("share on padding", f"{row.share:.0%}"),
+                ("share of padding", f"{row.padded / row.tokens:.0%}"),
+                ("proof", "the gradient at its input is not zero at padding"),
+            ),
             remedy=Remedy(MASKED.get(worst, MASK)),
         )
 

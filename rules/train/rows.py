@@ -94,7 +94,8 @@ class DependenceRow(PassRow, kw_only=True):
             "divergence, on the network; `axis`: probabilities over one dimension, whose targets sum "
             "to 1 over another; `weights`: weights of "
             "samples, after their mean; `single`: a softmax over one value; `backward`: an "
-            "`autograd.Function` whose backward is not the derivative of its forward"
+            "`autograd.Function` whose backward is not the derivative of its forward; `sorted`: rows of "
+            "a batch, compared with targets in the order before"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
@@ -133,13 +134,11 @@ class TokenWeightsRow(PassRow, kw_only=True):
     of_values = True
 
     at: At
+    angle: Annotated[float, ANGLE]
+    ratio: Annotated[float, RATIO]
+    over: Annotated[str, OVER]
     tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
-
-    @property
-    def unlike(self) -> float:
-        """Tokens of the largest micro-batch over those of the smallest."""
-        return max(self.tokens) / min(self.tokens)
 
 
 class SeedRow(PassRow, kw_only=True):

@@ -37,6 +37,11 @@ LONGEST = "True"
 (as ``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
 """
 
+TRIMMED = (
+    "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), rounded up to a "
+    "multiple of 8 or 64."
+)
+
 
 @dataclass(frozen=True)
 class PaddingComputed(Rule):
@@ -48,13 +53,16 @@ class PaddingComputed(Rule):
     rehearsed = True
     everywhere = True
     advice = (
-        "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), rounded up to a "
-        "multiple of 8 or 64. Rows of similar length in a batch, or several packed into one, save more."
+        "Batch rows of similar length (a batch sampler that sorts within a few hundred "
+        "batches and shuffles these), or pack several rows into one."
     )
 
     share: float = knob(
         0.2,
         "Report if padding to the longest row of each batch would save this share of positions.",
+    )
+    sorted_share: float = knob(
+        0.3, "Report a note if batches of similar length would save this share of positions."
     )
     fewest: int = knob(3, "Report only from this many padded batches.")
 
@@ -77,18 +85,22 @@ class PaddingComputed(Rule):
         longest = sum(max(rows) * len(rows) for _, *rows in texts)
         padding = (positions - sum(lengths)) / positions
         trimmed = (positions - longest) / positions
-        if trimmed < self.share:
+        alike = (positions - _sorted_positions(texts)) / positions
+        fixed = trimmed >= self.share
+        if not fixed and alike < self.sorted_share:
             return
+        saved = trimmed if fixed else alike
+        way = "padding to each batch's longest row" if fixed else "batches of similar length"
         yield Finding(
             loader.collate_at or loader.made_at or loader.consumed_at,
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
-            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); padding to each batch's longest row "
-            f"would save {amounts.percent(trimmed)} of the positions",
+            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} would save "
+            f"{amounts.percent(saved)} of the positions",
             steps=steps,
             per_step=len(texts) / steps,
-            # another width is another graph
-            severity=None if source.first_call("compile") is None else Severity.NOTE,
-            remedy=Remedy(self.advice, tuple(_asked(source, loader.collate_at))),
+            # another width is another graph, and another order another training
+            severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
+            remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at))) if fixed else None,
         )
 
 
@@ -114,6 +126,16 @@ def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
         yield Edit(site, "set_keyword", call, "padding", LONGEST, reason=reason)
 
 
+def _sorted_positions(texts: Sequence[list[int]]) -> int:
+    """Positions of the same rows, in batches of the same sizes, by length."""
+    lengths = sorted((length for _, *rows in texts for length in rows), reverse=True)
+    positions = begin = 0
+    for _, *rows in texts:
+        positions += lengths[begin] * len(rows)
+        begin += len(rows)
+    return positions
+
+
 def _widths(texts: Sequence[list[int]]) -> str:
     low, high = min(texts)[0], max(texts)[0]
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
@@ -129,6 +151,11 @@ class WasteRule(Rule):
     ) -> Finding:
         """A finding about a line, priced by its share of the step's time if timed."""
         us = None if thrown.us is None or machine.device != "cpu" else thrown.us * each.share
+        facts = (
+            ("operators per step", amounts.digits(each.operators)),
+            ("share of the step's work", amounts.percent(each.share)),
+            *more.pop("facts", ()),
+        )
         return Finding(
             each.own,
             message,
@@ -136,6 +163,7 @@ class WasteRule(Rule):
             per_step=1.0,
             lost_us_per_step=us,
             basis="none" if us is None else "estimated",
+            facts=facts,
             **more,
         )
 
@@ -224,7 +252,7 @@ class ResultUnread(WasteRule):
 
     share: float = knob(0.02, "Report from this share of the step's work.")
     operators: float = knob(
-        0.01, "Below that, report a note from this share of the step's operators."
+        0.01, "Report a note from this share of the step's operators, also below `share`."
     )
     several: int = knob(3, "Report that note only from this many operators.")
 

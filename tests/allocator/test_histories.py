@@ -175,14 +175,6 @@ def test_an_error_by_fragmentation_is_gone_with_expandable_segments():
     assert replay(history, total_bytes=1100 * MIB).ooms == 0, "a larger card helps as well"
 
 
-def test_a_smaller_card_stops_the_program_where_it_would_have_died():
-    history = fragmented(4096 * MIB)
-    stopped = replay(history, total_bytes=1024 * MIB)
-    assert stopped.ooms == 1
-    assert stopped.shortage is not None and stopped.shortage.shortage.requested == 600 * MIB
-    assert replay(history, EXPANDABLE, total_bytes=1024 * MIB).shortage is None
-
-
 def test_the_card_is_bounded_by_what_it_refused():
     """Held 500 MiB when 600 were refused: less than 1100 MiB. Nothing refused: unknown."""
     allocator = CachingAllocator(1000 * MIB)
@@ -215,20 +207,6 @@ def test_without_its_calls_of_empty_cache_the_program_asks_the_device_once():
     assert history.unknown_flushes == 0
     assert len(gained(replay(history).allocator.snapshot())) == 5
     assert len(gained(replay(history, empty_caches=False).allocator.snapshot())) == 1
-
-
-def test_a_flush_without_frames_before_an_allocation_is_counted_as_unknown():
-    allocator = CachingAllocator(1 << 40)
-    allocator.free(allocator.malloc(100 * MIB))
-    allocator.empty_cache()
-    allocator.free(allocator.malloc(100 * MIB))
-    history = History.from_snapshot(allocator.snapshot())
-    assert history.unknown_flushes == 1
-    allocator.empty_cache()
-    assert History.from_snapshot(allocator.snapshot()).unknown_flushes == 1, (
-        "no allocation follows the last one"
-    )
-    assert gained(replay(history).allocator.snapshot()) == [100 * MIB, 100 * MIB]
 
 
 @pytest.mark.parametrize(

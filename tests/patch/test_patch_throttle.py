@@ -185,29 +185,6 @@ def test_the_distance_is_a_plain_number(value, edit):
         apply_edits(ENUMERATED.format(LOGS[0]).encode(), [edit("throttle", 3, value=value)])
 
 
-def test_beside_other_edits_of_the_same_block(edit, repository):
-    before = (
-        "for i in range(9):\n    torch.cuda.empty_cache()\n    print(loss.item())\n    total += "
-        "loss\n    print(x.item(), f(a=1))\n"
-    )
-    edits = [
-        edit("throttle", 3, value="50"),
-        edit("drop_statement", 2, call="empty_cache"),
-        edit("detach", 4),
-    ]
-    after = (
-        "for i in range(9):\n    if i % 50 == 0:\n        print(loss.item())\n    total += "
-        "loss.detach()\n    print(x.item(), f(a=1))\n"
-    )
-    assert apply_edits(before.encode(), edits).decode() == after
-
-
-def test_windows_line_ends_stay(edit):
-    before = ENUMERATED.format("print(loss.item())").replace("\n", "\r\n").encode()
-    after = WANTED.format("print(loss.item())").replace("\n", "\r\n").encode()
-    assert apply_edits(before, [edit("throttle", 3, value="50")]) == after
-
-
 def test_two_distances_conflict(edit):
     with pytest.raises(Refused, match="another condition"):
         apply_edits(

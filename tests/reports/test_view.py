@@ -47,15 +47,6 @@ def ask(pages, route, method="GET", **query):
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def test_runs_are_found_at_and_below_the_folder(folder):
-    for newest, names in (("one", ["one", "deep/two"]), ("deep/two", ["deep/two", "one"])):
-        for name in names:
-            os.utime(folder / name / "report.json", (2e9, 2e9 + (name == newest)))
-        assert [run.name for run in runs_in(folder)] == names
-    assert [run.name for run in runs_in(folder / "one")] == ["one"]
-    assert runs_in(folder / "one" / "recording") == ()
-
-
 def test_another_tools_report_is_no_run(tmp_path):
     (tmp_path / "report.json").write_text('{"tests": 3}')
     done = CliRunner().invoke(main, ["view", str(tmp_path), "--no-browser"])
@@ -73,13 +64,6 @@ def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path):
     assert "linked" not in [each.name for each in runs_in(folder)]
 
 
-def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder):
-    exported = folder / "one" / "tensorboard" / "step" / "host_0.1.pt.trace.json.gz"
-    exported.parent.mkdir(parents=True)
-    (folder / "one" / "recording" / "trace.json.gz").rename(exported)
-    assert Run("one", folder / "one", folder).trace() == exported.resolve()
-
-
 # -- pages -----------------------------------------------------------------------------------------
 
 
@@ -92,16 +76,6 @@ def test_the_list_of_runs_says_what_they_found(folder):
     assert (one["name"], one["trace"], two["trace"]) == ("one", True, False)
     assert one["said"].startswith("verified: the patch for SYNC001 saves 8.63 ms per step")
     assert broken["problem"].startswith("report.json cannot be read: this is not a report")
-
-
-def test_the_list_says_first_how_a_run_ended(folder):
-    file = folder / "one" / "report.json"
-    report = json.loads(file.read_text())
-    file.write_text(json.dumps(report | {"run": report["run"] | {"outcome": "timeout"}}))
-    told = {run["name"]: run for run in json.loads(ask(Pages(folder), "runs")[2])["runs"]}
-    two, one = told["deep/two"], told["one"]
-    assert one["said"].startswith(f"{one['outcome']}. ") and one["outcome"] != two["outcome"]
-    assert two["said"].startswith("verified: ")
 
 
 @pytest.mark.parametrize("route", ["report", "trace", "findings"])

@@ -43,9 +43,6 @@ def _recording(
     return Recording(folder)
 
 
-# -- steps -----------------------------------------------------------------------------------------
-
-
 # -- NUM009: what the issue saw --------------------------------------------------------------------
 
 
@@ -97,12 +94,6 @@ def _waiting(waits: list[float], us: float, queued_us: float = 0.0) -> Finding:
     return found
 
 
-def test_waiting_for_input_has_an_interval() -> None:
-    found = _waiting([4_000.0 + 100.0 * (k % 3) for k in range(50)], 10_000.0)
-    assert found.lost_us_per_step_low is not None and found.lost_us_per_step_high is not None
-    assert 3_900.0 < found.lost_us_per_step_low < 4_100.0 < found.lost_us_per_step_high < 4_300.0
-
-
 def test_the_share_of_a_step_is_of_its_own_time() -> None:
     """Half of what a step does is waiting for input; that it waited three times as long for a
     processor changes nothing.
@@ -152,11 +143,6 @@ def test_a_price_that_is_not_proven_stands_behind_those_that_are(tmp_path: Any) 
         _priced(3, 10.0, basis="estimated"),
     )
     assert [each.site.line for each in found if each.site] == [2, 3, 1]
-
-
-def test_nothing_is_measured_without_an_interval(tmp_path: Any) -> None:
-    found = _judged(tmp_path, _priced(1, 9.0, 8.0), _priced(2, 5.0), _priced(3, None, lost_bytes=7))
-    assert [each.basis for each in found] == ["measured", "estimated", "measured"]
 
 
 # -- a busy machine --------------------------------------------------------------------------------

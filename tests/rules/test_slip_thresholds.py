@@ -48,12 +48,6 @@ def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
         assert finding.steps == 3
 
 
-def test_cfg009_wants_gradients_off_here_or_behind():
-    text = "def validate():\n    {}\n    model.eval()\n    with torch.{}():\n        model(x)\n"
-    assert switched(text=text.format("pass", "enable_grad"), grads=True) == []
-    assert len(switched(text=text.format("pass", "no_grad"), grads=True)) == 1
-
-
 EVALUATION = """def {}(x, y):
   with torch.no_grad():
     return criterion(model(x), y)
@@ -102,16 +96,6 @@ def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
         assert finding.steps == 2 and "train.py:9" in finding.message
 
 
-def test_ckpt009_says_nothing_of_a_state_that_is_not_brought_back():
-    assert kept(text="") == []
-
-
-def test_ckpt009_believes_the_run_before_the_source():
-    (finding,) = kept(text="", loaded=3, loaded_at=1)
-    assert "it was loaded at train.py:9, 3 times" in finding.message
-    assert kept(loaded_at_once=1) == []
-
-
 def where(share, us, batches, *, in_worker):
     """Facts of a row whose calls take so many us of a step, or of a batch in a worker, and steps
     (10 watched ones) of which that is this share.
@@ -134,15 +118,6 @@ def listed(share, us, *, in_worker=False, **more):
 def test_data010_wants_a_share_and_a_time(share, us, found):
     assert len(listed(share, us)) == found
     assert len(listed(share, us, in_worker=True)) == found
-
-
-def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
-    (finding,) = listed(0.5, 3000.0)
-    assert (finding.lost_us_per_step, finding.basis, finding.severity) == (3000, "estimated", None)
-    assert "48,000 numbers): 3 ms per step, 50% of it" in finding.message
-    (finding,) = listed(0.5, 3000.0, in_worker=True)
-    assert (finding.lost_us_per_step, finding.severity) == (None, Severity.NOTE)
-    assert "50% of a worker's time for a batch" in finding.message
 
 
 def test_data010_says_nothing_of_a_few_numbers_or_of_no_call():
@@ -270,10 +245,6 @@ def test_data012_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     assert "16 times for a batch: 3 ms, 50% of a worker's time for it" in finding.message
 
 
-def test_data012_says_nothing_of_no_batch():
-    assert reread(0.5, 3000.0, batches=0, n=0) == []
-
-
 def synced(us, number, step_us=8000.0, steps=8, machine=CPU, loop=None):
     sites = SITE, Site("train.py", 90)
     each = (
@@ -311,18 +282,6 @@ def differences(nbytes=1 << 20, kind="squares", *, graph=True):
 @pytest.mark.parametrize(("nbytes", "found"), [(1 << 20, 1), ((1 << 20) - 1, 0)])
 def test_mem016_wants_so_many_bytes(nbytes, found):
     assert len(differences(nbytes)) == found
-
-
-def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
-    (finding,) = differences()
-    assert finding.message.endswith(
-        "16 numbers for each distance, and the graph keeps them for backward"
-    )
-    assert "1 MiB of differences" in finding.message
-    assert "one matrix product" in AllDifferences().remedy(finding).text
-    (finding,) = differences(kind="absolute", graph=False)
-    assert finding.message.endswith("for each distance")
-    assert "p=1" in AllDifferences().remedy(finding).text
 
 
 def test_mem016_has_one_finding_for_each_line_and_kind():
@@ -393,14 +352,6 @@ def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, batches=Non
 )
 def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(more, found):
     assert len(scheduled(**more)) == found
-
-
-def test_opt007_counts_calls_in_a_step():
-    """Two calls that are 20 steps apart are one in 20 steps, not two in 21."""
-    facts = {"steps": 20, "apart": 20, "epoch": 2, "in_pass": 20, "epoch_of": 20}
-    row = SchedulerRow(at=0, name="OneCycleLR", calls=2, **facts)
-    (found,) = ask(ScheduleInEpochs(), rows(row, sites=(SITE,)), fed())
-    assert found.per_step == 1 / 20
 
 
 def test_opt007_says_how_often_and_where_it_belongs():

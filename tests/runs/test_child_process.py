@@ -66,14 +66,3 @@ def test_a_target_that_ends_early_begins_a_stage(monkeypatch, tmp_path, exhauste
     shown = Shown()
     child_process.record(plan, None, shown, print)
     assert shown.stages == stages
-
-
-def test_what_was_killed_with_the_target_is_not_looked_for(monkeypatch):
-    asked: list[Any] = []
-    child: Any = object.__new__(child_process.Child)
-    idle = SimpleNamespace(join=lambda timeout: None)
-    child._keeper, child._threads, child.left = SimpleNamespace(release=print), [idle, idle], []
-    child._orphans = SimpleNamespace(left=lambda *given: asked.append(given) or [], close=print)
-    child.process = SimpleNamespace(pid=2**22 + 1)  # beyond all of Linux
-    child.leave()
-    assert asked == [(child_process.RUNNING, child.process.pid)]

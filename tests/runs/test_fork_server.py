@@ -87,14 +87,14 @@ def test_a_variable_that_torch_reads_at_its_import_asks_for_a_start(tmp_path):
 )
 def test_what_is_started_all_the_same(name, value, tmp_path, monkeypatch):
     monkeypatch.setenv(name, value)
-    assert fork_server.forked((), dict(os.environ), str(tmp_path), 0, set()) is None
+    assert fork_server.forked((), dict(os.environ), str(tmp_path), 0) is None
 
 
 def test_a_folder_that_is_not_there_is_a_start_which_says_so(tmp_path):
     reading, writing = os.pipe()
     words, there = (fork_server.ROOT, "{}"), dict(os.environ)
-    assert fork_server.forked(words, there, str(tmp_path / "none"), writing, set()) is None
-    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
+    assert fork_server.forked(words, there, str(tmp_path / "none"), writing) is None
+    assert fork_server.forked(words, there, str(tmp_path), writing) is not None
     os.close(reading)
     os.close(writing)
 
@@ -102,12 +102,12 @@ def test_a_folder_that_is_not_there_is_a_start_which_says_so(tmp_path):
 def test_a_server_that_has_ended_is_replaced(tmp_path):
     words, there = (fork_server.ROOT, "{}"), dict(os.environ)
     reading, writing = os.pipe()
-    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
+    assert fork_server.forked(words, there, str(tmp_path), writing) is not None
     for server in filter(None, fork_server.SERVERS.values()):
         server.process.kill()
         server.process.wait()
-    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is None
-    assert fork_server.forked(words, there, str(tmp_path), writing, set()) is not None
+    assert fork_server.forked(words, there, str(tmp_path), writing) is None
+    assert fork_server.forked(words, there, str(tmp_path), writing) is not None
     os.close(reading)
     os.close(writing)
 
@@ -116,10 +116,9 @@ def test_a_server_that_cannot_fork_is_asked_once(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_A_VARIABLE", "of its own")
     monkeypatch.setattr(fork_server, "SERVE", "import os; os._exit(1)")
     monkeypatch.setattr(fork_server, "SERVERS", {})
-    known = set[int]()
     reading, writing = os.pipe()
     for _ in range(2):
-        assert fork_server.forked((), dict(os.environ), str(tmp_path), writing, known) is None
-    assert len(known) == 1
+        assert fork_server.forked((), dict(os.environ), str(tmp_path), writing) is None
+    assert list(fork_server.SERVERS.values()) == [None]
     os.close(reading)
     os.close(writing)

@@ -1,7 +1,5 @@
 """The copy that patched code runs in: whatever happens there, the user's project stays as it is."""
 
-import os
-
 import pytest
 
 from auditor.recordings.writer import SOURCES, masked_lines, store_sources
@@ -30,16 +28,6 @@ def _copy(project, tmp_path, **files):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     return project_copy.copy(project, scratch, files)
-
-
-def test_small_files_are_copies_and_everything_else_is_linked(project, tmp_path):
-    copied = _copy(project, tmp_path)
-    assert not (copied / "train.py").is_symlink()
-    assert not (copied / "package" / "deep").is_symlink()
-    for linked in (".git", "venv", "env", "audits", "package/deep/weights.bin"):
-        assert (copied / linked).is_symlink(), linked
-    assert not os.path.lexists(copied / "__pycache__")
-    assert (copied / ".." / "data" / "train.txt").read_text() == "data"
 
 
 def test_what_the_program_writes_stays_in_the_copy(project, tmp_path):
@@ -94,16 +82,6 @@ def test_the_copy_is_bounded(project, tmp_path, monkeypatch):
     assert sum(not path.is_symlink() for path in copied.rglob("*") if path.is_file()) <= 20
 
 
-def test_a_project_of_very_many_files_is_linked_in_whole_folders(project, tmp_path, monkeypatch):
-    for number in range(20):
-        (project / f"z{number}").mkdir()
-        (project / f"z{number}" / "x").write_text("x")
-    monkeypatch.setattr(project_copy, "LOOK_LIMIT", 12)
-    copied = _copy(project, tmp_path)
-    assert any((copied / f"z{number}").is_symlink() for number in range(20))
-    assert (copied / "z19" / "x").read_text() == "x"
-
-
 def test_absolute_paths_into_the_project_lead_into_the_copy(project):
     args = (str(project), f"--out={project}/runs", f"{project}-other", "lr=0.1", "")
     with ProjectCopy(project) as place:
@@ -128,60 +106,6 @@ def test_a_copy_inside_the_project_does_not_copy_itself(project, monkeypatch):
         (inner,) = (place.folder / "tmp").iterdir()
         assert [path.name for path in inner.iterdir()] == ["kept"]
     assert not list((project / "tmp").iterdir())
-
-
-def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project):
-    with ProjectCopy(project) as place:
-        (project / "out" / "recording").mkdir(parents=True)
-        for name in ("recording/manifest.json", "recording/steps.jsonl", "report.json"):
-            (project / "out" / name).write_text("{}")
-        (project / "new.txt").write_text("of the program")
-    assert place.changed == ("new.txt",)
-
-
-def test_what_changed_in_the_project_all_the_same_is_told(project, tmp_path):
-    with ProjectCopy(project, apart=project / "mine") as place:
-        for name in """
-            train.py package/deep/weights.bin new.txt mine/log audits/log env/log __pycache__/x
-        """.split():
-            (project / name).parent.mkdir(exist_ok=True)
-            (project / name).write_text("changed")  # as a program in C would
-        (project / "link.py").unlink()
-        assert place.changed == ()
-    assert place.changed == ("link.py", "new.txt", "package/deep/weights.bin", "train.py")
-    assert project_copy.reached(place.changed).endswith(
-        "by the program or by somebody else: " + ", ".join(place.changed)
-    )
-    assert project_copy.reached([str(number) for number in range(7)]).endswith(
-        ": 0, 1, 2, 3, 4 and 2 more"
-    )
-    with ProjectCopy(project) as place:
-        (place.folder / "train.py").write_text("changed in the copy")
-    assert place.changed == ()
-
-
-@pytest.mark.parametrize("descriptor", [1, 2])
-def test_what_our_own_output_is_redirected_into_is_not_told(project, descriptor):
-    kept = os.dup(descriptor)
-    try:
-        with (project / "audit.log").open("wb", buffering=0) as log:
-            os.dup2(log.fileno(), descriptor)
-            with ProjectCopy(project) as place:
-                log.write(b"pass 1 of 6")
-                (project / "other.log").write_text("of the program")
-            os.dup2(kept, descriptor)
-    finally:
-        os.dup2(kept, descriptor)
-        os.close(kept)
-    assert place.changed == ("other.log",)
-
-
-def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(project, monkeypatch):
-    monkeypatch.setattr(project_copy, "LOOK_LIMIT", 3)
-    with ProjectCopy(project) as place:
-        (project / "train.py").write_text("changed")
-        (project / "a_new_one").write_text("x")
-    assert set(place.changed) <= {"train.py"}
 
 
 def test_sources_are_those_that_ran(tmp_path):

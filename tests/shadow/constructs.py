@@ -127,6 +127,9 @@ def masked_fill_method(lab):
 def masked_fill_device_scalar(lab):  # native/cuda/IndexKernel.cpp: value.item()
     lab.x.masked_fill_(lab.x > 0, lab.s)  #: item
     lab.x.masked_fill(lab.x > 0, lab.s)  #: item
+def masked_fill_learned(lab):  # torch/csrc/autograd/FunctionsManual.cpp, masked_fill_backward: masked_select
+    filled = lab.x.masked_fill(lab.x > 0, value := lab.s.clone().requires_grad_())  #: item
+    filled.sum().backward()  #: masked_select
 def fill_index_backward(lab):  # index_put's backward fills with a zero of the engine's own, on the device
     y = lab.x.clone().requires_grad_() * 2
     y[lab.v[:3]] = lab.x[3:].clone().requires_grad_() * 3
@@ -270,6 +273,8 @@ def ctc_lengths_on_host(lab):  # native/cuda/LossCTC.cu: lengths and places go u
     loss.backward()  #: h2d
 def smoothed_loss(lab):
     F.cross_entropy(lab.x, lab.v % 4, label_smoothing=0.1); F.cross_entropy(lab.x, lab.v % 4, weight=torch.ones(4, device="cuda"))
+def smoothed_and_weighted_loss(lab):  # native/LossNLL.cpp: the weights that count are selected
+    F.cross_entropy(lab.x, lab.v % 4, weight=torch.ones(4, device="cuda"), label_smoothing=0.1)  #: masked_select
 def combinations(lab):  # native/TensorFactories.cpp: pairs by masked_select, in 2.14 by triu_indices
     torch.combinations(lab.v)  #: masked_select x2 before 2.14
     torch.cartesian_prod(lab.v, lab.v); torch.block_diag(lab.x, lab.x)
@@ -304,6 +309,11 @@ def scale_read(lab):  # get_scale() reads
 def autocast_step(lab):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         lab.net(lab.x).float().mean().backward()
+def product_backward(lab):  # torch/csrc/autograd/FunctionsManual.cpp: where are zeros?
+    x = lab.x.clone().requires_grad_()
+    x.prod().backward()  #: nonzero
+    x.prod(1).sum().backward()  #: item
+    x.cumprod(1).sum().backward()  #: item
 def saved_on_host(lab):  # torch/autograd/graph.py
     x = lab.x.clone().requires_grad_()
     with torch.autograd.graph.save_on_cpu():

@@ -6,7 +6,7 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
-from auditor.timeline.timeline import RankFacts, rank_facts
+from auditor.timeline.timeline import RankFacts
 from tests.timeline.kineto import HEAD, kernel, mark, text, write
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32(x)"
@@ -47,14 +47,6 @@ def test_clocks_are_aligned_and_the_straggler_is_named(folder):
     assert job.ranks[0].row.step_us == 990
 
 
-def test_facts_of_one_rank(folder):
-    facts = rank_facts(folder / "worker2.json.gz")
-    row = facts.row
-    assert (row.rank, facts.world_size, row.steps) == (2, 4, 10)
-    assert (row.communication_us, row.exposed_us, row.compute_us) == (300, 300, 500)
-    assert row.device == "NVIDIA A100"
-
-
 def test_the_pool_of_processes_gives_the_same(folder, monkeypatch):
     monkeypatch.setattr("auditor.timeline.timeline.POOL_BYTES", 0)
     job = fleet(trace_files(folder))
@@ -81,13 +73,6 @@ def test_two_files_of_one_rank_are_said(folder):
     job = fleet(trace_files(folder))
     assert len(job.ranks) == 4
     assert "two files are of rank 2" in job.warnings[0]
-
-
-def test_one_rank_alone_is_not_late(tmp_path):
-    write(tmp_path, text(rank_events(0, 0, 0)))
-    job = fleet(trace_files(tmp_path))
-    assert job.late is None
-    assert job.missing == (0, 1, 2, 4, 5, 6, 7)
 
 
 def test_a_size_that_no_job_has_takes_no_memory(tmp_path):

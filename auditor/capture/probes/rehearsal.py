@@ -71,9 +71,13 @@ class RehearsedMemory:
         """A storage appeared. Raises ``torch.OutOfMemoryError`` if the card is full."""
         self._addresses[storage] = self._malloc(nbytes)
 
-    def workspace(self, nbytes: int) -> None:
+    def workspace(self, nbytes: int, *, kept: bool) -> None:
         """Torch took memory for matrix products; raises as :meth:`allocated`."""
-        self.workspaces.append(self._malloc(nbytes))
+        address = self._malloc(nbytes)
+        if kept:
+            self.workspaces.append(address)
+        else:
+            self.allocator.free(address)
 
     def _malloc(self, nbytes: int) -> int:
         self.settle()
@@ -271,8 +275,8 @@ class RehearsalProbe(Probe, Listener):
     def freed(self, storage_id: int) -> None:
         self.memory.freed(storage_id)
 
-    def workspace(self, nbytes: int) -> None:
-        self.memory.workspace(nbytes)
+    def workspace(self, nbytes: int, *, kept: bool) -> None:
+        self.memory.workspace(nbytes, kept=kept)
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""

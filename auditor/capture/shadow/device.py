@@ -9,17 +9,17 @@ import importlib.util
 import numbers
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
 import torch.jit.annotations
 import torch.utils.dlpack
 
-from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import cuda
+from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.instruments.torch_private.dispatch import (
     HAS_SCHEMAS,
     DisableTorchFunctionSubclass,
@@ -51,6 +51,67 @@ from auditor.capture.shadow.tensor import Rooms, ShadowTensor, device_of, on_cud
 from auditor.errors import AuditProblem
 from auditor.model.gpus import gpu_named
 
+# -- compiled module -------------------------------------------------------------------------------
+# What ``torch.compile`` gives for a module in a rehearsal: one that runs it as it is, and has the
+# names of a compiled one.
+
+
+class EagerModule(torch.nn.Module):
+    """Holds the module under torch's name for it, so that a program that takes it off again
+    (``compiled._orig_mod``), or looks at the keys of ``state_dict()``, goes the way that it goes
+    with the compiler. All other attributes are the module's.
+    """
+
+    _held: torch.nn.Module
+    _made: bool
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.__dict__["_held"] = module
+        self.__dict__["_made"] = False
+        super().__init__()
+        super().__setattr__(HELD, module)
+        self.__dict__["_made"] = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's, with its hooks."""
+        return self._held(*args, **kwargs)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The module's."""
+        return bool(self._held.training)
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        """The module's as well."""
+        if self._made:  # not what ``Module.__init__`` sets it to
+            self._held.training = value
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__.get("_held")  # a copy has none until it is filled
+        if held is None:
+            raise AttributeError(name)
+        return held if name == HELD else getattr(held, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ or hasattr(type(self), name) or not self._made:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._held, name, value)
+
+    def __len__(self) -> int:
+        return len(self._held)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held)  # type: ignore[call-overload,no-any-return]
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._held[place]  # type: ignore[index]
+
+    def __bool__(self) -> bool:
+        return True
+
+
 # -- limits ----------------------------------------------------------------------------------------
 
 CUDA_ONLY = """
@@ -67,10 +128,9 @@ RECORDING = ("_record_memory_history", "_snapshot", "_dump_snapshot")
 
 
 def install_limits(patches: Patches, playing: Current) -> None:
-    """Refuse each; what ``torch.compile`` makes runs eagerly."""
+    """Refuse each; what ``torch.compile`` is given runs as it is."""
     compiler: Any = torch.compile
     patches.code(compiler, _compile_eagerly)
-    run_compiled_code_eagerly(patches)
     for name in CUDA_ONLY:
         known = getattr(torch.cuda, name, None)
         if known is not None:
@@ -110,8 +170,10 @@ def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
         "was not compiled in the rehearsal: its functions ran as they are, and graph breaks, "
         "recompilations and memory are not known",
     )
-    disable = bool(kwargs.get("disable"))
-    return original(model, backend="eager", disable=disable)  # inductor's import takes seconds
+    if model is None:
+        return lambda function: _compile_eagerly(original, function, **kwargs)
+    plain = isinstance(model, torch.nn.Module) and not kwargs.get("disable")
+    return EagerModule(model) if plain and not isinstance(model, EagerModule) else model
 
 
 SHARDS = {

@@ -388,5 +388,5 @@ def _nothing(parallel: Any) -> None:
 def _comm_hook(parallel: Any, *args: Any, **kwargs: Any) -> None:
     refuse(
         "DistributedDataParallel.register_comm_hook",
-        "changes that a hook makes to gradients are not simulated",
+        "what a hook does to gradients on their way is not played",
     )

@@ -285,6 +285,7 @@ def _rounded(value: Any, dtype: torch.dtype) -> Any:
 _DATA: Any = Tensor.data
 PLAYED: Final = {**DROPOUT, **ATTENTION}
 _MASKS: Final = (torch.bool, torch.uint8)
+_MEAN: Final = 1  # of at::Reduction
 _INDEXING: Final = frozenset(
     {
         Tensor.__getitem__,
@@ -394,6 +395,17 @@ def _masked_fill(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tell("item", "aten::masked_fill", value.nbytes, "d2h")
 
 
+def _smoothed_loss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """LossNLL.cpp: the mean of a smoothed loss divides by the selected targets' weights."""
+    if weighted_and_smoothed(args) and args[3] == _MEAN:
+        tell("masked_select", "aten::cross_entropy_loss", 8, "d2h")
+
+
+def weighted_and_smoothed(args: tuple[Any, ...]) -> bool:
+    """Of ``cross_entropy_loss``: ``args`` end with the last given; label_smoothing is the sixth."""
+    return len(args) > 5 and args[2] is not None
+
+
 def _sparse_product(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """SparseCUDABlas: a product with a sparse matrix brings it into order first."""
     for one in args[:2]:
@@ -446,6 +458,7 @@ LOOKS: Final[dict[str, _Look]] = {
     "copy_": copied,
     "_foreach_copy_": _copies,
     **dict.fromkeys(("masked_fill", "masked_fill_"), _masked_fill),
+    "cross_entropy_loss": _smoothed_loss,
     **dict.fromkeys(("_sparse_mm", "_sparse_addmm"), _sparse_product),
 }
 """Operator -> what to look at before it runs."""
@@ -464,7 +477,7 @@ class _Plan:
         name = schema_of(func).name.removeprefix("aten::")
         self.product = name if through_float32(name) and overload_of(func) == "default" else None
         self.played = PLAYED.get(name, func) if overload_of(func) == "default" else func
-        self.blas = name in PRODUCTS
+        self.blas = name if name in PRODUCTS else None
         self.host_result = HOST_RESULTS.get(name)
         self.look = LOOKS.get(name) or _always(name)
         self.bare = not any(
@@ -509,6 +522,13 @@ def _written(schema: Any) -> tuple[int | str | None, ...] | None:
 _PLANS: dict[Any, _Plan] = {}
 
 
+def look(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Say what crosses when CUDA runs ``func``, which something else computes."""
+    plan = _plan(func)
+    if plan.look is not None:
+        plan.look(args, kwargs)
+
+
 def _plan(func: Any) -> _Plan:
     plan = _PLANS.get(func)
     if plan is None:
@@ -529,8 +549,8 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         named = {key: _bare(value) for key, value in kwargs.items()}
         result = _compute(plan.played, plan.product, bare, named)
         found = _given(plan, args, kwargs, result)
-        if plan.blas and playing is not None:
-            playing.workspaces.use(bare, current_stream().cuda_stream)
+        if plan.blas is not None and playing is not None:
+            playing.workspaces.use(plan.blas, bare, current_stream().cuda_stream)
         return found
 
 

@@ -215,7 +215,7 @@ class Trend:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report, for a series of bytes."""
         return ("grown", f"{amounts.size(self.total)} in {len(self.values)} steps"), (
-            "steps that rose",
+            "steps with growth",
             f"{amounts.percent(self.rises)}",
         )
 

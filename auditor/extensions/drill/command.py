@@ -22,7 +22,7 @@ from auditor.runs import child_process
 from auditor.runs import target as targets
 from auditor.runs.finalize import raised
 from auditor.runs.plan import Device, Drill, Plan
-from auditor.runs.project_copy import ProjectCopy, reached
+from auditor.runs.project_copy import ProjectCopy
 
 FOLLOWING = 10
 """Steps after the fault by default: enough for what it poisoned to show."""
@@ -89,7 +89,7 @@ def drill(
     try:
         with (
             progress_display.working("drill", lambda: str(counted), quiet=quiet),
-            ProjectCopy(Path.cwd(), apart=folder.resolve()) as where,
+            ProjectCopy(Path.cwd()) as where,
         ):
             due = msgspec.structs.replace(fault, step=fault.step - offset)
             run = ran("faulty", where, due, steps - offset)
@@ -106,8 +106,6 @@ def drill(
     told |= {"fault": fault.what, "step": fault.step, "survived": survived, "verdict": verdict}
     (folder / "drill.json").write_text(json.dumps(told, indent=2))
     if not quiet:
-        if where.changed:
-            console.say(reached(where.changed))
         console.say(str(folder / "drill.json"))
     console.say(verdict)
     return 0 if survived else EXIT_FOUND

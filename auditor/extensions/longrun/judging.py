@@ -129,15 +129,20 @@ def _judged(home: Path, plan: str, codes: str) -> dict[str, Any]:
     write_results.write(report, evidence, home, ())
     return {
         "report": str(home / "report.html"),
+        "outcome": report.run.outcome,
         "findings": [
             {
                 "key": each.key,
                 "code": each.code,
+                "severity": each.severity.value if each.severity is not None else "note",
                 "site": text.one_line(str(each.site)) if each.site is not None else "",
                 "message": text.one_line(each.message, 500),
+                "us": each.lost_us_per_step,
+                "bytes": each.lost_bytes,
             }
             for each in report.findings[:TOLD]
         ],
+        "dropped": max(0, len(report.findings) - TOLD),
     }
 
 

@@ -106,6 +106,12 @@ LAST_JUDGE_S = 30.0
 TIMED = 100
 """Steps whose median is the time that one takes without instruments."""
 
+KEYS = 10_000
+"""Findings that are remembered as known."""
+
+DOUBLED = 2.0
+"""A known finding is told again when its price has grown by this factor."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -142,7 +148,7 @@ class LongRun:
         self._look: Look | None = None
         self._later = NextBackward(self._may_act, self._given_up)
         self._judge: Judge | None = None
-        self._known: set[str] = set()
+        self._prices: dict[str, tuple[float, float]] = {}
         self._faults: set[str] = set()
         self._ends: deque[float] = deque(maxlen=TIMED)
         self._pid = self._thread = self._next = 0
@@ -309,9 +315,17 @@ class LongRun:
         self._told(said["findings"], said["report"])
 
     def _told(self, findings: list[dict[str, Any]], report: str) -> None:
-        """Each finding once."""
-        fresh = [each for each in findings if each["key"] not in self._known]
-        self._known.update(each["key"] for each in fresh)
+        """Each finding once, and once more when its price has doubled."""
+        fresh = []
+        for each in findings:
+            key, price = each["key"], (each["us"] or 0.0, each["bytes"] or 0.0)
+            known = self._prices.get(key)
+            if known is None or any(
+                0 < DOUBLED * before <= now for before, now in zip(known, price, strict=True)
+            ):
+                fresh.append(each)
+                if known is not None or len(self._prices) < KEYS:
+                    self._prices[key] = price
         if fresh:
             first = fresh[0]
             more = f", and {len(fresh) - 1} more" if len(fresh) > 1 else ""

@@ -105,7 +105,7 @@ class Reruns:
 
     def _recorded(self, wanted: Wanted, folder: Path) -> Recording:
         plan, files = self._planned(wanted, folder)
-        with sheltered(plan, files) as (apart, reached):
+        with sheltered(plan, files) as apart:
             try:
                 recording = child_process.record_once(
                     apart, self.deadline, silent, lambda text: None
@@ -114,7 +114,6 @@ class Reruns:
                 if self.n == 1:
                     raise
                 raise Failed(problem.message) from None
-        self.warnings.update(dict.fromkeys(reached))
         return recording
 
     def _planned(self, wanted: Wanted, folder: Path) -> tuple[Plan, Mapping[str, bytes]]:

@@ -228,13 +228,12 @@ class Runs:
                 purpose=repeat,
                 variables=variables,
             )
-            with sheltered(plan, files) as (apart, reached):
+            with sheltered(plan, files) as apart:
                 recording = child_process.record_once(
                     apart, order.deadline, self._progress, lambda text: None
                 )
                 log = Log(recording, blames=not self._made)
                 self._made += 1
-            self._warnings.update(dict.fromkeys(reached))
         self._require(recording)
         return log
 

@@ -24,7 +24,6 @@ from auditor.model import Report
 from auditor.recordings.folder import Recording
 from auditor.runs import target as targets
 from auditor.runs.plan import NULL_RUN, REHEARSAL
-from auditor.runs.project_copy import reached
 
 
 def require_own_program(recording: Recording) -> None:
@@ -153,8 +152,6 @@ def verified(
         progress_display.working("verify", lambda: f"run {laboratory.runs}{of}", quiet=quiet),
     ):
         found, verification = Experiment(laboratory, recording, Budget(budget), say).run(asked)
-    if laboratory.changed:
-        notes += (reached(laboratory.changed),)
     return replace(
         report,
         findings=tuple(

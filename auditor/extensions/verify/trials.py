@@ -200,7 +200,6 @@ class Laboratory:
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
         self._plan = _plan(evidence, seconds)
         self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(evidence))
-        self.changed: frozenset[str] = frozenset()
         self.runs = 0
 
     def __enter__(self) -> Self:
@@ -235,7 +234,6 @@ class Laboratory:
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 measured = self._measured(plan, began)
-            self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
         if not measured.failed:

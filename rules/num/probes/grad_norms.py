@@ -14,7 +14,6 @@ from torch.optim.optimizer import Optimizer
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import (
-    QUIET_EVERY,
     norms_of,
     parameters_of,
     values_of,
@@ -22,6 +21,9 @@ from auditor.capture.probes.numerics.nonfinite import (
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, watch_clipping
 
 from ..rows import NormRow
+
+QUIET_EVERY = 5
+"""Steps between looks in the timed pass."""
 
 OPTIMIZERS = 16
 """Upper bound on followed optimizers: a program that creates one per step would fill memory."""

@@ -28,11 +28,12 @@ from . import (
     no_effect,
     padding_reads,
     paddings,
+    sorted_rows,
 )
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
-from .token_weights import MicroBatches, mean_of
+from .token_weights import Sums, mean_of
 
 ROWS = 8
 """Losses of one line that are compared in a step."""
@@ -59,7 +60,7 @@ class LossRepairsProbe(OptimizerProbe):
         super().__init__(context)
         self._patches = Patches(self.missed)
         self._tape: FunctionTape | None = None
-        self._sums = MicroBatches()
+        self._sums = Sums()
         self._seen: Counter[tuple[str, int]] = Counter()
         self._shifts = Shifts()
         self._packs = False
@@ -145,22 +146,37 @@ class LossRepairsProbe(OptimizerProbe):
                 tape.clear()
 
     def backward_ends(self, call: Backward) -> None:
-        """Did it run to its end?"""
+        """See what it added to the gradients."""
         if self._tape is None or call.nested:
             return
         self._tape.paused = False
         if call.failed or call.inputs:
             self._sums.broken = True
+        else:
+            self._sums.ends()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Write the micro-batches of this step, if they are not alike."""
+        """Write what was added up for this step."""
         sums = self._sums
         if self._tape is None:
             return
         if sums.unequal:
             last = sums.means[-1]
-            tokens = [mean.tokens for mean in sums.means]
-            self.context.add(TokenWeightsRow(at=last.at, tokens=tokens, function=last.function))
+            try:
+                angle, ratio = sums.compared()
+            except NotRepeated:
+                angle = ratio = 0.0
+            if ratio:
+                self.context.add(
+                    TokenWeightsRow(
+                        at=last.at,
+                        angle=angle,
+                        ratio=ratio,
+                        over="parameters",
+                        tokens=[mean.tokens for mean in sums.means],
+                        function=last.function,
+                    )
+                )
         sums.clear()
 
     # -- one loss ----------------------------------------------------------------------------------
@@ -177,6 +193,8 @@ class LossRepairsProbe(OptimizerProbe):
         if tail is None:
             return
         for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
+            self._depends(found)
+        for found in sorted_rows.left_sorted(tape, tail):
             self._depends(found)
         for kind, made in bootstraps.trained_targets(tape, tail):
             self._depends(dependence.Dependence(kind, made, 0, 0))
@@ -305,7 +323,7 @@ PLACED = (
     | dependence.STATISTICS
     | no_effect.NORMS
     | frozenset(
-        "div embedding logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
+        "div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
     )
 )
 

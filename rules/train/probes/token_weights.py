@@ -11,6 +11,7 @@ from auditor.capture.instruments.live_objects import alive
 
 from .function_tape import Call, FunctionTape
 from .paddings import ignored_by
+from .second_gradient import NUMBERS, NotRepeated, angle_and_ratio
 
 MEANS = frozenset({"cross_entropy", "nll_loss"})
 FORMS = frozenset("view reshape flatten squeeze float to double contiguous clone".split())
@@ -146,29 +147,49 @@ def _number(value: object) -> float | None:
 
 
 @dataclass
-class MicroBatches:
-    """The losses whose gradients were added up since the last step of the optimizer."""
+class Sums:
+    """What the micro-batches since the last step of the optimizer added to the gradients: as they
+    are, and times their tokens.
+    """
 
     leaves: list[ref[torch.Tensor]] = field(default_factory=list)
+    before: list[torch.Tensor | None] = field(default_factory=list)
+    plain: list[torch.Tensor | None] = field(default_factory=list)
+    weighted: list[torch.Tensor | None] = field(default_factory=list)
     means: list[Mean] = field(default_factory=list)
     broken: bool = False
 
     def clear(self) -> None:
         """An optimizer stepped, or gradients were cleared."""
-        self.leaves, self.means, self.broken = [], [], False
+        self.__dict__.update(Sums().__dict__)
 
     def begins(self, mean: Mean | None, leaves: list[torch.Tensor]) -> None:
         """A backward of this loss is about to add to the gradients of these leaves."""
-        held = (alive(each) for each in self.leaves)
-        if self.means and not any(leaf is not None and leaf.grad is not None for leaf in held):
+        if self.means and not any(_grad(alive(each)) is not None for each in self.leaves):
             self.clear()
-        if mean is None or not leaves:
+        if mean is None or not leaves or sum(leaf.numel() for leaf in leaves) > NUMBERS:
             self.broken = True
             return
         if not self.means:
             self.leaves = [ref(leaf) for leaf in leaves]
             self.broken |= any(leaf.grad is not None and bool(leaf.grad.any()) for leaf in leaves)
+        elif not self.broken:
+            self.before = [_copied(alive(each)) for each in self.leaves]
+        if len(self.means) == 1:  # what the first one added is all that there is
+            self.plain = [_times(each, 1) for each in self.before]
+            self.weighted = [_times(each, self.means[0].tokens) for each in self.before]
         self.means.append(mean)
+
+    def ends(self) -> None:
+        """It has."""
+        before, self.before = self.before, []
+        for index, old in enumerate(before):
+            now = _copied(alive(self.leaves[index]))
+            if now is None:
+                continue
+            added = now if old is None else now - old
+            self.plain[index] = _sum(self.plain[index], added)
+            self.weighted[index] = _sum(self.weighted[index], added * self.means[-1].tokens)
 
     @property
     def unequal(self) -> bool:
@@ -182,3 +203,35 @@ class MicroBatches:
         # a smaller batch at the end of an epoch has fewer rows, which are as long as the others
         ragged = any(mean.ragged for mean in means) or len({mean.long for mean in means}) > 1
         return same and ragged and len(counts) > 1 and 0 not in counts
+
+    def compared(self) -> tuple[float, float]:
+        """Angle and ratio of the norms. Raises NotRepeated where there is none."""
+        share = len(self.means) / sum(mean.tokens for mean in self.means)
+        pairs = [
+            (plain, weighted * share)
+            for plain, weighted in zip(self.plain, self.weighted, strict=True)
+            if plain is not None and weighted is not None
+        ]
+        if not pairs:
+            raise NotRepeated("no gradient")
+        return angle_and_ratio(pairs)
+
+
+def _sum(one: torch.Tensor | None, two: torch.Tensor) -> torch.Tensor:
+    return two if one is None else one + two
+
+
+def _times(one: torch.Tensor | None, factor: float) -> torch.Tensor | None:
+    return None if one is None else one * factor
+
+
+def _grad(leaf: torch.Tensor | None) -> torch.Tensor | None:
+    return None if leaf is None else leaf.grad
+
+
+def _copied(leaf: torch.Tensor | None) -> torch.Tensor | None:
+    grad = _grad(leaf)
+    if grad is None or grad.is_sparse:
+        return None
+    wide = torch.promote_types(grad.dtype, torch.float32)
+    return grad.detach().to(wide, copy=True)

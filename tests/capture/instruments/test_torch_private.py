@@ -207,6 +207,14 @@ def transforms(t):
     assert (t.is_functorch_wrapped(torch.ones(1)), t.functorch_level()) == (False, None)
 
 
+@promise("torch.utils._pytree.tree_map_only")
+def the_same_tree(t):
+    extremes = torch.max(torch.ones(2, 2), 0)
+    given, wanted = ({"a": 1, "b": [2, (3,)]}, "4"), ({"a": "1", "b": ["2", ("3",)]}, "4")
+    assert t.tree_map_only(int, str, given) == wanted
+    assert type(t.tree_map_only(torch.Tensor, torch.clone, extremes)) is type(extremes)
+
+
 @promise("torch.utils._device._device_constructors")
 def functions_that_make_tensors(t):
     made = set(t.made_on_default_device())
@@ -658,6 +666,9 @@ HOLD: dict[str, Callable[[SimpleNamespace], Any]] = {
     "_C": lambda t: t.C is torch._C,
     "_C.DispatchKey": lambda t: t.DispatchKeySet(t.DispatchKey.CPU).has(t.DispatchKey.CPU),
     "_C.DispatchKeySet": lambda t: t.DispatchKeySet(t.DispatchKey.CPU).has(t.DispatchKey.CPU),
+    "_C.DispatchKeySet.from_raw_repr": lambda t: t.keys_from_bits(
+        t.DispatchKeySet(t.DispatchKey.CPU).raw_repr()
+    ).has(t.DispatchKey.CPU),
     "_C._dispatch_get_all_op_names": lambda t: "aten::silu_backward" in t.operator_names(),
     "_C._dispatch_has_kernel_for_dispatch_key": lambda t: (
         t.has_kernel("aten::silu_backward", "CPU")
@@ -841,7 +852,7 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(monkeypatch):
 
 ROOT = Path(__file__).resolve().parents[3]
 WATCHES = {
-    *("differences", "doubles", "modules"),
+    *("averages", "differences", "doubles", "modules"),
     *("numerics", "piecewise", "reproduce", "thrown"),
 }
 MAY_FAIL: dict[str, set[str]] = {

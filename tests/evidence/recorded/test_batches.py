@@ -7,7 +7,6 @@ from auditor.evidence.recorded.batches import (
     Batches,
     Loader,
     Resident,
-    Starts,
     Waiting,
 )
 from auditor.evidence.recorded.step_pattern import step_pattern
@@ -16,39 +15,9 @@ from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import batch, loud, quiet, steps
 
-TEXT = """\
-import torch
-torch.set_default_device("cuda")
-def collate(rows):
-    rows = list(rows)
-    return torch.stack(rows).cuda()
-class Numbers:
-    def __getitem__(self, number):
-        return number
-"""
-
 
 def waiting(waits, us=100.0):
     return Waiting(Loader(0), tuple(waits), (us,) * len(waits))
-
-
-def test_loaders_with_the_lines_to_change(seen, home):
-    file = str(home / "trainer.py")
-    own = {"collate": "collate", "collate_file": file, "collate_line": 3, "dataset": "Numbers"}
-    rows = [
-        {"loader": 3, "at": 0, "made_at": 1, "workers": 2, "length": 9, **own}
-        | {"dataset_file": file, "dataset_line": 6},
-        {"loader": 4, "collate_file": "/usr/lib/collate.py", "collate_line": 3},
-        {"loader": 5, "collate_file": file, "dataset_line": 6},
-    ]
-    table = seen(text=TEXT, device="cuda", sites=[4, 5], steps=[], loaders=rows, batches=[])
-    first, library, unknown = table.get(Batches).loaders
-    assert (first.number, first.workers, first.length, first.dataset) == (3, 2, 9, "Numbers")
-    assert (first.consumed_at.line, first.made_at.line) == (4, 5)
-    assert (first.collate, first.collate_at.line, first.dataset_at.line) == ("collate", 5, 6)
-    assert (library.collate_at, library.consumed_at, library.made_at) == (None, None, None)
-    assert (unknown.collate_at, unknown.dataset_at, unknown.length) == (None, None, None)
-    assert (table.get(Batches).default_set_at.line, table.get(Batches).device) == (2, "cuda")
 
 
 def test_batches_by_pass(seen):
@@ -132,11 +101,6 @@ def test_a_busy_machine_on_which_waits_of_workers_are_not_known(queued, workers,
     assert crowd(queued, (30.0,) * len(queued), workers, 100.0 * share).crowded is crowded
 
 
-@pytest.mark.parametrize(("share", "number"), [(0.1, 3), (0.2, 2), (0.21, 1), (0.51, 0)])
-def test_steps_above_a_share(share, number):
-    assert waiting([10.0, 50.0, 20.0]).steps_above(share) == number
-
-
 @pytest.mark.parametrize("number", [4, 5])
 def test_a_price_needs_five_steps(number):
     price = waiting([20.0] * number).price
@@ -209,11 +173,6 @@ def test_shares_of_the_waiting(waits, steps, share, recurring):
     waiting = Waiting(Loader(1), waits, steps)
     assert waiting.share == pytest.approx(share)
     assert waiting.recurring_share == pytest.approx(recurring)
-
-
-@pytest.mark.parametrize(("made", "each"), [(0, 7.0), (1, 7.0), (2, 3.5)])
-def test_batches_of_an_iterator_where_none_began(made, each):
-    assert Starts(made=made, batches=7).batches_each == each
 
 
 RESIDENT = """\

@@ -76,13 +76,27 @@ def test_a_watched_run_finds_what_is_wrong_and_no_bit_differs(tmp_path, caplog, 
     assert (seen.report.parent / judging.LOG).read_text() == ""
 
 
-def test_a_finding_is_told_once(tmp_path, caplog):
+def finding(us, size=None):
+    words = {"code": "SYNC001", "site": "train.py:3", "message": "waits"}
+    return {"key": "k", "us": us, "bytes": size, **words}
+
+
+@pytest.mark.parametrize(
+    ("then", "again"),
+    [
+        (finding(100.0), False),
+        (finding(199.0), False),
+        (finding(200.0), True),
+        (finding(None), False),
+        (finding(100.0, 10), False),
+    ],
+)
+def test_a_finding_is_told_once_and_again_when_its_price_has_doubled(tmp_path, caplog, then, again):
     numbers = []
     seen = watched(tmp_path, log_to=lambda *each: numbers.append(each))
-    for _ in range(2):
-        told = {"key": "k", "code": "SYNC001", "site": "train.py:3", "message": "waits"}
-        seen._told([told], "report.html")
-    assert len(caplog.records) == 1
+    seen._told([finding(100.0)], "report.html")
+    seen._told([then], "report.html")
+    assert len(caplog.records) == 1 + again
     assert numbers == [("watch/findings", 1.0, 0)] * 2
 
 
@@ -285,26 +299,6 @@ def test_work_is_done_as_the_next_backward_begins_and_once():
     later.cancel()
     backward()
     assert done == ["done"] and torch.autograd.backward is before
-
-
-def test_what_the_work_patches_is_called_and_what_it_takes_away_is_not(monkeypatch):
-    """Instruments that are put on, and taken off, stand in the same place."""
-    true, seen = torch.autograd.backward, []
-
-    def theirs(*args, **kwargs):
-        seen.append("theirs")
-        true(*args, **kwargs)
-
-    def failed(error):
-        raise AssertionError from error
-
-    later = NextBackward(lambda: True, failed)
-    later.do(lambda: monkeypatch.setattr(torch.autograd, "backward", theirs))
-    torch.ones(1, requires_grad=True).sum().backward()
-    assert seen == ["theirs"]
-    later.do(lambda: monkeypatch.setattr(torch.autograd, "backward", true))
-    torch.ones(1, requires_grad=True).sum().backward()
-    assert seen == ["theirs"] and torch.autograd.backward is true
 
 
 def test_a_patch_that_another_puts_over_ours_stays():

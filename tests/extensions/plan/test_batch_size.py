@@ -33,11 +33,6 @@ def test_the_loader_comes_first(source):
     assert setting.args(("--batch_size=3",), 16) == ("--batch_size=3",) and setting.files(16) == {}
 
 
-def test_a_batch_sampler_tells_its_size_by_what_it_gives():
-    base = measured(24, 100, loaders=(Loader("t.py", 3, None, None, 10.0),))
-    assert found(base, [], []).size == 24
-
-
 def test_a_loader_of_unknown_size_is_said():
     base = measured(8, 100, loaders=(Loader("t.py", 3, None, None, 10.0),), shapes=())
     assert "--batch names it" in found(base, [], [])

@@ -26,3 +26,18 @@ def one_group_of_two_in_bfloat16():
         optimizer.step()  # NUM005
 
     return step
+
+
+def an_average_of_the_weights():
+    model, average = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64).bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64)).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            for old, new in zip(average.parameters(), model.parameters(), strict=True):
+                old.mul_(0.9999).add_(new, alpha=1e-4)  # NUM005
+
+    return step

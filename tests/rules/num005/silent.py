@@ -75,3 +75,23 @@ def frozen_weights_in_bfloat16():
     body, head = nn.Linear(64, 64).bfloat16().requires_grad_(False), nn.Linear(64, 1)
     optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-3)
     return trained_with(optimizer, lambda: head(body(_x().bfloat16()).float()).square().mean())
+
+
+def averages_that_move():
+    model = torch.nn.Linear(64, 64)
+    averages = [
+        torch.optim.swa_utils.AveragedModel(torch.nn.Linear(64, 64).to(dtype))
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64)).square().mean().backward()
+        optimizer.step()
+        averages[0].update_parameters(model)
+        with torch.no_grad():
+            for old, new in zip(averages[1].module.parameters(), model.parameters(), strict=True):
+                old.lerp_(new.to(old.dtype), 0.3)
+
+    return step

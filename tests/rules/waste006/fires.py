@@ -24,6 +24,16 @@ def padding_in_front():
     return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
 
 
+def long_beside_short():
+    """As wide as the longest of each batch, which is one of eight."""
+    texts = [torch.arange(1, 81 if number % 8 == 5 else 9) for number in range(64)]
+
+    def collate(rows):  # WASTE006
+        return pad_sequence(rows, batch_first=True)
+
+    return on_texts(DataLoader(texts, 8, collate_fn=collate))
+
+
 def one_width_for_a_gpu__rehearsal():
     def collate(rows):  # WASTE006
         return _to(64, rows)

@@ -124,6 +124,9 @@ DispatchKey: Any = for_rehearsals("torch._C.DispatchKey")
 DispatchKeySet: Any = for_rehearsals("torch._C.DispatchKeySet")
 """Sets of them."""
 
+keys_from_bits: Callable[[int], Any] = for_rehearsals("torch._C.DispatchKeySet.from_raw_repr")
+"""A set of keys made of its bits."""
+
 ExcludeDispatchKeys: Any = for_rehearsals("torch._C._ExcludeDispatchKeyGuard")
 """Inside, operators pass the keys of a set by: autocast's own kernels would call themselves."""
 
@@ -144,6 +147,9 @@ functorch_level: Callable[[], int | None] = for_rehearsals(
 
 tree_leaves: Callable[[Any], list[Any]] = for_rehearsals("torch.utils._pytree.tree_leaves")
 """What lies in nested containers."""
+
+tree_map_only: Callable[..., Any] = for_rehearsals("torch.utils._pytree.tree_map_only")
+"""The same containers with each object of a kind replaced."""
 
 made_on_default_device: Callable[[], set[Any]] = for_rehearsals(
     "torch.utils._device._device_constructors"

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.monkeypatch import Patches
@@ -310,20 +310,6 @@ BATCHES = 8
 """Batches that a dataset must be able to give: one that has fewer samples gives them again."""
 
 
-class Repeated(Sampler[int]):
-    """The samples of a dataset in order, from the start again until there are enough."""
-
-    def __init__(self, samples: int, enough: int) -> None:
-        self._samples = samples
-        self._enough = enough
-
-    def __iter__(self) -> Iterator[int]:
-        return (number % self._samples for number in range(self._enough))
-
-    def __len__(self) -> int:
-        return self._enough
-
-
 class ResizedLoaders:
     """Gives loaders made at the change's lines their batch size; ``changed`` is called for each."""
 
@@ -389,7 +375,7 @@ def _repeat(arguments: dict[str, Any], enough: int) -> None:
     arguments["sampler"] = (
         RandomSampler(cast("Sized", dataset), num_samples=enough)
         if shuffled
-        else Repeated(samples, enough)
+        else [number % samples for number in range(enough)]
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
-import os
 import shutil
 import tempfile
 import threading
@@ -35,7 +34,7 @@ from auditor.capture.instruments.loader_workers import (
     told_of,
 )
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import KeptOpen, StackSampler
+from auditor.capture.instruments.stack_sampler import StackSampler
 from auditor.capture.instruments.torch_private.data import (
     FETCHERS,
     NEXT_INDEX,
@@ -276,56 +275,24 @@ MOST = 8
 
 
 class WorkerQueues:
-    """The kernel's own count of each thread (``/proc/<pid>/task/<tid>/schedstat``, second number, in
-    ns; Documentation/scheduler/sched-stats.rst). Of one worker, the thread counts that waited
-    longest: threads that wait at the same time hold a batch up once.
+    """The kernel's own count of a process's first thread, in which a worker loads
+    (``/proc/<pid>/schedstat``, second number, in ns; Documentation/scheduler/sched-stats.rst).
     """
 
     def __init__(self) -> None:
-        self._threads: dict[int, dict[str, KeptOpen]] = {}
-        self._told: dict[int, dict[str, int]] = {}
+        self._told: dict[int, int] = {}
 
     def longest_us(self, workers: Iterable[int]) -> float | None:
         """The longest that one of these processes waited for a processor since it was asked last,
         or since it began; None if the system knows no such time.
         """
-        waits = [us for pid in list(workers)[:MOST] if (us := self._waited_us(pid)) is not None]
-        return max(waits, default=None)
-
-    def close(self) -> None:
-        """Close all files, and forget what was told."""
-        for pid in list(self._threads):
-            self._forget(pid)
-
-    def _waited_us(self, pid: int) -> float | None:
-        now = self._read(pid)
-        if not now:
-            self._forget(pid)  # it ended
-            return None
-        before, self._told[pid] = self._told.get(pid, {}), now
-        return max(max(0, ns - before.get(thread, 0)) for thread, ns in now.items()) / 1e3
-
-    def _read(self, pid: int) -> dict[str, int]:
-        try:
-            there = os.listdir(f"/proc/{pid}/task")
-        except OSError:
-            return {}
-        files, read = self._threads.setdefault(pid, {}), {}
-        for thread in there:
-            if thread not in files:
-                files[thread] = KeptOpen(f"/proc/{pid}/task/{thread}/schedstat")
-            words = files[thread].words()
-            if len(words) > 1:
-                with contextlib.suppress(ValueError):
-                    read[thread] = int(words[1])
-        for thread in set(files).difference(there):
-            files.pop(thread).close()
-        return read
-
-    def _forget(self, pid: int) -> None:
-        self._told.pop(pid, None)
-        for file in self._threads.pop(pid, {}).values():
-            file.close()
+        waits: list[int] = []
+        for pid in list(workers)[:MOST]:
+            with contextlib.suppress(OSError, IndexError):  # it ended; no such count
+                now = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+                waits.append(now - self._told.get(pid, 0))
+                self._told[pid] = now
+        return max(waits) / 1e3 if waits else None
 
 
 # -- dataloader ------------------------------------------------------------------------------------
@@ -428,7 +395,6 @@ class DataLoaderProbe(Probe):
     def stop(self) -> None:
         super().stop()
         self._queue.close()
-        self._workers.close()
         self._stacks.stop(self._number)
 
     def step_end(self) -> None:

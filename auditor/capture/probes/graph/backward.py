@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dis
 import os
 import sys
 import weakref
 from collections import Counter
-from functools import lru_cache
-from types import CodeType, FrameType
+from linecache import getline
+from types import FrameType
 
 import torch
 
@@ -18,35 +17,6 @@ from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.tally import Counted
 from auditor.recordings.schema.graph import BackwardRow, ReusedRow
-
-# -- call keywords ---------------------------------------------------------------------------------
-# Which names does the call that a frame is in give its arguments? Read from the bytecode, as the
-# line runs.
-
-
-def keywords_given(frame: FrameType) -> tuple[str, ...]:
-    """Keywords as written in the call that ``frame`` waits for, without ``**given``."""
-    return _keywords(frame.f_code, frame.f_lasti)
-
-
-@lru_cache(maxsize=256)
-def _keywords(code: CodeType, lasti: int) -> tuple[str, ...]:
-    run = [
-        each
-        for each in dis.get_instructions(code)
-        if each.offset <= lasti and each.opname != "PRECALL"
-    ]  # of 3.11 alone
-    if len(run) < 2 or "CALL" not in run[-1].opname:
-        return ()
-    call, names = run[-1], run[-2]
-    # from 3.13 on the names are a constant loaded right before
-    loaded = call.opname == "CALL_KW" and names.opname == "LOAD_CONST"
-    if names.opname != "KW_NAMES" and not loaded:
-        return ()
-    return tuple(code.co_consts[names.arg or 0])  # argval is not filled in by 3.11
-
-
-# -- backward --------------------------------------------------------------------------------------
 
 _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
@@ -201,7 +171,7 @@ class BackwardProbe(Probe):
         while frame is not None:
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
-                return not through_library or keyword in keywords_given(frame)
+                return not through_library or keyword in getline(file, frame.f_lineno)
             if file not in _PASS_ON and not file.startswith("<") and not file.startswith(OWN):
                 through_library = True
             frame = frame.f_back

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import optim
@@ -91,14 +91,10 @@ HANDS_ON = frozenset(
 inf`` is NaN): it is enough to look at the parameters. Of any other (by signs, as Rprop and Lion)
 the gradients are looked at too."""
 
-QUIET_EVERY = 5
-"""Steps between looks in timed passes: a look costs 5 % of a launch-bound step."""
-
-EACH_STEP = frozenset({"loud", "values", "replay"})
-"""Passes with a look at each step; on CUDA, where a look is a read, at no other."""
-
-_PUT_OFF = torch.ones(())
-"""In the place of GradScaler's flag: leave the gradients out."""
+ON_CUDA = frozenset({"loud", "values", "replay"})
+"""Passes with a look at each step on CUDA, where a look is a read; elsewhere it takes 5 % of a
+launch-bound step, outside of its time.
+"""
 
 NAMED = 5
 """Bad tensors that the row describes; the rest are counted."""
@@ -110,30 +106,14 @@ class Stepped(OptimizerSteps):
     def __init__(self) -> None:
         super().__init__(after=self._after_step)
         self._found: dict[int, tuple[Optimizer, torch.Tensor | None]] = {}
-        self._later: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()
 
     def _after_step(self, optimizer: Optimizer) -> None:
         self._found[id(optimizer)] = optimizer, getattr(optimizer, "found_inf", None)
 
     def take(self) -> list[tuple[Optimizer, torch.Tensor | None]]:
         """Those optimizers, with GradScaler's flag where they skip updates themselves (fused)."""
-        later = [
-            (optimizer, _PUT_OFF)
-            for number, optimizer in self._later.items()
-            if number not in self._found
-        ]
-        found, self._found = [*self._found.values(), *later], {}
-        self._later.clear()
+        found, self._found = [*self._found.values()], {}
         return found
-
-    def put_off(self) -> None:
-        """A step is over that is not looked at: of these only the parameters can be judged later.
-
-        Their gradients may belong by then to a step that GradScaler skipped. One that is gone by
-        then is not missed.
-        """
-        self._later.update((number, optimizer) for number, (optimizer, _) in self._found.items())
-        self._found = {}
 
 
 @dataclass(frozen=True)
@@ -196,10 +176,10 @@ class NonfiniteProbe(Probe):
         )
 
     def step_end(self) -> None:
-        if self._looks() and (self._each_step or self.context.step % QUIET_EVERY == 0):
+        if self._looks():
             self._look()
         else:
-            self._stepped.put_off()
+            self._stepped.take()
 
     def _look(self) -> None:
         stepped = self._stepped.take()
@@ -217,12 +197,8 @@ class NonfiniteProbe(Probe):
         if stepped and not self._told:
             self._last_good = self.context.global_step
 
-    @property
-    def _each_step(self) -> bool:
-        return self.context.pass_name in EACH_STEP
-
     def _looks(self) -> bool:
-        return self._each_step or not self.context.device.native
+        return self.context.pass_name in ON_CUDA or not self.context.device.native
 
     def stop(self) -> None:
         """A step that raised after its optimizer had stepped never reached its end: look now."""

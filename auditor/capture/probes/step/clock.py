@@ -8,7 +8,6 @@ from time import perf_counter_ns, time_ns
 from typing import Any, NamedTuple
 
 import torch
-from torch.profiler import ProfilerActivity
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.stack_sampler import KeptOpen
@@ -17,62 +16,49 @@ from auditor.model.devices import DeviceInfo
 from auditor.recordings.schema.run import Counters, DeviceTimeRow, StepRow
 
 
-class Cuda:
-    """Whatever torch calls CUDA: NVIDIA's, AMD's by ROCm, the null device."""
+def _mark(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    """An event at the end of what is queued now; the host does not wait."""
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record(stream)
+    return event
 
-    activity = ProfilerActivity.CUDA
-    """What torch.profiler calls its work."""
 
-    def stream(self) -> Any:
-        """The current stream of the current device; it has a ``device``."""
-        return torch.cuda.current_stream()
-
-    def mark(self, stream: Any) -> Any:
-        """An event at the end of what is queued on ``stream`` now; the host does not wait."""
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(stream)
-        return event
-
-    def us_between(self, begin: Any, end: Any, *, wait: bool) -> float | None:
-        """Time between two events; None if the device has not come so far where the host shall not
-        ``wait``, after an error of the device, and of events that went into a CUDA graph.
-        """
-        try:
-            if wait:
-                begin.synchronize()
-                end.synchronize()
-            elif not (begin.query() and end.query()):
-                return None
-            return float(begin.elapsed_time(end)) * 1e3
-        except (RuntimeError, ValueError):
+def us_between(begin: Any, end: Any, *, wait: bool) -> float | None:
+    """Time between two device events; None if the device has not come so far where the host shall
+    not ``wait``, after an error of the device, and of events that went into a CUDA graph.
+    """
+    try:
+        if wait:
+            begin.synchronize()
+            end.synchronize()
+        elif not (begin.query() and end.query()):
             return None
-
-    def counters(self) -> Counters:
-        """Bytes and counts of the current device's allocator, as the ``steps`` part has them; they
-        live on the host. Raises RuntimeError or KeyError if the allocator in use keeps none.
-        """
-        stats = torch.cuda.memory_stats_as_nested_dict()
-        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
-        return {
-            "allocated": allocated["current"],
-            "reserved": reserved["current"],
-            "peak_allocated": allocated["peak"],
-            "peak_reserved": reserved["peak"],
-            "retries": stats["num_alloc_retries"],
-            "ooms": stats["num_ooms"],
-        }
-
-    def synchronize(self) -> None:
-        """Wait for all work of the current device."""
-        torch.cuda.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3
+    except (RuntimeError, ValueError):
+        return None
 
 
-_CUDA = Cuda()
+def allocator_counters() -> Counters:
+    """Bytes and counts of the current device's allocator, as the ``steps`` part has them; they live
+    on the host. Raises RuntimeError or KeyError if the allocator in use keeps none.
+    """
+    stats = torch.cuda.memory_stats_as_nested_dict()
+    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+    return {
+        "allocated": allocated["current"],
+        "reserved": reserved["current"],
+        "peak_allocated": allocated["peak"],
+        "peak_reserved": reserved["peak"],
+        "retries": stats["num_alloc_retries"],
+        "ooms": stats["num_ooms"],
+    }
 
 
-def accelerator_of(device: DeviceInfo) -> Cuda | None:
-    """What answers for the device; None on the host, on the shadow, and for unknown kinds."""
-    return _CUDA if device.native and device.kind == "cuda" else None
+def on_cuda(device: DeviceInfo) -> bool:
+    """Whether torch's own code for whatever it calls CUDA runs: NVIDIA's, AMD's by ROCm, the null
+    device.
+    """
+    return device.native and device.kind == "cuda"
 
 
 class Clock:
@@ -92,15 +78,11 @@ class Clock:
         self._compiles = 0
         self.own_us = 0.0
         """Host's time of the last step in us, without what it waited for a processor."""
-        self._events: list[tuple[Cuda, DeviceTimeRow, Any, Any]] = []
+        self._events: list[tuple[DeviceTimeRow, Any, Any]] = []
         self._event: Any = None
         self._stream: Any = None
         self._counted = True
         self._queued = RunQueue()
-
-    @property
-    def _accelerator(self) -> Cuda | None:
-        return accelerator_of(self._context.device)
 
     def install(self) -> None:
         """Begin to note garbage collections."""
@@ -117,10 +99,9 @@ class Clock:
         self._context.freed.begin(self._context.pass_name)
         self._gc_before_ns = COLLECTOR.ns
         self._compiles = COMPILED_CODE.compiles
-        accelerator = self._accelerator
-        if accelerator is not None:
-            self._stream = accelerator.stream()
-            self._event = accelerator.mark(self._stream)
+        if on_cuda(self._context.device):
+            self._stream = torch.cuda.current_stream()
+            self._event = _mark(self._stream)
         self._begun = self._queued.mark()
 
     def end(self) -> None:
@@ -128,16 +109,17 @@ class Clock:
         host_us, queued_us = self._queued.since(self._begun)
         self.own_us = host_us - queued_us
         started_us = (self._begun.at_ns - self._origin) / 1e3
-        counters, accelerator = Counters(), self._accelerator
-        if accelerator is not None:
+        counters = Counters()
+        if on_cuda(self._context.device):
             # a step may leave another device current: events of two cannot be compared
-            now = accelerator.stream()
-            end = accelerator.mark(now if now.device == self._stream.device else self._stream)
+            now = torch.cuda.current_stream()
+            last = now if now.device == self._stream.device else self._stream
+            end = _mark(last)
             timed = DeviceTimeRow(
                 pass_name=self._context.pass_name, step=self._context.step, us=0.0
             )
-            self._events.append((accelerator, timed, self._event, end))
-            counters = self._counters(accelerator)
+            self._events.append((timed, self._event, end))
+            counters = self._counters()
         elif self._context.shadow is not None:
             counters = self._context.shadow.memory.counters()
         row = StepRow(
@@ -169,17 +151,17 @@ class Clock:
     def _write_times(self, *, wait: bool) -> bool:
         """Write the times between the open events and forget these; True if all could be read."""
         events, self._events = self._events, []
-        times = [device.us_between(begin, end, wait=wait) for device, _, begin, end in events]
-        for (_, row, _, _), us in zip(events, times, strict=True):
+        times = [us_between(begin, end, wait=wait) for _, begin, end in events]
+        for (row, _, _), us in zip(events, times, strict=True):
             if us is not None:
                 row.us = us
                 self._context.writer.add(row)
         return None not in times
 
-    def _counters(self, accelerator: Cuda) -> Counters:
+    def _counters(self) -> Counters:
         """Allocator counters; none where the allocator in use (a pluggable one) keeps none."""
         try:
-            return accelerator.counters() if self._counted else Counters()
+            return allocator_counters() if self._counted else Counters()
         except (RuntimeError, KeyError) as error:
             self._counted = False
             self._context.warn(

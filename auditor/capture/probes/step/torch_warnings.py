@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from types import FrameType
 from typing import Any, TextIO
@@ -59,9 +59,6 @@ def name_of(text: str) -> str | None:
 HEARD: Any = ("always", ANY, Warning, None, 0)
 """Our filter, in front of the program's: without it torch drops later repetitions."""
 
-EACH_TIME = ("always", "all", "error")
-"""Actions of filters that show a warning each time."""
-
 OVERRIDES = torch.overrides.__file__
 
 
@@ -74,7 +71,7 @@ class WarningHook:
         self._first = self._before = warnings.showwarning
         self._depth = threading.local()
         self._placed = False
-        self._told = set[tuple[object, ...]]()
+        self._told: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
 
     def place(self) -> None:
         """Stand in front of the filters and what shows warnings: two comparisons once it is so."""
@@ -134,18 +131,13 @@ class WarningHook:
         lineno: int,
         module: str,
     ) -> None:
-        """As it would have come without our filter: once for each line, unless the program asks for
-        all. (Python's own memory of what was shown is asked before any filter.)
-        """
+        """As it would have come without our filter: what was shown in each file is told to Python."""
         filters = _filters()
         _withdraw()
         try:
-            if _action(str(message), category, module, lineno) not in EACH_TIME:
-                what = str(message), category, filename, lineno
-                if what in self._told:
-                    return
-                self._told.add(what)
-            warnings.warn_explicit(message, category, filename, lineno, module, {})
+            warnings.warn_explicit(
+                message, category, filename, lineno, module, self._told[filename]
+            )
         finally:
             filters.insert(0, HEARD)
 
@@ -159,20 +151,6 @@ def _withdraw() -> None:
         if each is HEARD:
             del _filters()[index]
             return
-
-
-def _action(text: str, category: type[Warning], module: str, lineno: int) -> str:
-    """What the filters say of a warning."""
-    for action, begins, kind, of_module, line in warnings.filters:
-        said = begins is None or _matches(begins, text)
-        there = of_module is None or _matches(of_module, module)
-        if said and there and issubclass(category, kind) and line in (0, lineno):
-            return action
-    return "default"
-
-
-def _matches(pattern: Any, text: str) -> bool:
-    return pattern == text if isinstance(pattern, str) else pattern.match(text) is not None
 
 
 def _is_between(filename: str) -> bool:

@@ -300,7 +300,7 @@ OPERATORS: Final[dict[str, tuple[str, Counts]]] = {
 
 
 def override(log: ReadLog, patches: Patches) -> bool:
-    """Override the reading operators; False if this torch cannot (before 2.9)."""
+    """Override the reading operators; False where this torch cannot (before 2.9)."""
     get_kernel = getattr(torch.library, "get_kernel", None)
     if get_kernel is None:
         return False

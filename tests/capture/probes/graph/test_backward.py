@@ -37,23 +37,6 @@ def reuse(rows) -> set[tuple[int, int]]:
     return {(row["at_line"], row["by_line"]) for row in rows}
 
 
-def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_step(tmp_path):
-    source = """
-    h = model(x)
-    def step():
-        global h
-        loss = h.mean()
-        loss.backward(retain_graph=True)  # kept
-        torch.autograd.grad(loss, x_needed, retain_graph=True)  # grad
-        h = h * 1.0
-    x_needed = model[2].weight
-    """
-    user, rows, reused = record(tmp_path, source)
-    kept, grad = line_of(user, "kept"), line_of(user, "grad")
-    assert reuse([row for row in reused if row["step"] == 0]) == {(kept, grad)}
-    assert reuse([row for row in reused if row["step"] == 1]) == {(kept, grad), (grad, kept)}
-
-
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointing(tmp_path, reentrant):
     source = f"""
@@ -188,20 +171,3 @@ def test_a_watcher_that_fails_leaves_the_step_alone():
     torch.ones(1, requires_grad=True).sum().backward()
     BACKWARD_HOOKS.remove(bad)
     assert isinstance(bad.lost, KeyError) and graph._engine_run_backward.__code__ is code
-
-
-def test_without_torchs_funnel_the_public_entries_are_watched(tmp_path, monkeypatch):
-    monkeypatch.delattr(graph, "_engine_run_backward")
-    source = """
-    def step():
-        h = model(x)
-        loss = h.mean()
-        loss.backward(retain_graph=True)  # kept
-        torch.autograd.grad(loss, [model[2].weight], None, True)  # grad
-        torch.autograd.backward([loss])  # last
-    """
-    user, rows, reused = record(tmp_path, source, steps=1)
-    kept, grad, last = (line_of(user, mark) for mark in ("kept", "grad", "last"))
-    wanted = {kept: (1, True), grad: (1, True), last: (1, False)}
-    assert {row["at_line"]: (row["n"], row["retain"]) for row in rows} == wanted
-    assert reuse(reused) == {(kept, grad), (grad, last)}

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
+import torch
 
-from auditor.capture import session
 from auditor.capture.session import Trace
 from auditor.model.devices import DeviceInfo
 
@@ -52,10 +52,10 @@ def test_a_profiler_prints_nothing_and_tells_ours_of_no_blocks_that_are_older(ou
 
 
 def test_torch_tells_all_again_where_the_device_fails(monkeypatch, tmp_path):
-    trace = Trace(SimpleNamespace(device=DeviceInfo("cpu"), step=0), tmp_path)
+    trace = Trace(SimpleNamespace(device=DeviceInfo("cuda"), step=0), tmp_path)
     trace._profile, trace._loud = object(), Mock()
-    device = Mock(**{"synchronize.side_effect": RuntimeError("device-side assert")})
-    monkeypatch.setattr(session, "accelerator_of", lambda info: device)
+    failing = Mock(side_effect=RuntimeError("device-side assert"))
+    monkeypatch.setattr(torch.cuda, "synchronize", failing)
     with pytest.raises(RuntimeError, match="device-side assert"):
         trace.stop()
     trace._loud.assert_called_once()
