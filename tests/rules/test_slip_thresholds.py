@@ -196,14 +196,6 @@ def looped(module="Net", **more):
     return [(each, rule.remedy(each)) for each in ask(rule, ModuleLoops(3, (loop,)))]
 
 
-def test_kern007_has_a_price_where_the_loop_was_timed():
-    ((finding, _),) = looped(us=800.0)
-    assert (finding.lost_us_per_step, finding.basis) == (700.0, "estimated")
-    assert ("time in the loop", "800 us per step") in finding.facts
-    ((finding, _),) = looped()
-    assert (finding.lost_us_per_step, finding.basis) == (None, "none")
-
-
 @pytest.mark.parametrize(
     ("more", "found"),
     [
