@@ -14,7 +14,7 @@ from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source, Span, name_of, shorten, span_of, unparsed
 from auditor.model import Edit, Remedy, Severity, Site
 from auditor.rule import knob
-from auditor.syntax.index import LOOPS, Index, called_in, is_path, nodes_in
+from auditor.syntax.index import LOOPS, Index, is_path, nodes_in
 from auditor.syntax.reaching import shared_names
 
 from .lines import LineReport
@@ -198,9 +198,6 @@ ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
 """A ``%`` format that takes no tensor of floats."""
 
-SELDOM = 10
-"""Steps between two reads from which one is left out of account (``ReadingRule.interval``)."""
-
 DEEPEST = 3
 """Names that a sum is handed on to (``mean = total / n``), one after the other, that are
 followed.
@@ -297,38 +294,13 @@ class _Scopes:
         inside: ast.AST = use
         for up in self.up(use):
             if up is loop or isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                return up is loop or up not in self.up(
-                    loop
-                )  # callers of an inner function are unknown
-            if isinstance(up, ast.If) and inside in up.body and self._is_seldom(up.test):
+                return up is loop or up not in self.up(loop)  # callers of an inner one are unknown
+            # ``i % 100 == 0``; a flag, a rank or a value may hold on each step
+            test = up.test if isinstance(up, ast.If) and inside in up.body else ()
+            if any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp)):
                 return False
             inside = up
         return False
-
-    def _is_seldom(self, test: ast.expr) -> bool:
-        """``i % 100 == 0``, ``not i % 100``, ``i + 1 == len(loader)``, and more with them: what holds
-        on few steps. A flag, a rank or a value may hold on each.
-        """
-        if isinstance(test, ast.BoolOp):
-            some = any if isinstance(test.op, ast.And) else all
-            return some(map(self._is_seldom, test.values))
-        if isinstance(test, ast.UnaryOp):
-            return isinstance(test.op, ast.Not) and self._is_modulo(test.operand)
-        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
-            return False
-        sides = (test.left, *test.comparators)
-        return any(map(self._is_modulo, sides)) or "len" in called_in(sides)
-
-    def _is_modulo(self, value: ast.expr) -> bool:
-        """``i % 100``; not one of which the file says that it is less than ``SELDOM``."""
-        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mod):
-            return False
-        known = [
-            value.right,
-            *(each.value for each in self.index.assigned.get(unparsed(value.right), ())),
-        ]
-        numbers = [each.value for each in known if isinstance(each, ast.Constant)]
-        return not any(isinstance(each, int) and each < SELDOM for each in numbers)
 
 
 # -- values read -----------------------------------------------------------------------------------

@@ -42,14 +42,6 @@ def test_the_interval_of_a_mean_and_of_a_median_hold_the_truth(alike):
     assert max(missed) <= 24
 
 
-def test_a_real_difference_is_proven_and_its_value_is_between():
-    draw = random.Random(4)
-    found = difference(_series(draw, level=1500.0), _series(draw))
-    assert found is not None
-    assert found.proven
-    assert found.low < 500.0 < found.high
-
-
 def test_a_busy_machine_proves_less():
     draw = random.Random(4)
     more, less = _series(draw, level=1100.0, alike=0.0), _series(draw, alike=0.0)

@@ -48,10 +48,6 @@ def test_what_does_not_come_again_at_a_distance_is_no_phase(us):
     assert cycle_of(us) is None
 
 
-def test_two_sightings_are_twice_as_long_as_any_other():
-    assert cycle_of([{5: 14e3, 28: 8e3, 40: 3.9e3}.get(step, 1e3) for step in range(50)]) == 23
-
-
 def test_a_pass_gets_two_cycles_where_they_fit():
     assert whole_cycles(steps(16), 20, 50) == 32
     assert whole_cycles(steps(25), 20, 50) == 50
@@ -65,9 +61,8 @@ def test_a_pass_gets_two_cycles_where_they_fit():
 
 
 def test_the_sentence_has_the_cycle_and_the_steps():
-    assert prolonged(32).startswith(
-        "every 16th step takes 3 times"
-    ) and "for 32 steps" in prolonged(32)
+    assert prolonged(32).startswith("every 16th step takes 3 times")
+    assert " 32 steps" in prolonged(32)
 
 
 @pytest.mark.parametrize(

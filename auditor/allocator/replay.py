@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -19,10 +20,8 @@ UNLIMITED = 1 << 50
 class Replayed:
     """What one replay came to. Sizes in bytes; peaks count from the recording's first event.
 
-    ``ooms`` are requests that failed. Where one failed that had succeeded in the recording, the
-    program could not have gone on: ``stopped_at`` is the index of that event, and all else holds up
-    to it. ``recovered`` are requests that had failed in the recording and had room here; what the
-    program would have done next is unknown.
+    ``ooms`` are requests that failed. Where one failed that had succeeded in the recording
+    (``shortage``), the program could not have gone on, and all else holds up to it.
     """
 
     settings: AllocatorSettings
@@ -30,13 +29,8 @@ class Replayed:
     peak_reserved: int
     peak_allocated: int
     start_reserved: int
-    final_reserved: int
-    final_allocated: int
     retries: int
     ooms: int
-    recovered: int
-    segment_allocs: tuple[int, ...]
-    stopped_at: int | None
     shortage: OutOfMemory | None
     allocator: CachingAllocator = field(repr=False, compare=False)
     """As it stood at the end, with its blocks and its own history."""
@@ -88,9 +82,7 @@ class _Run:
         self._history, self._total, self._empty_caches = history, total, empty_caches
         self._allocator = CachingAllocator(UNLIMITED if total is None else total, settings=settings)
         self._places: dict[int, int] = {}
-        self._at = -1
-        self._start_reserved = 0
-        self._forced = self._recovered = self._survived = 0
+        self._start_reserved = self._forced = 0
         self.shortage: OutOfMemory | None = None
 
     def set_up(self, *, fresh: bool) -> None:
@@ -116,7 +108,7 @@ class _Run:
 
     def step(self, call: Call) -> None:
         """One call of the program. Raises :class:`OutOfMemory` if it would have died."""
-        self._at, allocator = call.at, self._allocator
+        allocator = self._allocator
         if call.action == "alloc":
             self._places[call.address] = allocator.malloc(call.size, call.stream, now_us=call.at)
         elif call.action == "oom":
@@ -140,35 +132,22 @@ class _Run:
         """A request that failed when it was recorded, and that the program lived to see fail."""
         if self._total is None:
             return
-        try:
+        with suppress(OutOfMemory):
             self._allocator.free(
                 self._allocator.malloc(call.size, call.stream, now_us=call.at), call.at
             )
-            self._recovered += 1
-        except OutOfMemory:
-            self._survived += 1
 
     def result(self) -> Replayed:
         """The figures."""
         stats = self._allocator.stats()
-        gained = [
-            entry.size
-            for entry in self._allocator.history
-            if entry.action in ("segment_alloc", "segment_map")
-        ]
         return Replayed(
             settings=self._allocator.settings,
             total_bytes=self._total,
             peak_reserved=stats["reserved_bytes.all.peak"],
             peak_allocated=stats["allocated_bytes.all.peak"],
             start_reserved=self._start_reserved,
-            final_reserved=stats["reserved_bytes.all.current"],
-            final_allocated=stats["allocated_bytes.all.current"],
             retries=stats["num_alloc_retries"] + self._forced,
             ooms=stats["num_ooms"],
-            recovered=self._recovered,
-            segment_allocs=tuple(gained),
-            stopped_at=self._at if self.shortage is not None else None,
             shortage=self.shortage,
             allocator=self._allocator,
         )
@@ -229,9 +208,7 @@ class Recorded:
     """What the real allocator did : the truth a replay is compared with. Sizes in bytes."""
 
     start_reserved: int
-    final_reserved: int
     peak_reserved: int
-    segment_allocs: tuple[int, ...]
     retries: int
     card_below: int | None
     """More than torch could have held on that card: what it held when the device refused a segment,
@@ -398,8 +375,7 @@ class _Reader:
                 refused.append(reserved + self._settings.segment_size(int(event["size"])))
             reserved += change
             peak = max(peak, reserved)
-        gained = tuple(change for change in changes if change > 0)
-        return Recorded(start, final, peak, gained, len(flushes), min(refused, default=None))
+        return Recorded(start, peak, len(flushes), min(refused, default=None))
 
 
 def _change(event: Event) -> int:

@@ -254,7 +254,6 @@ def plan(**options: Any) -> None:
     default=True,
     show_default=False,
 )
-@flag("--trace", "Serve the pages from a small server, without TensorBoard.")
 @flag("--debug", "Show tracebacks, and what TensorBoard and its plugins log.")
 def view(**options: Any) -> None:
     """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in
@@ -264,7 +263,7 @@ def view(**options: Any) -> None:
     """
     from auditor.extensions.tensorboard_tab import command
 
-    sys.exit(command.view(**options))
+    command.view(**options)
 
 
 @click.command(

@@ -66,12 +66,6 @@ def under(module: Module, statement: ast.Expr, test: ast.expr) -> Change:
     if source.text[: source.line_start(start)].endswith("\\\n"):
         raise Refused("the statement is joined to the line above by a backslash")
     block, unit = block_of(module, statement), _indent_unit(module, statement)
-    if (
-        isinstance(block.owner, ast.If)
-        and block.owner.body == [statement]
-        and not block.owner.orelse
-    ):
-        return _with_one_condition_more(source, block.owner, test)
     head = f"if {ast.unparse(test)}:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
     return Change((Splice(start, start, head), *rows), partial(_rewrite, block, statement, test))
@@ -124,21 +118,6 @@ def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[in
                 yield from range(statement.lineno + begun, statement.lineno + token.end[0])
     except (tokenize.TokenError, SyntaxError):
         raise Refused("the statement cannot be read") from None
-
-
-def _with_one_condition_more(source: SourceText, owner: ast.If, test: ast.expr) -> Change:
-    """``if verbose:`` becomes ``if verbose and step % 50 == 0:`` if nothing else is in it."""
-    start, end = source.span(owner.test)
-    more = f" and {ast.unparse(test)}"
-    joined = isinstance(owner.test, ast.BoolOp) and isinstance(owner.test.op, ast.And)
-    before = list(owner.test.values) if joined else [owner.test]  # type: ignore[attr-defined]
-    whole = ast.BoolOp(op=ast.And(), values=[*before, test])
-    if isinstance(owner.test, ast.BoolOp) and not joined:
-        return Change(
-            (Splice(start, start, "("), Splice(end, end, f"){more}")),
-            partial(setattr, owner, "test", whole),
-        )
-    return Change((Splice(end, end, more),), partial(setattr, owner, "test", whole))
 
 
 def _turn(counter: ast.expr, every: int) -> ast.Compare:

@@ -166,7 +166,7 @@ def _said(ranks: Fleet) -> Iterator[str]:
             f"{some} missing: {len(ranks.ranks)} of {ranks.world_size} traces are there, and the "
             "late rank may be a missing one"
         )
-    if len(ranks.ranks) > 1 and ranks.alignment is None:
+    if len(ranks.ranks) > 1 and ranks.late is None:
         yield (
             "the ranks share no collective: their clocks cannot be aligned, and no rank can be "
             "called late"

@@ -138,11 +138,6 @@ class Index:
         return [node for node in self.nodes if isinstance(node, Function)]
 
     @cached_property
-    def functions_named(self) -> Mapping[str, Sequence[Function]]:
-        """Functions and methods by name."""
-        return grouped((node.name, node) for node in self.functions)
-
-    @cached_property
     def expressions(self) -> Mapping[Span, ast.expr]:
         """Expressions by span: the outermost where several have the same."""
         found = (node for node in reversed(self.nodes) if isinstance(node, ast.expr))

@@ -456,8 +456,6 @@ class Streams:
     """The row from whose begin it keeps its recorded distance (another of the same graph launch),
     else -1.
     """
-    lost_ns: int
-    """Sum of the delays beyond :data:`LONGEST_NS`, which are left out."""
 
     def depth(self, times: Ints) -> Ints:
         """For each event's start the launches on the stream of its work that had not begun."""
@@ -559,10 +557,8 @@ def streams_of(trace: Trace, joined: Launches, call: Ints, orphan: Ints, begin: 
         told=np.sort(trace.calls.start[mask(trace.names, trace.calls.name, _tells)]),
     )
     rigid = _rigid(queue.event)
-    lag, distance, depends, lost = _delays(queue, rigid)
-    return Streams(
-        rows, queue.event, stream, queue.start, queue.end, lag, distance, depends, rigid, lost
-    )
+    lag, distance, depends = _delays(queue, rigid)
+    return Streams(rows, queue.event, stream, queue.start, queue.end, lag, distance, depends, rigid)
 
 
 def _tells(call: str) -> bool:
@@ -602,8 +598,8 @@ def _after(queue: _Queue, row: int, told: bool) -> list[int]:
 Depends = tuple[tuple[tuple[int, int], ...], ...]
 
 
-def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends, int]:
-    """``lag``, ``distance``, ``depends`` and ``lost_ns`` of :class:`Streams`.
+def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends]:
+    """``lag``, ``distance`` and ``depends`` of :class:`Streams`; delays beyond :data:`LONGEST_NS` are cut.
 
     What held each work back is what came last before its begin; its delay is that of this work.
     Of everything else the usual delay is taken, or less where the recording shows less.
@@ -641,7 +637,7 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends, int]:
         else ()
         for row, found in enumerate(others)
     )
-    return lag, distance, depends, int((delay - taken)[known].sum())
+    return lag, distance, depends
 
 
 def _usual(taken: Ints, binding: Ints, slack: Ints) -> Ints:

@@ -376,7 +376,7 @@ class Fleet:
     """As the traces say it, at least the number of ranks present."""
     missing: tuple[int, ...]
     """Ranks without a trace, the first :data:`MISSING` of them."""
-    alignment: Alignment | None
+    late: Late | None
     """None for a single rank, or ranks that share no collective."""
     unread: tuple[Unread, ...]
     warnings: tuple[str, ...]
@@ -468,9 +468,7 @@ def fleet(paths: Sequence[Path]) -> Fleet:
         missing=tuple(islice((rank for rank in range(world) if rank not in present), MISSING))
         if len(ranks) < world
         else (),
-        alignment=align(
-            [(one.collectives, one.collective_start, one.collective_end) for one in ranks]
-        ),
+        late=latest([(one.collectives, one.collective_start, one.collective_end) for one in ranks]),
         unread=unread,
         warnings=warnings,
     )
@@ -511,7 +509,7 @@ def _rank_in(name: str) -> int | None:
 
 
 # -- alignment -------------------------------------------------------------------------------------
-# Clocks of ranks set by their collectives, and who came last to each of them.
+# Clocks of ranks set by their collectives, and who came last to them.
 
 
 Sequenced = tuple[Sequence[str], Ints, Ints]
@@ -519,36 +517,21 @@ Sequenced = tuple[Sequence[str], Ints, Ints]
 
 
 @dataclass(frozen=True)
-class Alignment:
-    """Clocks and arrivals over the collectives that all ranks share. Arrays are indexed by place in
-    the list of ranks.
-    """
+class Late:
+    """The rank whose lateness to collectives cost the others most, by its place in the list."""
 
+    place: int
+    last: int
+    """How many of the ``shared`` collectives, which every rank has, it came last to."""
     shared: int
-    """Number of collectives that every rank has."""
-    offset_ns: Ints
-    """What to subtract from a rank's times to get the first rank's clock."""
-    spread_ns: Ints
-    """Median distance of a rank's ends from the first rank's after that: how far to trust the
-    rest.
-    """
-    waited_ns: Ints
-    """Time a rank spent in collectives before the last rank had come, in all."""
-    last_count: Ints
-    """How often a rank came last."""
-    lateness_ns: Ints
-    """How much later than the median rank it came where it came last, in all: what it cost the
-    others.
-    """
-
-    @property
-    def straggler(self) -> int:
-        """Place of the rank whose lateness cost the others most."""
-        return int(np.argmax(self.lateness_ns))
+    waited_ns: int
+    """What the median of the others waited in them for the last rank, less what this one did."""
+    clocks_ns: int
+    """How far apart the ranks' clocks still are after they were set by the ends of collectives."""
 
 
-def align(ranks: Sequence[Sequenced]) -> Alignment | None:
-    """Align ranks; None for fewer than two, or without shared collectives."""
+def latest(ranks: Sequence[Sequenced]) -> Late | None:
+    """The late one; None for fewer than two, or without shared collectives."""
     rows = _shared(ranks) if len(ranks) > 1 else []
     if not rows or not len(rows[0]):
         return None
@@ -557,15 +540,15 @@ def align(ranks: Sequence[Sequenced]) -> Alignment | None:
     offset = np.median(end - end[0], axis=1).astype(np.int64)
     start, end = start - offset[:, None], end - offset[:, None]
     last = start.argmax(axis=0)
-    waited = np.minimum(start.max(axis=0), end) - start
+    waited = np.maximum(np.minimum(start.max(axis=0), end) - start, 0).sum(axis=1)
     late = start.max(axis=0) - np.median(start, axis=0)
-    return Alignment(
+    place = int(np.bincount(last, weights=late).argmax())
+    return Late(
+        place=place,
+        last=int((last == place).sum()),
         shared=start.shape[1],
-        offset_ns=offset,
-        spread_ns=np.median(np.abs(end - end[0]), axis=1).astype(np.int64),
-        waited_ns=np.maximum(waited, 0).sum(axis=1),
-        last_count=np.bincount(last, minlength=len(ranks)),
-        lateness_ns=np.bincount(last, weights=late, minlength=len(ranks)).astype(np.int64),
+        waited_ns=int(np.median(np.delete(waited, place)) - waited[place]),
+        clocks_ns=int(np.median(np.abs(end - end[0]), axis=1).max()),
     )
 
 

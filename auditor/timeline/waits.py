@@ -89,7 +89,8 @@ class Waits:
     """The profiler's own waits when it starts and stops: never the user's doing."""
     step: Ints
     """Step in which the wait starts, -1 outside."""
-    prices: Prices
+    won_back: Ints
+    """What the step would gain without the wait, in ns, as :func:`won_back` counts."""
 
     @property
     def held(self) -> Ints:
@@ -134,7 +135,7 @@ def waits(line: Timeline) -> Waits:
         >= 0,
         profiler=_profilers(trace, call, cause, steps),
         step=step,
-        prices=prices(line, (start, end)),
+        won_back=won_back(line, (start, end)),
     )
 
 
@@ -264,32 +265,22 @@ def waiting_memsets(line: Timeline) -> Ints:
 # -- prices ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Prices:
-    """Per wait, in ns.
+def won_back(line: Timeline, waits: tuple[Ints, Ints]) -> Ints:
+    """What the step would gain without each of ``waits`` (starts, ends), in ns, on the device with
+    the most work: without the wait, the host would have come to the next launch earlier by the time
+    held, and by no more.
 
-    ``idle_after`` is the time from the wait's end to the end of the call that launched the device's
-    next work, where its queue had run dry: the device was idle at the wait's end, and the next work
-    was launched only afterwards. From there on the work was queued, and what it waited for is not
-    the host. The time ends with the step and with the next wait's end, so that no idle time is
-    counted twice and the sum over a step cannot exceed the step.
-
-    ``won_back`` is what the step would gain: without the wait, the host would have come to the next
-    launch earlier by the time held, and by no more. Waits in one gap of the device (a copy to the
-    host and its synchronisation) share what that gap gives, in proportion to the time each held the
-    host. Never more than ``idle_after`` over the gap.
+    Nor is it more than the device's idle time after it: from the wait's end to the end of the call
+    that launched the next work, where the queue had run dry and that work was launched only
+    afterwards. From there on the work was queued, and what it waited for is not the host. The time
+    ends with the step and with the next wait's end, so that no idle time is counted twice and the
+    sum over a step cannot exceed the step. Waits in one gap of the device (a copy to the host and
+    its synchronisation) share what that gap gives, in proportion to the time each held the host.
     """
-
-    idle_after: Ints
-    won_back: Ints
-
-
-def prices(line: Timeline, waits: tuple[Ints, Ints]) -> Prices:
-    """Prices of ``waits`` (starts, ends) on the device with the most work, or 0."""
     trace, used, steps = line.trace, line.devices, line.steps
     start, end = waits
     if not used or not len(end):
-        return Prices(np.zeros(len(end), np.int64), np.zeros(len(end), np.int64))
+        return np.zeros(len(end), np.int64)
     busy, work = used[0].busy, trace.work
     rows = used[0].rows[np.argsort(work.start[used[0].rows], kind="stable")]
     # the first busy interval that ends after the wait
@@ -315,9 +306,7 @@ def prices(line: Timeline, waits: tuple[Ints, Ints]) -> Prices:
     idle_after = np.where(idle & (launched >= end), np.maximum(stop - end, 0), 0)
     # waits that end while the device works stand alone
     gap = np.where(idle, coming, -1 - np.arange(len(end)))
-    return Prices(
-        idle_after, _won_back(gap * (steps.count + 1) + step, end, end - start, idle_after)
-    )
+    return _shared(gap * (steps.count + 1) + step, end, end - start, idle_after)
 
 
 def call_prices(line: Timeline, rows: Ints) -> Ints:
@@ -328,11 +317,11 @@ def call_prices(line: Timeline, rows: Ints) -> Ints:
     if not line.devices:
         return np.zeros(len(rows), np.int64)
     idle = end - start - line.devices[0].busy.covered(start, end)
-    result: Ints = np.minimum(end - start - idle, prices(line, (start, end)).won_back)
+    result: Ints = np.minimum(end - start - idle, won_back(line, (start, end)))
     return result
 
 
-def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
+def _shared(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
     """Of each gap, in time: at no point more than the idle time, or the time held, so far."""
     result = np.zeros(len(end), np.int64)
     for _, together in groups(gap):
@@ -365,7 +354,7 @@ class Idle:
     row a gap; times in ns.
 
     Each gap is shared out once, in this order: ``input`` is the part in which the loop had no
-    batch, ``wait`` what host waits in it cost (:attr:`Prices.won_back`), ``driver`` what calls cost
+    batch, ``wait`` what host waits in it cost (:func:`won_back`), ``driver`` what calls cost
     that take memory from the driver or hold the host for a memset, ``profiler`` what the profiler
     says of itself. The rest is split at the end of the call that launched the work after the gap:
     before it the host had not come so far (``host``), after it the work was queued and did not
@@ -441,7 +430,7 @@ def idle(line: Timeline) -> Idle | None:
     gaps, calls = _outside(use.busy).within(windows), line.driver_calls
     length = gaps.end - gaps.start
     waited = loading(line).covered(gaps.start, gaps.end)
-    ends, won = _gap_of(gaps, waits.end), waits.prices.won_back
+    ends, won = _gap_of(gaps, waits.end), waits.won_back
     waiting, of_waits = _shared_out(_Claims(ends, won), length - waited)
     left = length - waited - waiting
     claims, whose = _driver_claims(trace, gaps, calls, call_prices(line, calls))

@@ -453,16 +453,6 @@ def _range(call: NumericRow) -> str:
 HALF, TF32, FP32 = "16-bit", "tf32", "fp32"
 """Words of :mod:`auditor.timeline.precision`."""
 
-_GENERATIONS = (
-    (re.compile(r"sm100|blackwell"), 10),
-    (re.compile(r"sm90|hopper|nvjet|wgmma"), 9),
-    (re.compile(r"ampere|sm8\d|cutlass_8\d"), 8),
-    (re.compile(r"volta|turing|sm7\d|cutlass_7\d"), 7),
-)
-"""Kernels of a generation run on that generation or a later one: a name gives the least that the
-device can be.
-"""
-
 
 @dataclass(frozen=True)
 class Precision(Table):
@@ -573,14 +563,7 @@ def _amd(line: Timeline) -> bool:
 
 def _capability(line: Timeline) -> int:
     known = {device.index: device.capability[0] for device in line.trace.info.devices}
-    said = known.get(line.devices[0].device, 0)
-    if said:
-        return said
-    kernels = [total.name.lower() for total in line.kernels]
-    return next(
-        (major for pattern, major in _GENERATIONS if any(pattern.search(name) for name in kernels)),
-        0,
-    )
+    return known.get(line.devices[0].device, 0)
 
 
 TENSOR_CORES, AMPERE = 7, 8

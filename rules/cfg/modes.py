@@ -420,7 +420,6 @@ class TrainedInEvalMode(Rule):
                 f"{by_class(each.parts)} behave differently",
                 steps=each.steps,
                 per_step=1.0,
-                facts=tuple((name, str(n)) for name, n in each.parts.items()),
             )
 
 
@@ -448,8 +447,4 @@ class EvaluatedInTrainMode(Rule):
                 found.site,
                 f"{each.module} is evaluated here in train mode: {by_class(each.parts)} behave as in training",
                 steps=each.times,
-                facts=(
-                    *((name, str(n)) for name, n in each.parts.items()),
-                    ("optimizer steps so far", str(each.steps)),
-                ),
             )

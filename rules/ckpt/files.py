@@ -326,7 +326,7 @@ class CheckpointDamaged(LineReport):
                 "job that dies during the "
                 f"{amounts.duration(max(save.us for save in over))} of a write has no checkpoint",
                 severity=Severity.NOTE,
-                facts=(("file", str(over[0].path)), ("overwritten", f"{len(over)} times")),
+                facts=(),
             )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -378,7 +378,7 @@ class SaveBlocksStep(LineReport):
                 f"torch.save takes {amounts.percent(share)} of the step time: "
                 f"{amounts.duration(line.us / len(line.rows))} on {line.pattern}",
                 basis="estimated" if machine.cuda else "measured",
-                facts=_facts(line),
+                facts=(),
                 places=places_of(line.site, loop.call_of(line)),
             )
             yield found if machine.cuda else between(found, _price(line))
@@ -387,13 +387,6 @@ class SaveBlocksStep(LineReport):
 def _price(line: Line[SaveRow]) -> Estimate | None:
     each, often = of_separate([save.us for save in line.rows]), line.per_step
     return each and Estimate(often * each.value, often * each.low, often * each.high)
-
-
-def _facts(line: Line[SaveRow]) -> tuple[tuple[str, str], ...]:
-    sizes = [save.bytes for save in line.rows if save.bytes is not None]
-    size = (("largest file", amounts.size(max(sizes))),) if sizes else ()
-    longest = max(save.us for save in line.rows)
-    return (("saves", f"{len(line.rows)}"), ("longest", amounts.duration(longest)), *size)
 
 
 FEWEST = 3

@@ -52,7 +52,6 @@ class KeptStateIsLive(Rule):
                 f"steps changed its tensors, and {done}",
                 steps=each.steps,
                 per_step=1.0,
-                facts=(("loaded at", str(back)),),
             )
 
 
@@ -66,8 +65,8 @@ def _back(state: KeptStateRow, source: Source) -> Site | None:
 # Is what a line keeps as a module's state brought back later?
 
 
-SHALLOW = frozenset({"dict", "OrderedDict", "copy"})
-"""Calls that make another container of the same tensors."""
+ELSEWHERE_TOO = frozenset({"cpu", "to"})
+"""Calls that copy only what lies on another device."""
 
 BEST = "best"
 """What the name of a state says that is kept for later."""
@@ -75,14 +74,14 @@ BEST = "best"
 
 @dataclass(frozen=True)
 class _Kept:
-    """A statement that keeps the state of what is called ``owner`` under ``name``; an attribute's
+    """A statement that keeps the state of what ``owners`` are called under ``name``; an attribute's
     in all files, a variable's in its function.
     """
 
     statement: ast.stmt
     name: str
     attribute: bool
-    owner: str
+    owners: list[str]
 
 
 def brought_back(source: Source, site: Site) -> Site | None:
@@ -110,31 +109,18 @@ def _kept(index: Index, line: int) -> _Kept | None:
     for node in index.on(line, ast.stmt):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        owner, target = _owner(node.value), targets_of(node)[0]
+        calls, target = [*nodes_in(node.value, ast.Call)], targets_of(node)[0]
+        owners = [
+            name_of(each.func.value)
+            for each in calls
+            if isinstance(each.func, ast.Attribute) and each.func.attr == "state_dict"
+        ]
         while isinstance(target, ast.Subscript):
             target = target.value
-        if owner and isinstance(target, ast.Name | ast.Attribute):
-            return _Kept(node, name_of(target), isinstance(target, ast.Attribute), owner)
+        copied = not ELSEWHERE_TOO.isdisjoint(name_of(each.func) for each in calls)
+        if owners and not copied and isinstance(target, ast.Name | ast.Attribute):
+            return _Kept(node, name_of(target), isinstance(target, ast.Attribute), owners)
     return None
-
-
-def _owner(value: ast.expr) -> str:
-    """What is called last before ``.state_dict()``, where the value holds that call's tensors."""
-    if isinstance(value, ast.Dict):
-        return next((owner for each in value.values if (owner := _owner(each))), "")
-    if isinstance(value, ast.DictComp) and isinstance(value.value, ast.Name):
-        return _owner(value.generators[0].iter)
-    if not isinstance(value, ast.Call):
-        return ""
-    called = value.func
-    if name_of(called) == "state_dict" and isinstance(called, ast.Attribute):
-        return name_of(called.value)
-    inner = value.args[0] if value.args else None
-    if inner is None and isinstance(called, ast.Attribute):
-        inner = called.value
-    if inner is None or name_of(called) not in (*SHALLOW, "items"):
-        return ""
-    return _owner(inner)
 
 
 def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
@@ -146,7 +132,7 @@ def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
             given, name = node.args[0] if node.args else None, name_of(node.func)
             brings = best and name == "save"
             if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
-                brings = name_of(node.func.value) == kept.owner
+                brings = name_of(node.func.value) in kept.owners
         if brings and given is not None and _mentions(given, kept):
             yield node
 

@@ -90,11 +90,7 @@ class RecompilesAgainAndAgain(Rule):
                 f"{named(each)} was recompiled on {amounts.count(each.steps, 'step')} because "
                 f"{because(each)}: {amounts.duration(each.us)} of compilation"
                 + (f", {as_long}" if as_long else ""),
-                facts=(
-                    ("failed guard", each.guard),
-                    ("compilations for it", str(each.n)),
-                    ("time of these", amounts.duration(each.us)),
-                ),
+                facts=(("failed guard", each.guard),),
                 remedy=remedy(each.guard, compiles),
             )
 
@@ -119,11 +115,7 @@ class RecompileLimitReached(Rule):
                 + (f"; a step has been {amounts.duration(lost)} slower since" if lost else ""),
                 lost_us_per_step=lost,
                 basis="none" if lost is None else "measured",
-                facts=(
-                    ("failed guard", each.guard),
-                    ("times it failed", str(each.n)),
-                    ("compilation time", amounts.duration(each.us)),
-                ),
+                facts=(("failed guard", each.guard),),
                 remedy=remedy(each.guard, compiles),
             )
             yield between(found, price)
@@ -240,7 +232,6 @@ class CompiledUnused(Rule):
                 each.site,
                 f"{said}: `{each.what}` runs without the compiler"
                 + (f" (called at line {past.line})" if past is not None else ""),
-                facts=(("steps without it", amounts.count(each.watched, "step")),),
                 remedy=_remedy(call.argument if call is not None else "", each.method),
             )
 
@@ -252,7 +243,6 @@ class CompiledUnused(Rule):
                 each.site,
                 f"nothing is compiled here: `{each.what}` is a class of torch, which this version does "
                 "not compile in place",
-                facts=(("steps in which it ran", str(each.steps)), ("graphs", "none")),
                 remedy=Remedy(
                     "Pass the module to torch.compile(module) and call the result, or "
                     "compile in place a module of your own class that calls it."
@@ -308,7 +298,6 @@ class CompiledInStep(Rule):
                 f"{amounts.count(each.made_on, 'step')}",
                 lost_us_per_step=each.us,
                 basis="measured",
-                facts=(("time of a call", amounts.duration(each.us)),),
             )
 
 
@@ -348,7 +337,6 @@ class CompileDoesNotPay(Rule):
         lost = Estimate(-gained.value, -gained.high, -gained.low)
         if not lost.proven or steps.share_of_step(lost.low) < self.share:
             return
-        compiled = len(steps.quiet) + len(steps.compiled_again)
         for_debugging = (
             name
             for name in DEBUGGING
@@ -361,10 +349,6 @@ class CompileDoesNotPay(Rule):
             + (f": the backend {backend!r} generates no code" if backend else ""),
             lost_us_per_step=lost.value,
             basis="measured",
-            facts=(
-                ("steps compiled, and eager", f"{compiled}, {len(steps.eager_held)}"),
-                ("compiled functions and modules", str(len(running))),
-            ),
             remedy=Remedy(NO_CODE if backend else self.advice),
         )
         yield between(found, lost)

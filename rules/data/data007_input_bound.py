@@ -73,10 +73,7 @@ def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Sl
         "Create one iterator before the steps (`batches = iter(loader)`), take `next(batches)` here, "
         "and create another one only when it raises StopIteration.",
         "iterator",
-        (
-            ("starting iterators", f"{amounts.percent(starts.share)} of the waiting"),
-            *_made(loader, site),
-        ),
+        _made(loader, site),
     )
 
 
@@ -91,7 +88,6 @@ def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
         f"every {starts.batches_each:.3g} batches",
         "Keep the workers between epochs with persistent_workers=True, or make the epochs longer.",
         "epoch",
-        (("starting iterators", f"{amounts.percent(starts.share)} of the waiting"),),
     )
 
 
@@ -122,7 +118,7 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
         f"{amounts.percent(found.share)} of the loading time{of} goes to {what} ({PHASES[found.phase]})",
         _advice(found),
         "line",
-        (("share of the loading time", amounts.percent(found.share)), *_made(loader, found.site)),
+        _made(loader, found.site),
     )
 
 
@@ -221,7 +217,7 @@ class StepWaitsForInput(Rule):
             places=places_of(why.site, loader.made_at)
             if why is not None and why.kind == "line" and workers
             else (),
-            facts=(*waiting.facts, *(why.facts if why is not None else ())),
+            facts=why.facts if why is not None else (),
             remedy=self._remedy(
                 why,
                 loader,
@@ -278,20 +274,6 @@ class StepWaitsForInput(Rule):
             basis="estimated" if marked else "none",
             seen_on="trace",
             severity=self._severity_in_trace(steps, share, mean),
-            facts=(
-                (
-                    "waiting",
-                    (
-                        f"{amounts.percent(steps.share('loader_us'))} of the time, "
-                        f"{amounts.duration(steps.mean('loader_us'))} per step"
-                    ),
-                ),
-                (
-                    "not hidden by device work",
-                    f"{amounts.percent(share)}, {amounts.duration(mean)} per step",
-                ),
-                ("steps from", steps.source),
-            ),
             changes=(Change("loader"),) if marked and steps.device else (),
         )
 

@@ -245,7 +245,6 @@ def _in_worker(found: InWorker) -> Finding:
         per_step=1.0,
         seen_on="rehearsal",
         severity=Severity.ERROR,
-        facts=(("dataset", found.loader.dataset), ("num_workers", str(many))),
         remedy=_remedy("dataset"),
     )
 
@@ -305,7 +304,6 @@ class TensorOfListOfArrays(Rule):
                 lost_us_per_step=None if in_worker else us,
                 basis="none" if in_worker else "estimated",
                 severity=Severity.NOTE if in_worker else None,
-                facts=(("time inside", taken),),
             )
 
 
@@ -339,7 +337,6 @@ class WorkersDrawAlike(Rule):
                 f"{len(each.workers)} workers{of} draw the same numbers: each has a copy of "
                 f"{each.name} ({each.kind}) in the same state",
                 per_step=1.0,
-                facts=(("loader", str(made)),) if made is not None else (),
             )
 
 

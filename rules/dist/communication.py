@@ -77,8 +77,6 @@ class Parting:
     one: Call
     other: Call | None
     other_rank: int
-    other_steps: int
-    """Steps that the other one completed."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +116,15 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
     ours, theirs = _calls(first), _calls(second)
     for number, (one, two) in enumerate(zip(ours, theirs, strict=False)):
         if one.what != two.what or (one.what in OF_ONE_SIZE and one.numbers != two.numbers):
-            return Parting(number, one, two, second.rank, _steps(second))
+            return Parting(number, one, two, second.rank)
     if len(ours) == len(theirs):
         return None
     number = min(len(ours), len(theirs))
     longer, shorter = (ours, second) if len(ours) > number else (theirs, first)
-    extra, steps = longer[number], _steps(shorter)
-    if steps <= extra.step:
+    extra = longer[number]
+    if _steps(shorter) <= extra.step:
         return None  # it may still come there, or died before
-    return Parting(number, extra, None, shorter.rank, steps)
+    return Parting(number, extra, None, shorter.rank)
 
 
 def _left(first: Recording, second: Recording) -> Parting | None:
@@ -142,7 +140,7 @@ def _left(first: Recording, second: Recording) -> Parting | None:
     if waits is None or _steps(shorter) != extra.step:
         return None
     other = Call(shorter.rank, waits, WAITS, 0, extra.step)
-    return Parting(number, extra, other, shorter.rank, extra.step)
+    return Parting(number, extra, other, shorter.rank)
 
 
 def _ended_by_others(recording: Recording) -> bool:
@@ -188,7 +186,7 @@ def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:
         longer, shorter = (one, two) if len(one) > number else (two, one)
         other = shorter[number] if number < len(shorter) else None
         of = second if longer is one else first
-        yield Parting(number, longer[number], other, of.rank, steps)
+        yield Parting(number, longer[number], other, of.rank)
 
 
 def _differ(one: Call, two: Call) -> bool:
@@ -254,10 +252,6 @@ class RanksPart(Rule):
             f"rank {one.rank} calls {one.what} here, but {there}: the ranks wait in different "
             "collectives",
             steps=1,
-            facts=(
-                ("collectives before it that all ranks called", f"{parting.number:,}"),
-                ("steps begun by that rank", f"{one.step:,}"),
-            ),
             places=places_of(one.site, *before),
         )
 
@@ -276,7 +270,6 @@ def _left_alone(parting: Parting, waits: Call) -> Finding:
         f"rank {one.rank} calls {one.what} here after {amounts.count(one.step, 'step')}, while rank "
         f"{waits.rank} waits for gradients at {waits.site}",
         steps=1,
-        facts=(("collectives before it that all ranks called", f"{parting.number:,}"),),
         places=places_of(waits.site, one.site),
         remedy=LEFT,
     )
@@ -371,10 +364,6 @@ class BackendOfTheHost(Rule):
             per_step=job.operators / job.steps if job.marked else 0.0,
             seen_on="trace",
             severity=None if job.operators else Severity.NOTE,
-            facts=(
-                ("process group operators", f"{job.operators:,}"),
-                ("kernels on the device", f"{job.kernels:,}"),
-            ),
         )
 
 
@@ -413,10 +402,7 @@ class ExposedCommunication(Rule):
             basis="estimated" if job.marked else "none",
             seen_on="trace",
             severity=self._severity(job, ranks),
-            facts=(
-                *((name, f"{number} in the trace") for name, number in job.collectives[:4]),
-                *ranks.facts,
-            ),
+            facts=tuple((name, f"{number} in the trace") for name, number in job.collectives[:4]),
             changes=(Change("collectives"),) if job.marked else (),
         )
 
@@ -461,19 +447,17 @@ class RankKeepsOthersWaiting(Rule):
             or ranks.waited_us <= ranks.clocks_us
         ):
             return
-        excess = ranks.excess()
-        why = f": it spends {amounts.duration(excess[1])} more {excess[0]}" if excess else ""
         yield Finding(
             None,
             f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step "
             f"({amounts.percent(ranks.waited_share)}) for rank {ranks.late}, "
-            f"last at {ranks.last} of {ranks.shared} collectives{why}",
+            f"last at {ranks.last} of {ranks.shared} collectives",
             steps=ranks.steps,
             lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,
             basis="estimated" if ranks.steps >= self.least_steps else "none",
             seen_on="trace",
             severity=self._severity(ranks),
-            facts=(*ranks.facts, ("clocks aligned within", amounts.duration(ranks.clocks_us))),
+            facts=(("clocks aligned within", amounts.duration(ranks.clocks_us)),),
         )
 
     def _severity(self, ranks: Ranks) -> Severity | None:

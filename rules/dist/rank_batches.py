@@ -56,17 +56,10 @@ class AveragedTooOften(Rule):
             yield Finding(
                 module.at,
                 f"gradients of `{module.what}` are averaged over {module.ranks} ranks after each "
-                f"of {usual} backward passes; the last of them is enough",
+                f"of {usual} backward passes; the last of them is enough, and each rank needlessly sends "
+                f"{amounts.size((usual - 1) * module.nbytes)} per step",
                 steps=len(often),
                 per_step=float(usual - 1),
-                facts=(
-                    ("averaged per optimizer step", f"{usual} times"),
-                    ("gradients", amounts.size(module.nbytes)),
-                    (
-                        "sent needlessly by each rank",
-                        f"{amounts.size((usual - 1) * module.nbytes)} per step",
-                    ),
-                ),
             )
 
 
@@ -110,20 +103,12 @@ class SteppedUnaveraged(Rule):
                 else f"only {amounts.count(last.averaged, 'earlier pass', 'earlier passes')} "
                 "averaged them"
             )
-            passes = f"{last.averaged} averaged, then {last.local} inside no_sync()"
             yield Finding(
                 entered_at or backward_at,
                 f"the last backward before the step of `{module.what}` runs inside no_sync(), and "
                 f"{before}: the {module.ranks} ranks step with different gradients",
                 steps=len(module.apart),
                 per_step=1.0,
-                facts=(
-                    (
-                        "steps with gradients that were not averaged",
-                        f"{len(module.apart)} of {module.stepped}",
-                    ),
-                    ("backward passes before the last of them", passes),
-                ),
                 places=places_of(entered_at, backward_at),
             )
 
@@ -131,7 +116,6 @@ class SteppedUnaveraged(Rule):
 def _bypassed(module: DataParallelModule) -> Finding:
     """No backward of any step averaged anything."""
     ((called_at, n),) = Counter(module.bypassed).most_common(1)
-    made = (("wrapped at", str(module.made_at)),) if module.made_at is not None else ()
     return Finding(
         called_at,
         f"the loss comes from a call that bypasses the DistributedDataParallel around "
@@ -139,13 +123,6 @@ def _bypassed(module: DataParallelModule) -> Finding:
         "gradients",
         steps=n,
         per_step=1.0,
-        facts=(
-            (
-                "steps with gradients that were not averaged",
-                f"{module.stepped} of {module.stepped}",
-            ),
-            *made,
-        ),
         remedy=Remedy(
             "Call the wrapped module: model(x), not model.module(x). Move what another method of the "
             "inner module does into its forward()."
@@ -240,10 +217,6 @@ class SameOrderEachEpoch(Rule):
                 f"{amounts.count(each.epochs, 'epoch')} began in the same order: the "
                 f"DistributedSampler was given epoch {each.epoch} each time",
                 steps=each.epochs,
-                facts=(
-                    ("epochs that began", f"{each.epochs}, all with number {each.epoch}"),
-                    ("sampler", str(each.made_at) if each.made_at else "created by a library"),
-                ),
                 places=places_of(loop, each.site) if loop else (),
             )
 
@@ -283,10 +256,6 @@ class SameBatchesOnAllRanks(Rule):
                 "what one rank computes, the others compute again",
                 steps=each.steps,
                 per_step=1.0,
-                facts=(
-                    ("ranks that got equal batches", str(each.ranks)),
-                    ("different batches among them", str(each.different)),
-                ),
             )
 
 

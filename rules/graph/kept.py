@@ -93,7 +93,6 @@ class RetainedGraphNeverNeeded(LineReport):
             held = max(sizes, default=None)
             call = source.call_with_keyword(line.site, "retain_graph")
             asked = given(source, configs, line.site, call or "backward", "retain_graph", ran=True)
-            told = "not measured" if held is None else amounts.size(held)
             yield self.report(
                 line,
                 f"retain_graph kept the graph of {line.n} backward calls, and no second backward "
@@ -101,7 +100,7 @@ class RetainedGraphNeverNeeded(LineReport):
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",
                 lost_us_per_step=None,
-                facts=(("kept graphs", str(line.n)), ("held by one", told)),
+                facts=(),
                 remedy=_without_retain(line.site, call, asked, _not_run(backward, source)),
             )
 
@@ -112,7 +111,7 @@ class RetainedGraphNeverNeeded(LineReport):
                 line,
                 f"create_graph recorded the graph of the gradients in {line.n} calls, but nothing "
                 "differentiated it",
-                facts=(("graphs of gradients", str(line.n)),),
+                facts=(),
                 remedy=_without_create(
                     line.site, source.call_with_keyword(line.site, "retain_graph")
                 ),

@@ -303,7 +303,6 @@ class OneBackwardForAll(Rule):
                 per_step=1.0,
                 lost_bytes=each.lost_bytes,
                 basis="measured",
-                facts=(("losses", str(each.n)),),
             )
 
 
@@ -340,7 +339,6 @@ class GraphRecordedInEvaluation(Rule):
                 per_step=place.n / place.steps,
                 lost_bytes=place.saved_bytes,
                 basis="none" if place.saved_bytes is None else "measured",
-                facts=(("calls", str(place.n)), ("graphs walked", str(place.walked))),
             )
         for place in evaluations:
             if place.n < self.calls or place.walked or place.held:
@@ -362,7 +360,6 @@ class GraphRecordedInEvaluation(Rule):
                 lost_bytes=saved,
                 basis="none" if saved is None else "measured",
                 severity=Severity.NOTE if cut else None,
-                facts=(("calls", str(place.n)), ("graphs walked", "0")),
                 places=places_of(place.site, place.site_of(place.outer)),
                 remedy=Remedy(self.advice, tuple(_decorated(source, place))),
             )

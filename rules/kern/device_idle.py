@@ -285,10 +285,4 @@ class UnfusedAttention(Rule):
             per_step=structure.attentions / structure.steps if structure.marked else 0.0,
             seen_on="trace",
             severity=None if structure.marked else Severity.NOTE,
-            facts=(
-                (
-                    "device time",
-                    f"{amounts.duration(structure.attention_us / structure.steps)} per step",
-                ),
-            ),
         )

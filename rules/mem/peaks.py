@@ -332,11 +332,6 @@ class PeakMemoryCutByOneChange(Rule):
                 f"(from {amounts.size(peak)} to {amounts.size(change.peak_allocated)})",
                 lost_bytes=saved,
                 basis=machine.bytes_basis,
-                facts=(
-                    ("peak as it is", amounts.size(peak)),
-                    ("peak with the change", amounts.size(change.peak_allocated)),
-                    ("tensors changed", str(change.changed)),
-                ),
                 remedy=Remedy(REMEDIES[change.what]),
             )
 
@@ -405,11 +400,6 @@ class LargestBatchDoesNotFit(Rule):
                 steps=1,
                 per_step=1.0,
                 severity=Severity.NOTE if fits else None,
-                facts=(
-                    ("peak of the audited steps", amounts.size(usual)),
-                    ("peak with the largest batch", amounts.size(row.peak_allocated)),
-                    ("device", amounts.size(row.capacity)),
-                ),
             )
 
 
@@ -444,9 +434,5 @@ class AllDifferences(Rule):
                 f"differences, {each.size} numbers for each distance{kept}",
                 steps=steps,
                 per_step=len(seen) / steps,
-                facts=(
-                    ("differences", amounts.size(each.bytes)),
-                    ("distances", amounts.size(each.bytes // each.size)),
-                ),
                 remedy=ABSOLUTE if each.kind == "absolute" else None,
             )

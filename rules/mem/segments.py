@@ -145,11 +145,6 @@ class DeviceMemoryNearlyFull(Rule):
                 needed if full else held,
                 seen_on="trace",
                 severity=self._severity(device) if full and memory.marked else Severity.NOTE,
-                facts=(
-                    ("peak allocated", amounts.size(device.allocated)),
-                    ("peak reserved", amounts.size(device.reserved)),
-                    ("device", amounts.size(device.capacity)),
-                ),
             )
 
     def _severity(self, device: DevicePeak) -> Severity | None:
@@ -341,10 +336,6 @@ class BlockPinsSegment(FragmentationRule):
                 lost_bytes=pin.free_bytes,
                 basis=basis,
                 seen_on="snapshot",
-                facts=(
-                    ("segments", str(len(pin.segments))),
-                    ("reserved in all", amounts.size(snapshot.reserved)),
-                ),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -214,7 +214,6 @@ class GradientsExplode(Rule):
             rates = series.rose(self.raised)
             made = None if rates is None else scheduler(source)
             risen = "" if rates is None or made is None else _risen(rates, series.base)
-            steps_at = () if made is None or series.site is None else (str(series.site),)
             tenfold = max(1.0, growth.late_steps / growth.late_decades)
             over = "; then it was not finite" if len(series.finite) < len(series.points) else ""
             yield Finding(
@@ -224,10 +223,6 @@ class GradientsExplode(Rule):
                 f"{tenfold:.0f} steps{over}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
-                facts=(
-                    *_growth_facts(series, growth),
-                    *(("the optimizer steps at", each) for each in steps_at),
-                ),
                 remedy=RAISED if made is not None else CLIPPED if series.clipped else None,
             )
 
@@ -242,18 +237,6 @@ def _risen(rates: tuple[float, float], base: float) -> str:
 def _fold(growth: Growth) -> str:
     times = 10**growth.decades
     return f"{times:,.0f}" if times < 1e6 else f"{times:.0e}"
-
-
-def _growth_facts(series: NormSeries, growth: Growth) -> tuple[tuple[str, str], ...]:
-    return (
-        (
-            "steps observed",
-            f"{growth.first_step} to {growth.last_step} (from 0, warm-up included)",
-        ),
-        ("norms taken", "before clipping" if series.clipped else "as the optimizer stepped"),
-        ("largest norm", f"{max(norm for _, norm in series.finite):.4g}"),
-        ("later above earlier", f"{amounts.percent(growth.rising)} of pairs in the second half"),
-    )
 
 
 # -- schedulers ------------------------------------------------------------------------------------

@@ -148,9 +148,5 @@ class UpdatesRoundedAway(Rule):
                 "is rounded away",
                 steps=each.steps,
                 per_step=1.0,
-                facts=(
-                    ("updates looked at", f"{each.asked} in {each.steps} steps"),
-                    ("lost", f"{each.kept}"),
-                ),
                 remedy=None if each.optimizer else Remedy("Keep averages of weights in float32."),
             )

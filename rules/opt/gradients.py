@@ -278,7 +278,6 @@ class LossNotDivided(Rule):
                 f"{n} backward passes add up the gradients of means over one micro-batch each, and "
                 f"nothing divides them by their number: {optimizer} steps {far}",
                 steps=undivided,
-                facts=(("micro-batches of a step", str(n)),),
             )
 
 

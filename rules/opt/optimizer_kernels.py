@@ -232,7 +232,7 @@ def _training_loader(batches: Batches) -> tuple[int, int]:
     """
     gave: Counter[int] = Counter()
     for each in batches.loud:
-        gave[each.loader] += each.batches
+        gave[each.loader] += each.n
     for number, n in gave.most_common(1):
         loader = next((each for each in batches.loaders if each.number == number), None)
         if loader is not None and n >= MOST_OF_THEM * gave.total():
@@ -395,13 +395,6 @@ class OptimizerStepsOneByOne(Rule):
             basis="estimated" if priced else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
-            facts=(
-                ("share of the steps on the host", f"{amounts.percent(optimizer.host_share)}"),
-                (
-                    "device idle between its launches",
-                    f"{amounts.duration(optimizer.idle_us_per_step)} per step",
-                ),
-            ),
             remedy=_foreach(optimizer.names, source, configs),
             changes=(Change("optimizer launches"),) if priced else (),
         )
@@ -459,7 +452,6 @@ class FusedOptimizerNotUsed(Rule):
             steps=optimizer.steps if optimizer.marked else 0,
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
-            facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
             remedy=given(source, configs, made_at, could[0], "fused", ran=False).remedy(
                 "Pass fused=True to the optimizer, measure it, and keep what is faster.",
                 "True",

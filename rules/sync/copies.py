@@ -3,119 +3,43 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, Span, name_of, unparsed
+from auditor.evidence.source.files import Source, Span, name_of
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import knob
-from auditor.syntax.index import Index, nodes_in
-from auditor.syntax.reaching import FACTORIES, KEEPING, given_for, made_for
+from auditor.syntax.reaching import FACTORIES, made_for
 
 from ..copying import CopyRule, made_on_device
 from ..lines import places_of
 from .waiting import waits_in_trace
 
-# -- host made -------------------------------------------------------------------------------------
-# Where the host makes what a line moves to the device: out of sizes, numbers and chance alone, so
-# that the device could make it.
-
-DRAWS = frozenset(each for each in FACTORIES if each.startswith(("rand", "normal")))
-SHAPED = KEEPING | {"repeat", "permute", "expand_as", "to", "type", "contiguous", "chunk", "split"}
-"""Methods whose arguments are no part of the values."""
-DEEPEST = 8
-"""Names, functions and operators that are followed, one inside the other."""
+DRAWS = ("rand", "normal")
+"""How names of functions begin whose result is random."""
 
 
-class Made(NamedTuple):
-    """The lines that make it, and names of the functions of torch that do. ``patched``: of the one
-    that ``make_on_device`` can give the device to; empty if there is none.
-    """
-
-    sites: tuple[Site, ...]
-    names: tuple[str, ...]
-    patched: str = ""
-
-    @property
-    def drawn(self) -> bool:
-        """Whether some of it is random."""
-        return not DRAWS.isdisjoint(self.names)
-
-
-def host_made(source: Source, site: Site, span: Span | None) -> Made | None:
-    """What makes the tensor that the call at ``span`` on the site's line moves (``x.to(device)``); None
-    if it holds more than that.
+def host_made(source: Source, site: Site, span: Span | None) -> ast.Call | None:
+    """The call of torch that makes on the host what the call at ``span`` on the site's line moves
+    (``x.to(device)``); None if it is not seen.
     """
     move = source.node_at(site.file, span) if span is not None else None
     if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute):
         return None
-    index = source.index(site.file)
-    found = _makers(index, move.func.value, DEEPEST)
-    if not found:
+    made = made_for(move, source.index(site.file).parents)
+    if made is None or name_of(made.func) not in FACTORIES:
         return None
-    lines = {call.lineno: source.site_of(site.file, call) for call in found}
-    whole = made_for(move, index.parents)
-    patched = name_of(whole.func) if whole in found and len(found) == 1 else ""
-    return Made(
-        tuple(lines.values()), tuple(dict.fromkeys(name_of(call.func) for call in found)), patched
-    )
-
-
-def _makers(index: Index, value: ast.expr | None, depth: int) -> list[ast.Call] | None:
-    """The factories' calls in an expression of nothing but these and numbers; None of any other."""
-    if depth <= 0 or value is None:
-        return None
-    if isinstance(value, ast.Constant):
-        return []
-    if isinstance(value, ast.Name):
-        given = given_for(value, index.parents)
-        return None if given is None else _makers(index, given.value, depth - 1)
-    if isinstance(value, ast.Subscript):
-        return _makers(index, value.value, depth - 1)
-    if isinstance(value, ast.BinOp | ast.Compare | ast.UnaryOp | ast.List | ast.Tuple):
-        parts = (each for each in ast.iter_child_nodes(value) if isinstance(each, ast.expr))
-        return _all(index, parts, depth)
-    return _called(index, value, depth) if isinstance(value, ast.Call) else None
-
-
-def _all(index: Index, values: Iterable[ast.expr], depth: int) -> list[ast.Call] | None:
-    found: list[ast.Call] = []
-    for each in values:
-        inside = _makers(index, each, depth - 1)
-        if inside is None:
-            return None
-        found += inside
-    return found
-
-
-def _called(index: Index, call: ast.Call, depth: int) -> list[ast.Call] | None:
-    function, name = call.func, name_of(call.func)
-    if isinstance(function, ast.Attribute) and name_of(function.value) == "torch":
-        if name in FACTORIES:
-            if any(each.arg == "device" for each in call.keywords):
-                return None
-            of_tensors = name == "normal" and len(call.args) < 3
-            return [call] if not of_tensors or _all(index, call.args, depth) is not None else None
-        return _all(index, call.args, depth)
-    own = index.functions_named.get(name, ())
-    if len(own) == 1 and unparsed(function) in (name, f"self.{name}"):
-        returned = list(nodes_in(own[0], ast.Return))
-        return _makers(index, returned[0].value, depth - 1) if len(returned) == 1 else None
-    if not isinstance(function, ast.Attribute):
-        return None
-    given = () if name in SHAPED else call.args
-    return _all(index, (function.value, *given), depth)
+    return None if any(each.arg == "device" for each in made.keywords) else made
 
 
 # -- copies ----------------------------------------------------------------------------------------
 
-Known = tuple[tuple[tuple[Site, str, Span | None], Made], ...]
-"""Calls that move a tensor, each with the function that creates it on the host."""
+Known = tuple[tuple[tuple[Site, str, Span | None], Site, str], ...]
+"""Calls that move a tensor, each with the line that makes that on the host, and torch's name for it."""
 
 DRAWN = " Random numbers then come from the device's generator, so a run differs from earlier ones."
 
@@ -123,12 +47,12 @@ DRAWN = " Random numbers then come from the device's generator, so a run differs
 def _made_at(made: Known) -> str:
     if not made:
         return ""
-    lines = dict.fromkeys(f"`{site}`" for _, one in made for site in one.sites)
-    return f"; it is made on the host by torch.{', torch.'.join(_names(made))} ({', '.join(lines)})"
+    lines = ", ".join(dict.fromkeys(f"`{at}`" for _, at, _ in made))
+    return f"; it is made on the host by torch.{', torch.'.join(_names(made))} ({lines})"
 
 
 def _names(made: Known) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for _, one in made for name in one.names))
+    return tuple(dict.fromkeys(name for _, _, name in made))
 
 
 @dataclass(frozen=True)
@@ -167,7 +91,11 @@ class BlockingCopyEveryStep(CopyRule):
                 f"{self.waits_because((*moves, *written)) or 'no non_blocking=True'})"
             )
             made = [(move, host_made(source, move[0], move[2])) for move in place.moves]
-            known = tuple((move, one) for move, one in made if one is not None)
+            known = tuple(
+                (move, source.site_of(move[0].file, one), name_of(one.func))
+                for move, one in made
+                if one is not None
+            )
             if len(known) < len(made) or place.waits_elsewhere:
                 known = ()
             message = (
@@ -177,7 +105,7 @@ class BlockingCopyEveryStep(CopyRule):
             yield self.report(
                 place,
                 message + _made_at(known),
-                places=places_of(place.site, *(site for _, one in known for site in one.sites)),
+                places=places_of(place.site, *(at for _, at, _ in known)),
                 remedy=self._remedy(moves, known, indexes=place.indexes),
             )
 
@@ -202,9 +130,8 @@ class BlockingCopyEveryStep(CopyRule):
         advice, refused = self.decided_elsewhere(moves)
         if made:
             where = ", ".join(f"torch.{name}" for name in _names(made))
-            drawn = any(one.drawn for _, one in made)
-            edits = [edit for move, one in made for edit in made_on_device([move], one.patched)]
-            drawn_there = DRAWN if drawn else ""
+            drawn_there = DRAWN if any(name.startswith(DRAWS) for name in _names(made)) else ""
+            edits = [edit for move, _, name in made for edit in made_on_device([move], name)]
             return Remedy(
                 f"Create it on the device: pass device= to {where}.{drawn_there}{advice}",
                 tuple(edits),

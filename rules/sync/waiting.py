@@ -17,7 +17,6 @@ from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import LOSSES, Allocations, Course
 from auditor.evidence.snapshot.state_at import Origins, origins_of
-from auditor.evidence.snapshot.what_if import without_flushes
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import TraceSteps
@@ -227,14 +226,13 @@ class CacheChurn(Table):
         course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)
         data = snapshot_of(evidence)
         flushes, site = _flushes(data, course, origins_of(evidence))
-        kept = without_flushes(evidence, course) if flushes and not course.retries else ()
         return cls(
             flushes,
             course.retries,
             course.late_churn,
             course.peak_reserved,
             site,
-            (*course.facts, *kept),
+            course.facts,
         )
 
 

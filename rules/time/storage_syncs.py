@@ -53,13 +53,6 @@ class UnattributedTime(Rule):
             per_step=1.0,
             seen_on="trace",
             facts=(
-                (
-                    "unknown",
-                    (
-                        f"{amounts.duration(steps.mean('unknown_us'))} per step, in stretches of a "
-                        "millisecond or more"
-                    ),
-                ),
                 ("longest stretch", amounts.duration(steps.silence.us)),
                 *((("inside", steps.silence.function),) if steps.silence.function else ()),
                 ("device busy", f"{amounts.percent(steps.share('busy_us'))} of the time"),
@@ -102,6 +95,6 @@ class StorageWaitedFor(LineReport):
                 f"{line.rows[0].name} takes {amounts.percent(share)} of the step time: "
                 f"{amounts.duration(line.us / line.n)} a call, on {line.pattern}",
                 basis="estimated" if machine.cuda else "measured",
-                facts=(("calls", str(line.n)),),
+                facts=(),
                 places=places_of(line.site, loop.call_of(line)),
             )

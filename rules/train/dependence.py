@@ -70,7 +70,6 @@ class DependenceSays(Rule):
 
     kinds: ClassVar[tuple[str, ...]]
     """Those of its rows."""
-    proof: ClassVar[str] = ""
 
     def said(self, row: DependenceRow) -> str:
         """What is wrong at the line, and what follows from it."""
@@ -96,7 +95,6 @@ class DependenceSays(Rule):
                     per_step=1.0,
                     severity=Severity.NOTE if kind in MAY_BE_MEANT else None,
                     places=places_of(site, rows[0].site),
-                    facts=(("proof", self.proof),) if self.proof else (),
                     remedy=Remedy(instead) if instead else None,
                 )
 
@@ -106,7 +104,6 @@ class SamplesMix(DependenceSays):
 
     code = "TRAIN011"
     kinds = ("samples", "statistics", "documents")
-    proof = "the gradient of one sample's row is not zero at other samples"
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """A layer that takes the batch for the sequence is repaired where it is made."""
@@ -148,7 +145,6 @@ class SeesTheNextToken(DependenceSays):
 
     code = "TRAIN012"
     kinds = ("future",)
-    proof = "the gradient of one position is not zero at later embeddings"
     advice = (
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
         "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
@@ -228,7 +224,6 @@ class TargetGetsGradients(DependenceSays):
 
     code = "TRAIN022"
     kinds = ("target", "advantage", "soft")
-    proof = "it has a gradient, and the loss is computed from it"
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
 
     def said(self, row: DependenceRow) -> str:

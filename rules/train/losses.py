@@ -114,7 +114,7 @@ def gradient_said(row: GradientsRow) -> str:
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """Angle and norm as facts, and the loss as it is and repaired."""
+    """The same as facts, and the loss as it is and repaired."""
     of = "parameters" if row.over == "parameters" else "the model's outputs"
     facts = (
         ("angle to the repaired gradient", _degrees(row.angle)),

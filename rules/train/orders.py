@@ -48,7 +48,7 @@ class SortedByClass(Rule):
             return
         if classes < 2 or samples < self.each * classes:
             return
-        if any(each.in_order < each.batches for each in taken):
+        if any(each.in_order < each.n for each in taken):
             return
         edit = _edit(source, loader)
         yield Finding(
@@ -57,7 +57,6 @@ class SortedByClass(Rule):
             f"({samples:,} samples in {length:,} batches), always in the same order",
             steps=len(taken),
             per_step=1.0,
-            facts=(("classes of a batch, at most", str(-(-classes // length) + 1)),),
             remedy=Remedy(
                 "Draw a new order in each epoch: shuffle=True.", () if edit is None else (edit,)
             ),

@@ -52,7 +52,6 @@ class RandomNumbersRepeat(Rule):
                     site,
                     _said(row),
                     steps=row.times,
-                    facts=(("seeds after which it repeated", str(row.calls)),),
                 )
 
 

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
-from auditor.allocator.caching import format_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -53,22 +52,6 @@ def test_a_full_device_raises_in_torchs_words():
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 bytes"),
-        (1024, "1024 bytes"),
-        (1536, "1.50 KiB"),
-        (MIB, "1024.00 KiB"),
-        (GIB, "1024.00 MiB"),
-        (3 * GIB, "3.00 GiB"),
-    ],
-)
-def test_sizes_are_written_as_torch_writes_them(size, text):
-    """``format_size`` (CUDACachingAllocator.cpp): a unit is used above, not from, one of it."""
-    assert format_size(size) == text
-
-
 def test_no_bytes_take_nothing():
     allocator = card()
     assert allocator.malloc(0) == 0
@@ -87,40 +70,6 @@ def test_freeing_what_is_not_live_is_an_error(address):
 def test_a_negative_size_is_an_error():
     with pytest.raises(ValueError, match="-1 bytes"):
         card().malloc(-1)
-
-
-def test_frames_and_times_reach_the_snapshot():
-    allocator, frames = card(device=1), [{"filename": "train.py", "line": 3, "name": "step"}]
-    allocator.free(allocator.malloc(100, 0, frames, 10), 11)
-    kept = allocator.malloc(200, 0, frames, 12)
-    snapshot = allocator.snapshot()
-    assert snapshot["device_traces"][0] == []
-    assert [
-        (row["action"], row["time_us"], row["frames"]) for row in snapshot["device_traces"][1]
-    ] == [
-        ("segment_alloc", 10, frames),
-        ("alloc", 10, frames),
-        ("free_requested", 11, frames),
-        ("free_completed", 11, frames),
-        ("alloc", 12, frames),
-    ]
-    assert snapshot["segments"][0]["blocks"][0] == {
-        "address": kept,
-        "size": 512,
-        "requested_size": 200,
-        "state": "active_allocated",
-        "frames": frames,
-    }
-    assert snapshot["segments"][0]["frames"] == frames
-    allocator.free(kept, 13)
-    assert allocator.snapshot()["segments"][0]["blocks"][0]["frames"] == []
-
-
-def test_the_history_can_be_a_ring():
-    allocator = card(history_limit=4)
-    for _ in range(10):
-        allocator.free(allocator.malloc(100))
-    assert len(allocator.snapshot()["device_traces"][0]) == 4
 
 
 def calls_made(pairs, config):

@@ -54,13 +54,6 @@ def test_divisions_are_those_that_torch_looks_up(text, torchs_parser):
     assert [parse(text).divisions(size) for size in sizes] == [look_up(size) for size in sizes]
 
 
-def test_values_are_kept_in_bytes():
-    settings = parse("expandable_segments:True,max_split_size_mb:128,large_segment_size_mb:40")
-    assert settings.expandable_segments
-    assert settings.max_split_size == 128 * MIB
-    assert settings.large_segment_size == 40 * MIB
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -79,27 +72,6 @@ def test_requests_are_rounded_to_512_bytes():
     expected = {1: 512, 511: 512, 512: 512, 513: 1024, 1024: 1024}
     expected |= {MIB - 1: MIB, MIB: MIB, MIB + 1: MIB + 512}
     assert {asked: parse("").round_size(asked) for asked in expected} == expected
-
-
-def test_sizes_are_rounded_to_divisions_of_a_power_of_two():
-    """The example of ``roundup_power2_next_division`` (CUDACachingAllocator.cpp): 1200 to 1280.
-
-    So only above kMinBlockSize * divisions = 2048; 1025 goes to the next multiple of 512.
-    """
-    expected = {1200 * KIB: 1280 * KIB, 1024 * KIB: 1024 * KIB, 1793 * KIB: 2048 * KIB}
-    expected |= {2048: 2048, 1025: 1536, 2049: 2560}
-    settings = parse("roundup_power2_divisions:4")
-    assert {asked: settings.round_size(asked) for asked in expected} == expected
-
-
-def test_divisions_are_looked_up_by_the_power_of_two_below_a_size():
-    """As torch's own test expects (c10/test/core/AllocatorConfig_test.cpp)."""
-    settings = parse("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]")
-    expected = {1: 8, 32: 8, 64: 8, 128: 2, 256: 4, 512: 2, 1024: 4}
-    expected |= dict.fromkeys((2048, 4096, 8192, 65536, 10**6), 1)
-    assert {size: settings.divisions(size * MIB) for size in expected} == expected
-    assert settings.divisions(100 * MIB) == 8
-    assert settings.divisions(512) == 8
 
 
 def test_segments_have_the_sizes_of_get_allocation_size():

@@ -110,3 +110,9 @@ class Walk:
             allocator.complete_free(self.pending.pop(number % len(self.pending)), self.now)
         elif action == "empty_cache":
             allocator.empty_cache(self.now)
+
+
+def gained(snapshot):
+    """Sizes of the memory that the device was asked for, in turn."""
+    asked = ("segment_alloc", "segment_map")
+    return [each["size"] for each in snapshot["device_traces"][0] if each["action"] in asked]

@@ -11,7 +11,6 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
 from auditor.judging.build_report import method_of
-from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.runs.schedule import ALIKE, DIAGNOSED_STEPS, STEADY_STEPS
 from tests.capture.test_session import run
@@ -91,23 +90,6 @@ def test_the_number_of_a_step_and_its_times_are_no_difference(tmp_path):
         )
 
     assert diagnosed(tmp_path, norms) == STEADY_STEPS
-
-
-@pytest.mark.parametrize(("grows", "steps"), [(0, STEADY_STEPS), (1, DIAGNOSED_STEPS)])
-def test_rows_may_hold_lists_and_maps(tmp_path, grows, steps):
-    def batches(context: Context, step: int) -> None:
-        devices = {"cpu": 1 + grows * step}
-        context.add(BatchRow(loader=0, n=1, devices=devices, sample_devices=["cpu"]))
-
-    assert diagnosed(tmp_path, batches) == steps
-
-
-def test_a_line_that_is_met_on_some_steps_is_one(tmp_path):
-    def met(context: Context, step: int) -> None:
-        if step % 5 == 0:
-            context.frames.met[7] += 1
-
-    assert diagnosed(tmp_path, met) == DIAGNOSED_STEPS
 
 
 def test_the_report_says_how_many_were_spared(tmp_path):

@@ -34,13 +34,6 @@ def steps_of(recording: Recording, name: str) -> int:
     return sum(each["steps"] for each in recording.manifest["passes"] if each["name"] == name)
 
 
-def test_it_is_as_planned_where_nothing_is_compiled(tmp_path):
-    recording = recorded(tmp_path, lambda number: lambda weight: weight * 2)
-    assert steps_of(recording, "warmup") == 2
-    assert recording.manifest["warnings"] == []
-    assert all("compiles" not in row for row in recording.rows("steps"))
-
-
 def compiling_until(last: int) -> Callable[[int], Callable[[Any], Any]]:
     kept: dict[int, Any] = {}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from auditor.reports import as_json, renderer
+from auditor.reports import renderer
 
 from auditor.judging.baseline import Known, marked, updated
 from tests.reports import golden_report as golden
@@ -68,22 +68,6 @@ def compared():
     return marked(replace(report, run=run), Known("b.json", (*known, gone)))
 
 
-def test_the_report_is_read_back_as_it_was():
-    report = compared()
-    loaded = as_json.load(as_json.Json().render(report))
-    assert loaded.baseline == report.baseline and loaded.baseline.gone
-    told = [each.baseline_state for each in loaded.findings]
-    assert told == [each.baseline_state for each in report.findings]
-    assert told.count("new") == 1 and told[0] == "new"
-
-
-def test_a_report_without_a_baseline_says_nothing_of_one():
-    for name in ("terminal", "html", "markdown", "github", "junit", "sarif"):
-        shown = renderer(name).render(golden.rich_report()).replace("bytes(", "")
-        assert "baselineState" not in shown and "of the baseline" not in shown
-        assert "state new" not in shown
-
-
 @pytest.mark.parametrize("name", ["terminal", "html", "markdown", "github"])
 def test_people_are_told_what_is_new_and_what_is_gone(name):
     report = compared()
@@ -102,11 +86,3 @@ def test_known_findings_are_no_failure_and_no_annotation():
     annotations = renderer("github").render(report).splitlines()
     named = [line for line in annotations if "title=audit:" not in line.replace("::", ":")]
     assert len(named) == 1 and lead.code in named[0]
-
-
-def test_the_page_marks_each_finding():
-    report = compared()
-    page = renderer("html").render(report)
-    assert page.count('<span class="state new">new</span>') == 1
-    shown = page.count('<span class="state unchanged">known</span>')
-    assert shown == report.baseline.unchanged > 0

@@ -48,11 +48,6 @@ def test_a_line_is_one_line_and_inert(said, shown, capsys):
     assert capsys.readouterr() == (shown, shown)
 
 
-def test_a_block_keeps_its_lines(capsys):
-    console.show("one\n\ttwo\x1b[0m\n::error::three\n::\nfour")
-    assert capsys.readouterr().out == "one\n\ttwo\\x1b[0m\n: :error::three\n::\nfour\n"
-
-
 @given(st.text())
 def test_nothing_that_is_left_is_a_command(words):
     for line in text.inert(words).split("\n"):
@@ -108,12 +103,3 @@ def test_a_result_that_stdout_does_not_take_is_no_success(words):
     )
     assert done.returncode == 2
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_a_reader_that_went_away_has_what_it_wanted():
-    command = 'set -o pipefail; "$0" -m auditor rules | head -1'
-    done = subprocess.run(
-        ["bash", "-c", command, sys.executable], cwd=ROOT, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stderr == ""

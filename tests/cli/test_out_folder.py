@@ -46,12 +46,6 @@ def test_a_report_of_ours_is_written_anew_beside_other_files(trace, tmp_path):
     assert out_folder.is_report(tmp_path / "mine" / "report.json")
 
 
-def test_a_report_of_another_tool_is_not_ours(tmp_path):
-    (tmp_path / "report.json").write_text('{"schema": "eslint-report/1"}')
-    assert not out_folder.is_report(tmp_path / "report.json")
-    assert not out_folder.is_report(tmp_path / "gone.json")
-
-
 def test_a_folder_that_cannot_be_made_is_known_before_the_run(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AuditProblem, match="cannot be written: Not a directory"):

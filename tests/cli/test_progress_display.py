@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from auditor import amounts
 from auditor.capture.process import ProgressPipe
 from auditor.cli import progress_display as shown
 from auditor.runs import progress
@@ -93,25 +92,6 @@ def test_quiet_is_silent(quiet, monkeypatch):
         echo("the target's own words\n")
     assert bool(stderr.getvalue()) is not quiet
     assert isinstance(display, progress.Display) is not quiet
-
-
-def test_no_bar_without_a_terminal_or_with_no_color(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert shown.on_terminal()
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not shown.on_terminal()
-
-
-def test_words_for_every_pass_that_the_code_has():
-    for name in (*(name for name, _ in OUTLINE), "anomaly_off", "leaner", "memory"):
-        assert amounts.pass_named(name) != name or name == "drill"
-        assert "quiet" not in amounts.pass_named(name)
-    assert amounts.pass_named("a stranger's") == "a stranger's"
 
 
 # -- the process seam ------------------------------------------------------------------------------

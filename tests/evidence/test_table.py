@@ -15,14 +15,12 @@ import pytest
 
 from auditor.allocator import CachingAllocator
 from auditor.cli import analyze
-from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
 from auditor.model import Finding, Severity
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.writer import store_sources
-from auditor.rule import NotLooked, Rule
+from auditor.rule import Rule
 from tests.timeline.kineto import text, training
 
 PARTS = (
@@ -109,30 +107,6 @@ def test_a_whole_analyze_builds_no_table_twice(tmp_path, counted, monkeypatch):
     assert {
         path.stem: times for path, times in opened.items() if times > 1 and path.stem != "steps"
     } == {}
-
-
-def test_a_table_and_what_it_could_not_look_at_are_kept(tmp_path):
-    evidence = Evidence(recorded(tmp_path / "recording"))
-    assert evidence.get(Steps) is evidence.get(Steps) and len(evidence.get(Steps).quiet) == 12
-
-    class Refusing(Table):
-        @classmethod
-        def build(cls, evidence: Evidence) -> Refusing:
-            evidence.get(Source)
-            raise NotLooked("it never looks")
-
-    for _ in range(2):
-        with pytest.raises(NotLooked, match="it never looks"):
-            evidence.get(Refusing)
-    assert (evidence.builds[Refusing], evidence.builds[Source], evidence.builds[Steps]) == (1, 1, 1)
-
-
-def test_rows_are_read_once_and_no_reader_can_take_one_from_the_others(tmp_path, counted):
-    evidence = Evidence(recorded(tmp_path / "recording"))
-    counted[1].clear()
-    evidence.rows("steps").clear()
-    assert len(evidence.rows("steps")) == 24
-    assert list(counted[1].values()) == [1]
 
 
 def test_a_table_of_a_rule_pack_may_read_its_recording(tmp_path):

@@ -8,25 +8,17 @@ import pickle
 from pathlib import Path
 
 import pytest
-from auditor.rules.graph.kept import Backward
-from auditor.rules.mem.segments import DeviceMemory
-from auditor.rules.num.backward import DebugModes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.evidence.recorded.batches import Batches
-from auditor.evidence.recorded.lines import Lines
-from auditor.evidence.recorded.reads import Expression, Reads, act_of
-from auditor.evidence.recorded.retained_graphs import RetainedGraphs
-from auditor.evidence.recorded.step_pattern import Trend, sen_slope
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.reads import Expression, act_of
+from auditor.evidence.recorded.step_pattern import sen_slope
 from auditor.evidence.snapshot.file import RefusedPickle, load_plain
 from auditor.evidence.snapshot.state_at import Snapshot
 from auditor.evidence.source.files import Source, Span
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema.sync import CallRow
 from auditor.recordings.writer import store_sources
 from auditor.rule import NotLooked
 
@@ -76,33 +68,6 @@ def rows(n=12, name="loud", **more):
     return [{"pass": name, "step": step, "us": 1000.0, **more} for step in range(n)]
 
 
-# -- steps -----------------------------------------------------------------------------------------
-
-
-def test_recording_without_any_step(project):
-    steps = Evidence(project(steps=[])).get(Steps)
-    assert (steps.quiet, steps.typical, steps.share_of_step(5.0)) == ((), None, 0.0)
-    assert steps.saved_with_anomaly_off() is None
-
-
-@pytest.mark.parametrize(
-    "table",
-    [Steps, Reads, Lines[CallRow], Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
-)
-def test_missing_part_is_not_looked(project, table):
-    with pytest.raises(NotLooked):
-        Evidence(project()).get(table)
-
-
-def test_device_memory_reads_the_step_with_the_peak(project):
-    early = {"allocated": 5, "reserved": 100, "peak_allocated": 50, "retries": 0, "ooms": 0}
-    late = {"allocated": 5, "reserved": 300, "peak_allocated": 80, "retries": 2, "ooms": 0}
-    steps = rows(3, "quiet", **early) + rows(5, "quiet", **late)[3:]
-    memory = Evidence(project(device="cuda", steps=steps, outcome="oom")).get(DeviceMemory)
-    assert (memory.peak_allocated, memory.reserved_at_peak, memory.unneeded_bytes) == (80, 300, 220)
-    assert (memory.retries, memory.ooms) == (2, 1)
-
-
 # -- reads -----------------------------------------------------------------------------------------
 
 
@@ -135,22 +100,6 @@ def act(line, made, kind="item"):
 )  # fmt: skip
 def test_what_a_scalar_read_is_for(line, made, expected):
     assert act(line, made) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "via", "expected"),
-    [
-        ("tolist", "", "transfer"),
-        ("mask_index", "", "shape"),
-        ("equal", "", "scalar"),
-        ("masked_select", "torch/_tensor_str.py:_str_intern", "transfer"),
-    ],
-)
-def test_kinds_decide_the_rest(kind, via, expected):
-    assert act(9, Expression("CALL", via), kind) == expected
-
-
-# -- other tables ----------------------------------------------------------------------------------
 
 
 # -- snapshots -------------------------------------------------------------------------------------
@@ -224,23 +173,6 @@ def snapshot_of(recording, data, name="snapshot.pickle"):
 
 
 LIVE, FREE = {"size": 10, "state": "active_allocated"}, {"size": 90, "state": "inactive"}
-PENDING = {"size": 2, "state": "active_pending_free"}
-
-
-def test_snapshot_names_the_users_line_and_what_it_pins(project):
-    recording = project(device="cuda")
-    own = str(Path(recording.cwd) / "trainer.py")
-    places = ("/x/site-packages/torch/nn/modules/linear.py", 5), (own, 6), ("/x/main.py", 1)
-    stack = {"frames": [{"filename": file, "line": line, "name": "f"} for file, line in places]}
-    segments = [
-        {"total_size": 102, "blocks": [LIVE | stack, PENDING | stack, FREE]},
-        {"total_size": 90, "blocks": [FREE]},
-    ]
-    snapshot = snapshot_of(recording, {"segments": segments, "device_traces": []})
-    (pin,) = snapshot.pins()
-    assert (pin.site.file, pin.site.line) == ("trainer.py", 6)
-    assert (pin.free_bytes, pin.live_bytes, pin.blocks) == (90, 12, 2)
-    assert (snapshot.reserved, snapshot.at_oom) == (192, False)
 
 
 def test_snapshot_that_is_missing_or_refused_is_not_looked(project):
@@ -262,22 +194,6 @@ def test_snapshot_that_is_missing_or_refused_is_not_looked(project):
     ):
         with pytest.raises(NotLooked):
             snapshot_of(recording, data)
-
-
-def test_bare_list_of_segments_and_blocks_from_before_the_history(project):
-    recording = project(device="cuda")
-    segment = {"total_size": 100, "blocks": [LIVE | {"frames": []}, FREE]}
-    snapshot = snapshot_of(recording, [segment])
-    assert (snapshot.reserved, snapshot.segments[0].free_bytes) == (100, 90)
-    assert (snapshot.pins(), snapshot.untold_bytes) == ([], 90)
-    assert snapshot_of(recording, [segment | {"is_expandable": True}]).untold_bytes == 0
-
-
-def test_error_that_torch_got_over_by_itself_is_not_what_is_judged(project):
-    for outcome, expected in (("completed", False), ("oom", True)):
-        recording = project(device="cuda", outcome=outcome)
-        snapshot_of(recording, [], "oom_snapshot.pickle")
-        assert snapshot_of(recording, []).at_oom is expected
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is capped on Linux only")
@@ -317,12 +233,6 @@ def test_slope(values, base, rate):
     assert (straight.per_step, straight.low, straight.high) == (rate, rate, rate)
 
 
-def test_one_outlier_does_not_bend_the_slope():
-    values = [float(x) for x in range(30)]
-    values[15] = 1e9
-    assert sen_slope(values).per_step == pytest.approx(1.0)
-
-
 def test_interval_of_pure_noise_holds_zero_and_is_right_about_as_often_as_it_says():
     import random
 
@@ -330,11 +240,3 @@ def test_interval_of_pure_noise_holds_zero_and_is_right_about_as_often_as_it_say
     trials = [sen_slope([draw.gauss(0, 1) for _ in range(30)]) for _ in range(400)]
     covered = sum(slope.low <= 0 <= slope.high for slope in trials) / len(trials)
     assert 0.92 <= covered <= 0.98
-
-
-def test_short_and_long_series():
-    assert sen_slope([1, 2, 3, 4, 5, 6, 7]) is None
-    assert sen_slope(list(range(5000))).per_step == 1.0
-    assert Trend((1.0,)).rises == 0.0
-    assert Trend(tuple(float(min(x, 5)) for x in range(30))).last_third == 0.0
-    assert Trend(tuple(float(x) for x in range(31))).last_third == pytest.approx(1 / 3)

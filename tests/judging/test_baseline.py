@@ -12,10 +12,7 @@ from auditor.errors import AuditProblem
 from auditor.judging import baseline
 from auditor.judging.baseline import Known, marked, updated
 from auditor.model import (
-    Accepted,
     Finding,
-    FoundAt,
-    Part,
     PeakBytes,
     Report,
     Run,
@@ -73,17 +70,6 @@ def test_a_second_occurrence_is_new_and_stands_in_its_own_function():
     assert sorted(states(marked(twice, known(finding())))) == ["new", "unchanged"]
 
 
-def test_findings_that_were_joined_or_parted_since_are_the_same():
-    other = finding(code="SYNC002", text="x.item()")
-    parts = tuple(FoundAt(each.site, "", code=each.code) for each in (finding(), other))
-    joined = replace(finding(), places=parts)
-    both = ("SYNC001", "SYNC002")
-    parted = marked(report(finding(), other, verdicts=both), known(joined, verdicts=both))
-    assert states(parted) == ["unchanged"] * 2 and not parted.baseline.gone
-    again = marked(report(joined, verdicts=both), known(finding(), other, verdicts=both))
-    assert states(again) == ["unchanged"] and not again.baseline.gone
-
-
 def test_an_installed_file_is_the_same_in_another_environment():
     here = finding(file="/home/me/.venv/lib/python3.12/site-packages/lib/loop.py")
     there = finding(file="/opt/ci/lib/python3.10/site-packages/lib/loop.py")
@@ -108,11 +94,6 @@ def test_gone_is_only_what_a_rule_looked_for(how, gone, unlooked):
     assert (sorted(each.code for each in found.gone), found.unlooked) == (gone, unlooked)
 
 
-def test_one_of_two_that_is_gone_is_told():
-    judged = marked(report(finding()), known(finding(10), finding(20)))
-    assert states(judged) == ["unchanged"] and len(judged.baseline.gone) == 1
-
-
 def test_an_update_drops_what_is_gone_and_keeps_what_was_not_looked_for():
     before = known(finding(), finding(code="MEM005"), verdicts=("SYNC001", "MEM005"))
     elsewhere = known(finding(file="b.py"), target="other:step").findings
@@ -123,18 +104,6 @@ def test_an_update_drops_what_is_gone_and_keeps_what_was_not_looked_for():
         ("SYNC001", "b.py", "loss.item()"),
         ("SYNC001", "trainer.py", "new.item()"),
     ]
-
-
-def test_targets_that_share_a_file_know_its_findings_once():
-    shared = known(finding()).findings + known(finding(), target="other:step").findings
-    judged = marked(report(finding(10), finding(20)), Known("b.json", shared))
-    assert sorted(states(judged)) == ["new", "unchanged"]
-
-
-def test_traces_have_no_target_for_their_names_change():
-    before = known(finding(), at="", target="worker0.1.pt.trace.json")
-    judged = marked(report(at="", target="worker0.2.pt.trace.json"), before)
-    assert len(judged.baseline.gone) == 1
 
 
 def test_only_what_is_new_is_the_worst():
@@ -191,12 +160,6 @@ def test_what_is_no_baseline_is_refused_in_a_sentence(tmp_path, content, said):
         baseline.read(str(file))
     assert said in refused.value.message and "\n" not in refused.value.message
     assert "--update-baseline" in refused.value.hint
-
-
-def test_a_sound_row_is_read(tmp_path):
-    file = tmp_path / "b.json"
-    file.write_text(whole())
-    assert baseline.read(str(file)).findings == (Accepted("S", "", "", "", (Part("S"),)),)
 
 
 def test_too_many_bytes_or_findings_are_refused(tmp_path, monkeypatch):

@@ -8,13 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from auditor.cli import tensorboard_files, write_results
-from auditor.evidence.snapshot import by_line
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules
@@ -53,12 +50,6 @@ def test_the_report_stands_without_the_chart(tmp_path, name, monkeypatch):
     assert "cannot be drawn: KeyError: 'blocks'" in " ".join(report.warnings)
     assert [verdict.code for verdict in report.verdicts] == ["SYNC001"]
     assert bool(report.parts) == (name != "_parts")
-
-
-def test_a_fault_in_a_snapshot_chart_is_not_hidden() -> None:
-    evidence: Any = SimpleNamespace(get=lambda _: {}["gone"])
-    with pytest.raises(KeyError):
-        by_line.memory_charts(evidence, predicted=False)
 
 
 def test_a_fault_in_what_tensorboard_gets_costs_one_sentence(traced, tmp_path, monkeypatch, capsys):

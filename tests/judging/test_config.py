@@ -13,10 +13,6 @@ def settings(tmp_path, text):
     return config.load(tmp_path / "deep" / "er", RULES)
 
 
-def test_nothing_said_means_defaults(tmp_path):
-    assert settings(tmp_path, "[project]\nname='x'\n") == config.Settings()
-
-
 def test_everything_is_read_from_the_folder_above(tmp_path):
     knob, (default, _) = next(iter(RULES[0].knobs().items()))
     read = settings(
@@ -54,12 +50,3 @@ def test_mistakes_are_named(tmp_path, text, said):
         settings(tmp_path, text)
     assert said in f"{problem.value.message} {problem.value.hint}"
     assert "pyproject.toml" in problem.value.message
-
-
-def test_choosing_rules():
-    assert {r.family() for r in catalogue.choose(("SYNC",), ())} == {"SYNC"}
-    assert "SYNC001" not in {r.code for r in catalogue.choose(("SYNC",), ("SYNC001",))}
-    assert catalogue.choose((), ()) == RULES
-    with pytest.raises(AuditProblem) as problem:
-        catalogue.choose(("SYNK001",), ())
-    assert "SYNC001" in problem.value.hint

@@ -76,12 +76,6 @@ def test_what_was_not_read_is_said_and_no_rule_that_needs_it_is_clean(folder, da
     assert verdict["status"] == "skipped" and "graphs.jsonl" in verdict["reason"]
 
 
-def test_steps_that_were_not_read_are_said(folder):
-    (folder / "steps.jsonl").write_text(lines(STEP).replace("5.0", '"many"'))
-    judged = report(folder)
-    assert "steps.jsonl" in judged["warnings"][0]
-
-
 @pytest.mark.parametrize("whole", ["", lines(GRAPH)], ids=["first line", "last line"])
 def test_a_line_that_was_cut_off_as_the_run_was_killed_is_no_damage(folder, whole):
     (folder / "graphs.jsonl").write_text(whole + GRAPH[:20])

@@ -124,16 +124,6 @@ def verdict(recording: Recording, rule: type[Rule] = SlowClock) -> Verdict:
     return engine.judge(Evidence(recording), (rule,)).verdicts[0]
 
 
-def test_found_is_completed_and_ranked_by_price(recording):
-    judged = engine.judge(Evidence(recording()), (SlowClock,))
-    assert [f.message for f in judged.findings] == ["clock 6", "clock 4"]
-    first = judged.findings[0]
-    assert (first.code, first.name) == ("TIME901", "A clock is slow")
-    assert first.severity is Severity.WARNING and first.key.startswith("TIME901:a.py:")
-    assert first.remedy == Remedy("wind it (clock 6)")
-    assert [v.status for v in judged.verdicts] == ["found"]
-
-
 @dataclass(frozen=True)
 class Shared(Clocked):
     """A share of the step."""
@@ -185,14 +175,6 @@ def test_a_share_of_a_busy_machine_makes_no_error(recording, rule, queued, sever
     assert found.lost_us_per_step == (None if rule is Growing else 90.0)
 
 
-def test_clean_is_not_skipped_and_a_missing_part_is_with_its_reason(recording):
-    for rows in ('{"v":1}\n', ""):
-        assert verdict(recording(rows)).status == "clean"
-    (recording().folder / "clocks.jsonl").unlink()
-    missing = verdict(recording(part=False))
-    assert (missing.status, missing.reason) == ("skipped", "the recording holds no clocks")
-
-
 @pytest.mark.parametrize(
     ("rows", "part", "status"),
     [('{"v":1}\n', "clocks", "skipped"), ('{"v":4}\n', "clocks", "found"), ('{"v":1}\n', "moods", "clean")],
@@ -204,31 +186,6 @@ def test_a_probe_that_failed_makes_nothing_clean(recording, rows, part, status):
     told = verdict(Recording(made.folder))
     why = "the probe 'clock' failed and did not see all of it (OSError: gone)"
     assert told.status == status and (told.reason == why) is (status == "skipped")
-
-
-def test_a_table_may_say_that_it_did_not_look(recording):
-    made = recording()
-    (made.folder / "moods.jsonl").touch()
-    told = verdict(made, Moody)
-    assert (told.status, told.reason) == ("skipped", "no moods on a weekday")
-
-
-def test_a_rule_that_raises_fails_alone_and_says_nothing(recording):
-    judged = engine.judge(Evidence(recording()), (Broken, SlowClock))
-    assert [v.status for v in judged.verdicts] == ["failed", "found"]
-    assert "ZeroDivisionError: 3" in judged.verdicts[0].reason
-    assert all(f.code == "TIME901" for f in judged.findings)
-
-
-def test_each_table_is_built_once(recording):
-    Clocks.built = 0
-    engine.judge(Evidence(recording()), (SlowClock, Broken, Twice))
-    assert Clocks.built == 1
-
-
-def test_knobs_reach_the_rule(recording):
-    judged = engine.judge(Evidence(recording()), (SlowClock,), knobs={"TIME901": {"limit": 5}})
-    assert [f.message for f in judged.findings] == ["clock 6"]
 
 
 def test_same_text_on_two_lines_has_two_keys_and_a_rule_may_set_the_severity(recording):
@@ -249,23 +206,6 @@ def test_what_is_not_proven_is_no_error(recording, low, severity):
 
     (found,) = engine.judge(Evidence(recording()), (Costly,)).findings
     assert found.severity == severity
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_finding_was_seen_on_the_runs_device_unless_its_rule_says_another(recording, device):
-    class Anywhere(Twice):
-        def detect(self) -> Iterator[Finding]:
-            for line, told in enumerate((None, "cpu", "trace"), 1):
-                yield Finding(Site("a.py", line), str(told), seen_on=told)
-
-    made = recording()
-    made.manifest["device"] = device
-    found = engine.judge(Evidence(made), (Anywhere,)).findings
-    assert {f.message: f.seen_on for f in found} == {"None": device, "cpu": "cpu", "trace": "trace"}
-
-
-def test_parts_are_read_off_the_signatures():
-    assert engine.parts_of((SlowClock, Moody)) == ("clocks", "moods")
 
 
 @pytest.mark.parametrize(
@@ -294,13 +234,6 @@ def test_a_comment_silences_its_line(recording, comment):
 def test_a_comment_that_silences_nothing_is_said(recording, code, warnings):
     made = recording(source=f"x = 1  # audit: ignore[{code}]\n")
     assert engine.judge(Evidence(made), (SlowClock,)).warnings == warnings
-
-
-def test_everything_silenced_is_clean_and_says_why(recording):
-    judged = engine.judge(Evidence(recording()), (SlowClock,), per_file_ignores={"*.py": ("TIME",)})
-    assert judged.findings == ()
-    (told,) = judged.verdicts
-    assert (told.status, told.reason) == ("clean", "silenced in the source")
 
 
 class Us(Table):
@@ -425,17 +358,6 @@ def test_which_of_cpu_and_gpu_path_is_believed(
     monkeypatch.setattr(engine, "_ask_one", answer)
     verdict, found = engine._ask(Ruled, own, SimpleNamespace(), None, {})  # type: ignore[arg-type]
     assert (verdict.status, [each.message for each in found]) == (status, said)
-
-
-def test_each_row_of_the_table_is_believed_of_some_verdicts() -> None:
-    spoken = ("found", "clean", "skipped", "failed")
-    rows = {
-        engine.believed(asked(cpu)[0], asked(gpu)[0], everywhere=everywhere)
-        for cpu in spoken
-        for gpu in (*spoken, "blind")
-        for everywhere in (False, True)
-    }
-    assert rows == set(engine.BELIEVED)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,9 @@ from auditor.rules.sync.waiting import BranchOnTensor, CopyToHostEveryStep, Scal
 
 from auditor.evidence.source.files import Statements
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify.comparison import Side, compare
 from auditor.judging import build_report, engine
 from auditor.judging.engine import causes_of, joined
 from auditor.model import Edit, Finding, FoundAt, Remedy, Report, Severity, Site, finding_key
-from auditor.model.what_if import Change
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.writer import store_sources
 
@@ -47,30 +45,6 @@ RULES = (
     PinnedBatchCopiedBlocking,
     BlockingCopyEveryStep,
 )
-
-
-def test_a_replay_leaves_out_what_all_parts_are_about() -> None:
-    one, other = (
-        found("SYNC001", line, changes=(Change("waits", (line,)),), lost_us_per_step=1.0)
-        for line in (4, 5)
-    )
-    (whole,) = join(one, other)
-    assert whole.changes == (*one.changes, *other.changes)
-    assert [place.changes for place in whole.places] == [one.changes, other.changes]
-
-
-def test_why_a_part_is_not_patched_is_kept() -> None:
-    """Without and with an edit of another part: joined remedies, and then the planner, dropped the
-    reason.
-    """
-    why = "`non_blocking` is decided by `fast`: change it there"
-    refused, alike = (found("DATA004", line, remedy=Remedy("t", refused=why)) for line in (4, 5))
-    (whole,) = join(refused, alike)
-    assert whole.remedy == Remedy("t", refused=why)
-    edit = Edit(site(6), "set_keyword", "cpu", "non_blocking", "True")
-    (mixed,) = join(refused, found("DATA004", 6, remedy=Remedy("t", (edit,))))
-    assert mixed.remedy is not None
-    assert (len(mixed.remedy.edits), mixed.remedy.refused) == (1, why)
 
 
 def site(line: int, source: str = LOG, file: str = "a.py") -> Site:
@@ -116,14 +90,6 @@ def test_places_of_a_rules_own_say_where_they_are(others, said):
     assert one.message == f"CFG008 at 4{said}"
 
 
-@pytest.mark.parametrize(("told", "named"), [("at a.py:2", False), ("at a.py:22", True)])
-def test_a_place_that_the_message_tells_already_is_not_told_again(told, named):
-    places = tuple(FoundAt(each, each.text, code="CFG008") for each in (site(4), site(2)))
-    (one,) = join(found("CFG008", 4, places=places, message=f"it began {told}"))
-    assert ("see also line 2" in one.message) == named
-    assert [each.site.line for each in one.places] == [4, 2]
-
-
 def test_what_another_rule_finds_on_the_very_line_is_named_by_its_code():
     compiled = replace(site(4), function="Net.f")  # as the compiler calls the function
     (one,) = join(found("SYNC001", 4), found("SYNC003", 4, site=compiled))
@@ -153,14 +119,6 @@ def test_what_stays_apart(one, other):
     pair = join(one, other)
     assert len(pair) == 2
     assert not any(each.places or "same statement" in each.message for each in pair)
-
-
-def test_the_worst_leads_then_the_order_of_the_cause_then_the_first_line():
-    note = found("SYNC002", 10, severity=Severity.NOTE)
-    assert join(note, found("SYNC001", 11))[0].code == "SYNC001"
-    assert join(found("SYNC001", 10), found("SYNC002", 11))[0].code == "SYNC002"
-    assert join(found("SYNC001", 5), found("SYNC001", 4))[0].site.line == 4
-    assert join(found("SYNC006", 5), found("DATA004", 7))[0].code == "DATA004"
 
 
 def test_time_is_added_and_bytes_may_be_the_same_ones():
@@ -248,13 +206,6 @@ def test_five_reads_in_one_print_are_one_finding(tmp_path):
     assert dict(one.facts)["host held (line 4)"] == "60 us per step (diagnostic pass)"
 
 
-def test_one_statement_has_one_patch(tmp_path):
-    (one,) = judged(recorded(tmp_path)).findings
-    assert one.remedy.diff.count("@@") == 2
-    assert one.remedy.diff.count("+    if i % 50 == 0:") == 1
-    assert one.remedy.safe
-
-
 def test_the_second_selection_finds_its_own_part(tmp_path):
     (one,) = judged(recorded(tmp_path), (CopyToHostEveryStep,)).findings
     assert (one.code, one.site.line, one.places) == ("SYNC003", 7, ())
@@ -281,13 +232,6 @@ def test_a_comment_on_any_line_silences_its_rule_in_the_statement(tmp_path, line
     report = judged(recorded(tmp_path, "\n".join(lines) + "\n"))
     assert [each.code for each in report.findings] == left
     assert any("nothing to silence" in said for said in report.warnings) == (line in (2, 9))
-
-
-def test_each_of_several_comments_in_a_statement_is_used(tmp_path):
-    text = LOG.replace(".item(),\n", ".item(),  # audit: ignore[SYNC001]\n")
-    report = judged(recorded(tmp_path, text))
-    assert [each.code for each in report.findings] == ["SYNC003"]
-    assert report.warnings == ()
 
 
 def test_ignores_of_a_file_take_their_part(tmp_path):
@@ -330,13 +274,3 @@ def test_formats_show_the_parts(tmp_path):
     assert [part.share for part in card.parts] == ["<0.1%"] * 4
     assert [line.number for line in card.excerpt if line.kind == "marked"] == [4, 5, 6, 7]
     assert [each.code for each in card.pages] == ["SYNC001", "SYNC003"]
-
-
-def test_a_report_that_held_them_apart_is_compared_part_by_part(tmp_path):
-    report = judged(recorded(tmp_path))
-    (whole,) = report.findings
-    apart = tuple(replace(whole, code=each.code, key=each.key, places=()) for each in whole.places)
-    compared = compare(Side(replace(report, findings=apart)), Side(report))
-    assert (compared.new, compared.gone, len(compared.kept)) == ((), (), 1)
-    assert compare(Side(report), Side(replace(report, findings=()))).gone == (whole,)
-    assert Side(report).syncs == 4.0

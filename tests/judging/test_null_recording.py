@@ -81,8 +81,3 @@ def test_every_page_says_that_no_gpu_took_part(tmp_path: Path) -> None:
     written = json.loads(rendered("json", made))
     assert (written["run"]["device"], written["run"]["step_us"]) == ("null", None)
     assert written["findings"][0]["seen_on"] == "null"
-
-
-def test_no_line_of_times_is_drawn(tmp_path: Path) -> None:
-    assert {line.unit for line in report(tmp_path / "null", "null").series} == {"bytes"}
-    assert "us" in {line.unit for line in report(tmp_path / "cuda", "cuda").series}

@@ -59,23 +59,6 @@ def saying(*findings: Finding):
     return detect
 
 
-def test_a_rule_that_asks_about_the_others_is_asked_last(tmp_path):
-    def early(self, others: Others) -> Iterator[Finding]:
-        silent = [others.silent(code) for code in ("BBB001", "CCC001")]
-        yield Finding(None, f"{sorted(others.asked)} {sorted(others.found)} {silent}")
-
-    early.__annotations__["others"] = Others
-    told = judged(
-        tmp_path,
-        rule("AAA001", early),
-        rule("BBB001", saying()),
-        rule("CCC001", saying(Finding(None, "m"))),
-    )
-    assert [verdict.code for verdict in told.verdicts] == ["AAA001", "BBB001", "CCC001"]
-    said = [one.message for one in told.findings if one.code == "AAA001"]
-    assert said == ["['BBB001', 'CCC001'] ['CCC001'] [True, False]"]
-
-
 def test_what_the_user_silenced_was_still_found(tmp_path: Path) -> None:
     """Else the rule about what others leave over would report the same time again, as a warning of
     its own.

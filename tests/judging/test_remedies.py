@@ -5,9 +5,8 @@ or no patch.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.precision import FP32, Precision, unscale_call
+from auditor.rules.amp.precision import FP32, Precision
 from auditor.rules.cfg.autotuning import Autotuning
-from auditor.rules.reading import patch_of
 
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Loader
@@ -20,7 +19,7 @@ from auditor.evidence.trace.patterns import OptimizerCalls
 from auditor.judging import catalogue
 from auditor.model import Finding, Site
 from auditor.patch import plan
-from tests.rules.asking import copied, happened, place, read
+from tests.rules.asking import copied, happened, read
 
 RULES = {rule.code: rule for rule in catalogue.rules()}
 
@@ -117,21 +116,6 @@ def test_patches_of_precision(code, table, before, after):
     assert proposed(code, TRAINER, table) == TRAINER.replace(before, after)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        TRAINER.replace("scaler.update()", "scaler.unscale_(optimizer)"),
-        TRAINER.replace("scaler.update()", "scaler.step(other)"),
-        TRAINER.replace("scaler.scale(", "other.scale("),
-        TRAINER.replace("scaler.step(optimizer)", "scaler.step(make())"),
-        TRAINER.replace("scaler.step(optimizer)", "finish()"),
-        "not python (",
-    ],
-)
-def test_no_unscale_where_the_scaler_is_not_clear(text):
-    assert unscale_call(Source({"t.py": text}), CLIP) == ""
-
-
 def copies(*rows, loader=None):
     """Rows of line, what and facts, on each of 12 steps; the loader is made at a line."""
     made = tuple(
@@ -192,11 +176,6 @@ def test_lines_that_move_a_batch_stop_to_wait_when_it_is_pinned(lines, calls, wa
     wanted = text.replace(*PINNED).replace(f"{wait})", f"{wait}, non_blocking=True)")
     assert patched("DATA003", finding, text) == (wanted if wait else None)
     assert (f"t.py:{by} still waits" in RULES["DATA003"]().remedy(finding).text) is not bool(wait)
-
-
-def test_nothing_is_made_on_the_device_where_something_else_moves():
-    text = "a = make(8).to(device)\nb = x.to(device)\nc = torch.ones(2).to(device).to(half)\n"
-    assert {Source({"t.py": text}).makes_at(Site("t.py", line)) for line in range(1, 5)} == {""}
 
 
 TO, COPY = {"bytes": 1024, "call": "to"}, {"bytes": 1024, "call": "copy_"}
@@ -342,44 +321,3 @@ def test_the_argument_that_is_named_is_the_one_that_was_given(code, what, pinned
     if code != "SYNC006":
         assert remedy.refused.startswith(f"`{keyword}` is decided by `use_cuda`, which is set at")
     assert "compare torch.device(device).type" in remedy.text
-
-
-def test_a_constant_that_decides_is_changed_where_it_stands():
-    text = LOADER.replace('device == "cuda"', "False")
-    seen = copies((4, "batch", {"bytes": 1 << 20, "loader": 0, "call": "to"}), loader=2)
-    (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": text}), Configs())
-    assert not RULES["DATA003"]().remedy(finding).safe  # what else reads the name changes with it
-    assert patched("DATA003", finding, text) == text.replace("use_cuda = False", "use_cuda = True")
-
-
-def test_the_optimizers_own_switches_are_named():
-    text = "lists = mode > 1\n" + TRAINER.replace("lr=1e-3", "foreach=lists")
-    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": text}), Configs())
-    remedy = RULES["OPT001"]().remedy(finding)
-    assert remedy.edits == ()
-    assert "`foreach` is decided by `lists`, which is set at t.py:1" in remedy.refused
-    text = "fast = False\n" + TRAINER.replace("lr=1e-3", "fused=fast")
-    wanted = text.replace("fast = False", "fast = True")
-    assert proposed("OPT003", text, FOREACH, configs=(Configs(),)) == wanted
-
-
-@pytest.mark.parametrize(
-    ("line", "safe"),
-    [
-        ("sys.stdout.write(str(loss.item()))", True),
-        ("print(loss.item())", True),
-        ("f.write(str(loss.item()))", False),
-        ("print(loss.item(), file=f)", False),
-        ("rows.writerow([i, loss.item()])", False),
-    ],
-)
-def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
-    text = f"for i, batch in enumerate(loader):\n    optimizer.step()\n    {line}\n"
-    site = Site("t.py", 3, "", line)
-    edit = patch_of(Source({"t.py": text}), place(read(site), of=1))
-    assert edit.safe is safe
-    assert ("something may read it" in edit.reason) is not safe
-    planned = plan((edit,), lambda file: text.encode())
-    assert planned.files[0].after.decode() == text.replace(
-        f"    {line}", f"    if i % 50 == 0:\n        {line}"
-    )

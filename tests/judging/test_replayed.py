@@ -62,29 +62,6 @@ def test_each_price_is_what_the_replay_gives_alone(reads):
     assert alone["SYNC002"] < 100
 
 
-def test_together_they_buy_more_and_it_is_said(reads):
-    what_if = reads.what_if
-    assert what_if.reason == ""
-    assert what_if.error == pytest.approx(0, abs=1e-3)
-    assert what_if.joint_us > 1500 > 200 > what_if.alone_us - _rest(what_if)
-    assert what_if.overlap
-    assert what_if.joint_us == pytest.approx(sum(fix.after_us for fix in what_if.fixes))
-
-
-def _rest(what_if):
-    """Of other rules that look at the same trace."""
-    return sum(fix.alone_us for fix in what_if.fixes if not fix.code.startswith("SYNC00"))
-
-
-def test_what_counts_together_is_no_note_for_being_cheap_alone(reads):
-    """Each of two waits in a row buys next to nothing alone."""
-    for finding in reads.findings:
-        if finding.code in ("SYNC001", "SYNC002"):
-            assert not finding.negligible
-            said = dict(finding.facts)["its part if all in the table are fixed"]
-            assert said.endswith("per step")
-
-
 def test_where_the_replay_is_not_trusted_prices_stay_and_the_reason_is_said(tmp_path):
     def body(number, start):
         """The second kernel begins 1 ms after its launch, and nothing shows why."""
@@ -118,11 +95,6 @@ def test_work_without_any_launch_is_not_replayed(tmp_path):
     assert finding.lost_us_per_step == 2000
 
 
-def test_without_a_finding_that_it_prices_nothing_is_replayed(tmp_path):
-    found = judged(tmp_path, [op("aten::mm", 1000, 20), op("aten::mm", 1030, 20)])
-    assert found.what_if is None
-
-
 def test_a_replay_that_fails_costs_no_report(tmp_path, monkeypatch):
     def fails(*_):
         raise ValueError("no such stream")
@@ -154,50 +126,6 @@ def test_a_replay_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
 def test_too_much_is_not_replayed(tmp_path, monkeypatch, name, value, reason):
     monkeypatch.setattr(replayed, name, value)
     assert judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if.reason == reason
-
-
-def loading(number, start):
-    """Half of a step without a batch."""
-    first = 10 * number
-    return [
-        note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, 2000),
-        *product(start + 2050, first + 1, 1800),
-    ]
-
-
-def allocating(number, start):
-    """A call of the driver that holds the host for 1 ms."""
-    first = 10 * number
-    return [
-        *product(start + 10, first + 1, 100),
-        call("cudaMalloc", start + 150, 1000, first + 2),
-        *product(start + 1200, first + 3, 100),
-    ]
-
-
-def sending(number, start):
-    """A pinned copy of 1 ms, and the kernel that needs it."""
-    first = 10 * number
-    return [
-        call("cudaMemcpyAsync", start + 10, 10, first + 1),
-        memcpy("HtoD (Pinned -> Device)", start + 15, 1000, first + 1, 12_000_000),
-        op("aten::mm", start + 30, 20),
-        call("cudaLaunchKernel", start + 35, 5, first + 2),
-        kernel("ampere_sgemm_128x64_nn", start + 1020, 500, first + 2),
-        call("cudaDeviceSynchronize", start + 50, 1480, first + 3),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "body", "us"),
-    [("DATA007", loading, 2000), ("SYNC012", allocating, 750), ("DATA008", sending, 1000)],
-)
-def test_prices_of_others(tmp_path, code, body, us):
-    """Of four steps, the first of which may warm up, where it is about memory."""
-    found = judged(tmp_path, loop(STEPS, 4000 if body is loading else 2000, body))
-    (finding,) = (each for each in found.findings if each.code == code)
-    assert finding.lost_us_per_step == pytest.approx(us, rel=0.02)
-    assert code in {fix.code for fix in found.what_if.fixes}
 
 
 def test_parts_of_a_finding_have_prices_of_their_own_and_consequences_no_row(monkeypatch):

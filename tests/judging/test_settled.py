@@ -89,16 +89,6 @@ def test_what_a_rehearsal_decides_is_not_certain(tmp_path):
     assert early(recorded(tmp_path, [{"line": 3}])) == {("TIME911", 3), ("TIME913", 3)}
 
 
-def test_on_a_gpu_no_rehearsal_follows(tmp_path):
-    found = early(recorded(tmp_path, [{"line": 3}], "cuda"), RULES[:4])
-    assert found == {(rule.code, 3) for rule in RULES[:4]}
-
-
-def test_what_was_measured_is_certain_unless_it_may_be_joined(tmp_path):
-    found = early(recorded(tmp_path, [{"line": 3, "us": 5e4}]))
-    assert found == {("TIME911", 3), ("TIME912", 3), ("TIME913", 3)}
-
-
 @pytest.mark.parametrize("rows", [[], [{"line": 5}], [{"line": 3}], [{"line": 3, "us": 9.0}]])
 def test_none_is_taken_back_by_a_rehearsal(tmp_path, rows):
     recording = recorded(tmp_path, [{"line": 3, "us": 5e4}, {"line": 4}])
@@ -139,11 +129,6 @@ def said_of(folder, *, joined=True) -> list[str]:
         if joined:
             first._threads[-1].join()
     return lines
-
-
-def test_lines_are_said_once_they_are_judged(tmp_path):
-    head, line = said_of(tmp_path)
-    assert "certain already" in head and line == "  a.py:3: TIME911 a line"
 
 
 def test_nothing_is_said_once_the_table_is_next(tmp_path, monkeypatch):

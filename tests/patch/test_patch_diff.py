@@ -24,19 +24,6 @@ def test_git_applies_below_the_top_of_a_repository(repository):
     repository.expect_applies(diff, {"project/inner/step.py": b"x = 2\n"}, cwd=file.parent.parent)
 
 
-def test_git_needs_p1_where_a_path_repeats_the_folder(repository):
-    file = repository.put("twice/twice/step.py", b"x = 1\n")
-    done = repository.git(
-        "apply",
-        "-p1",
-        "-",
-        stdin=diff_bytes(b"x = 1\n", b"x = 2\n", "twice/step.py"),
-        cwd=file.parent.parent,
-    )
-    assert done.returncode == 0, done.stderr
-    assert file.read_bytes() == b"x = 2\n"
-
-
 def test_paths_are_quoted_as_git_quotes_them(repository):
     for path in PATHS:
         repository.put(path, b"1")

@@ -241,26 +241,6 @@ def test_a_comment_that_would_become_the_coding_line_is_refused(edit):
         apply_edits(before, [edit(**GONE, line=2)])
 
 
-def test_site_text_is_compared_without_spacing(edit):
-    before = b"x = 1\n\x0cd  = DataLoader(ds)\n"
-    assert b"num_workers" in apply_edits(before, [edit(**SET, line=2, text="d = DataLoader(ds)")])
-
-
-def test_keywords_of_one_call_are_set_together(edit):
-    before = b"d = DataLoader(\n    ds,\n    pin_memory=False,\n)\n"
-    wanted = [
-        edit("set_keyword", call="DataLoader", keyword=k, value=v)
-        # fmt: skip
-        for k, v in (("num_workers", "4"), ("persistent_workers", "True"), ("pin_memory", "True"))
-    ]
-    expected = b"d = DataLoader(\n    ds,\n    pin_memory=True,\n    num_workers=4,\n    persistent_workers=True,\n)\n"
-    assert apply_edits(before, [*wanted, wanted[0]]) == expected
-    assert (
-        apply_edits(b"d = DataLoader(ds)\n", wanted[:2])
-        == b"d = DataLoader(ds, num_workers=4, persistent_workers=True)\n"
-    )
-
-
 DROPS = [
     ("f(a=1, k=2, m=3)", "f(a=1)"),
     ("f(k=2, m=3)", "f()"),
@@ -296,15 +276,6 @@ def test_statements_of_one_block_are_dropped_together(before, after, edit):
         for name in "fg"
     ]
     assert apply_edits(before.encode(), wanted).decode() == after
-
-
-def test_nested_edits_compose(edit):
-    before = b"losses.append(model(DataLoader(ds), flag=1))\n"
-    wanted = [edit(**SET), edit(**DETACH), edit("drop_keyword", call="model", keyword="flag")]
-    assert (
-        apply_edits(before, wanted)
-        == b"losses.append(model(DataLoader(ds, num_workers=4)).detach())\n"
-    )
 
 
 CONFLICTS = [

@@ -134,21 +134,3 @@ def test_refused(name, edit):
     before, line, wanted, why = REFUSED[name]
     with pytest.raises(Refused, match=why):
         apply_edits(before.encode(), [wish(edit, line, wanted)])
-
-
-def test_beside_other_edits(edit):
-    before = (
-        "import torch\nfor i in range(3):\n    print(x.item())\n    clip(m)\n    "
-        "loss.backward(retain_graph=True)\n"
-    )
-    edits = [
-        wish(edit, 4, UNSCALE),
-        wish(edit, 1, HIGH),
-        edit("throttle", 3, value="50"),
-        edit("drop_keyword", 5, call="backward", keyword="retain_graph"),
-    ]
-    assert apply_edits(before.encode(), edits).decode() == (
-        'import torch\n\ntorch.set_float32_matmul_precision("high")\nfor i in range(3):\n    if i '
-        "% 50 == 0:\n        print(x.item())\n"
-        "    self.scaler.unscale_(opt)\n    clip(m)\n    loss.backward()\n"
-    )

@@ -26,26 +26,6 @@ def files():
     return {"data/load.py": LOADER, "step.py": STEP}
 
 
-def test_many_files_make_one_diff_that_git_takes(wanted, files, repository):
-    made = plan(wanted, files.get)
-    assert [file.path for file in made.files] == ["data/load.py", "step.py"]
-    assert made.refused == ()
-    for path, content in files.items():
-        repository.put(path, content)
-    repository.expect_applies(
-        made.diff,
-        {
-            "data/load.py": b"import x\nd = DataLoader(ds, num_workers=4)\n",
-            "step.py": STEP.replace(b"loss", b"loss.detach()"),
-        },
-    )
-
-
-def test_equal_edits_merge(wanted, files):
-    once, twice = plan(wanted, files.get), plan([*wanted, *wanted], files.get)
-    assert once == twice
-
-
 def test_what_cannot_be_made_is_refused_and_the_rest_goes_on(wanted, files, edit):
     others = [
         edit("set_keyword", 2, "data/load.py", call="DataLoader", keyword="num_workers", value="8"),
@@ -64,13 +44,6 @@ def test_what_cannot_be_made_is_refused_and_the_rest_goes_on(wanted, files, edit
     assert "cannot be read" in reasons["absent.py", ""]
     for path in ("/abs/step.py", "../step.py", "a/../../other_step.py"):
         assert "outside" in reasons[path, ""]
-
-
-def test_a_file_where_nothing_can_be_made_is_not_in_the_plan(edit):
-    made = plan([edit("detach", 1)], {"trainer.py": b"x = 1\n"}.get)
-    assert made.files == ()
-    assert made.diff == b""
-    assert len(made.refused) == 1
 
 
 @pytest.fixture

@@ -73,11 +73,8 @@ MADE = {
         ("for step in range(9):\n    for {+batch_number, (+}x, y{+)+} in {+enumerate(+}tqdm(loader{+)+}):  # train\n"
         "        opt.step()\n        {+if batch_number % 50 == 0:\n            +}print(loss.item())\n"), 4),
     "under a switch": (
-        "for i in range(9):\n    opt.step()\n    if verbose and rank == 0{+ and i % 50 == 0+}:  # all\n        print(loss.item())\n",
+        "for i in range(9):\n    opt.step()\n    if verbose and rank == 0:  # all\n        {+if i % 50 == 0:\n            +}print(loss.item())\n",
         4),
-    "under one of two switches": (
-        ("for i in range(9):\n    opt.step()\n    if ({+(+}args.verbose or self.mode == 'full'{+) and i % 50 == 0+}):\n"
-        "        print(loss.item())\n"), 4),
     "under a switch with an else": (
         ("for i in range(9):\n    opt.step()\n    if bar is None:\n        {+if i % 50 == 0:\n"
         "            +}print(loss.item())\n    else:\n        a()\n"), 4),
@@ -186,29 +183,6 @@ def test_a_file_is_written_less_often_only_where_that_is_not_called_safe(log, ed
 def test_the_distance_is_a_plain_number(value, edit):
     with pytest.raises(Refused, match="not a number of steps"):
         apply_edits(ENUMERATED.format(LOGS[0]).encode(), [edit("throttle", 3, value=value)])
-
-
-def test_beside_other_edits_of_the_same_block(edit, repository):
-    before = (
-        "for i in range(9):\n    torch.cuda.empty_cache()\n    print(loss.item())\n    total += "
-        "loss\n    print(x.item(), f(a=1))\n"
-    )
-    edits = [
-        edit("throttle", 3, value="50"),
-        edit("drop_statement", 2, call="empty_cache"),
-        edit("detach", 4),
-    ]
-    after = (
-        "for i in range(9):\n    if i % 50 == 0:\n        print(loss.item())\n    total += "
-        "loss.detach()\n    print(x.item(), f(a=1))\n"
-    )
-    assert apply_edits(before.encode(), edits).decode() == after
-
-
-def test_windows_line_ends_stay(edit):
-    before = ENUMERATED.format("print(loss.item())").replace("\n", "\r\n").encode()
-    after = WANTED.format("print(loss.item())").replace("\n", "\r\n").encode()
-    assert apply_edits(before, [edit("throttle", 3, value="50")]) == after
 
 
 def test_two_distances_conflict(edit):

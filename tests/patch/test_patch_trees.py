@@ -63,15 +63,6 @@ def test_one_diff_for_both_trees_says_where_it_is_applied(trees):
     assert model.read_bytes() == MODEL
 
 
-def test_without_them_the_diff_is_as_before(trees):
-    run, model = trees
-    read = {"train.py": TRAIN, str(model): MODEL}.get
-    planned = plan(edits(model)[:1], read, cwd=str(run))
-    assert planned.diff == plan(edits(model)[:1], read).diff
-    assert planned.diff.startswith(b"--- a/train.py\n")
-    assert "lies outside the directory of the run" in plan(edits(model), read).refused[0][1]
-
-
 def test_a_tree_is_theirs_by_pythonpath_or_by_git(trees, monkeypatch, tmp_path):
     run, model = trees
     assert not is_theirs(str(model), str(run))

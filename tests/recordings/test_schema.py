@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from auditor.rules.cfg.rows import DoubleBirthRow, DoubleParametersRow
 
-from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.row import Item, PassRow, Row
 from auditor.recordings.schema import PARTS, ROWS
 from auditor.recordings.schema.__main__ import markdown
@@ -16,8 +15,6 @@ from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.run import SiteRow, StepRow, known
 from auditor.recordings.schema.sync import ReadRow
 from auditor.recordings.writer import encoded
-
-from .strict import undeclared
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 READ = '{"pass": "loud", "step": 0, "at": 0, "kind": "item", "n": 1}'
@@ -62,13 +59,6 @@ def test_rows_of_one_part_are_told_apart(part):
     msgspec.json.Decoder(PARTS[part][0])
 
 
-def test_what_has_nothing_to_say_is_left_out_and_what_older_recordings_lack_is_written():
-    row = ReadRow(pass_name="loud", step=1, at=2, kind="item", n=3)
-    written = msgspec.json.decode(encoded(row))
-    wanted = {"pass": "loud", "step": 1, "at": 2, "kind": "item", "n": 3, "us": 0.0, "lib": ""}
-    assert written == wanted
-
-
 def test_a_row_of_another_shape_is_left_out_and_told(recording):
     lines = [
         READ,
@@ -94,19 +84,6 @@ def test_a_row_without_pass_or_step_is_left_out(recording, missing):
     assert "`pass` or `step`" in recording.unreadable("steps")
 
 
-def test_a_part_with_two_types_is_read_by_type(recording):
-    facts = {"at": 0, "how": "cast", "op": "to", "n": 1, "elements": 2, "largest": 2, "products": 0}
-    facts |= {"graph": True, "steps": 1, "all": 9}
-    birth = DoubleBirthRow(**facts)
-    writer = RecordingWriter(recording.folder)
-    for row in (birth, DoubleParametersRow(elements=3, all=4)):
-        row.pass_name, row.step = "numbers", 0
-        writer.add(row)
-    writer.close()
-    assert recording.rows(DoubleBirthRow) == [birth]
-    assert [row.all for row in recording.rows(DoubleParametersRow)] == [4]
-
-
 def test_a_recording_of_a_version_that_knew_less_is_read(recording):
     (recording.folder / "steps.jsonl").write_text('{"pass": "quiet", "step": 0, "us": 1.0}\n')
     (recording.folder / "batches.jsonl").write_text('{"pass": "quiet", "step": 0, "loader": 0}\n')
@@ -122,12 +99,3 @@ def test_names_that_no_encoding_takes_are_written_as_escapes(tmp_path):
     row = SiteRow(id=0, file="/caf\udce9/x.py", line=1, function=Name("f"))
     told = msgspec.json.decode(encoded(row, lambda text: text.replace("/caf", "/tea")))
     assert (told["file"], told["function"]) == ("/tea\\udce9/x.py", "f")
-
-
-def test_undeclared_keys_and_wrong_types_are_seen(recording):
-    (recording.folder / "reads.jsonl").write_text(
-        READ + "\n" + READ.replace("1}", '2, "later": []}')
-    )
-    (recording.folder / "looks.jsonl").write_text("{}\n")
-    wanted = ["looks.jsonl line 1", "reads.jsonl line 2"]
-    assert [told.partition(":")[0] for told in undeclared(recording.folder)] == wanted

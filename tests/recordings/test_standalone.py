@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from auditor.evidence.table import Evidence
-from auditor.evidence.trace import facts as trace
 from auditor.recordings.folder import SCHEMA, TRACE, Recording, RecordingWriter, write_manifest
 from auditor.recordings.standalone import SnapshotRecording, TraceRecording
-from tests.timeline import kineto
 
 
 @pytest.mark.parametrize(
@@ -32,21 +29,3 @@ def test_nothing_beside_it_is_read(
     wanted = ([], False, None)
     assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == wanted
     assert [path for path in (bare.trace, bare.snapshot) if path] == [tmp_path / name]
-
-
-@pytest.mark.parametrize(
-    ("devices", "said"),
-    [
-        ((), ()),
-        ((0,), ("a GPU that the trace does not name",)),
-        ((0, 3), ("2 GPUs without names",)),
-    ],
-)
-def test_devices_that_worked_are_told_where_the_file_has_no_table_of_them(tmp_path, devices, said):
-    head = '{\n  "traceEvents": [\n'
-    events = [
-        kineto.op("aten::mm", 10.0, 5.0),
-        *(kineto.kernel("gemm", 20.0, 5.0, device=each) for each in devices),
-    ]
-    path = kineto.write(tmp_path, kineto.text(events, head))
-    assert trace.devices(trace.timeline_of(Evidence(TraceRecording(path)))) == said

@@ -38,11 +38,6 @@ def test_consequences_and_findings_of_one_line_stand_below_the_first():
     ]
 
 
-def test_a_consequence_without_its_cause_stands_by_itself():
-    nowhere = replace(found("MEM003"), site=None, follows="GRAPH001")
-    assert rows(nowhere, replace(nowhere, follows="")) == [["MEM003"], ["MEM003"]]
-
-
 def choices(*findings):
     cards = page.cards(replace(golden.silent_report(), findings=findings))
     return html.choices(html.groups(cards))
@@ -58,29 +53,6 @@ def test_there_is_a_filter_only_where_there_is_a_choice():
     assert told.families == (("ACME", "ACME"), ("SYNC", "SYNC Host waits for the device"))
     assert [value for value, _ in told.files] == ["b.py", "train.py"]
     assert told.patched
-
-
-def test_the_order_is_told_and_what_opens_it():
-    cards = page.cards(golden.rich_report())
-    assert html.order(cards).startswith("Sorted by what a fix saves")
-    lost = found("NUM001", severity=Severity.ERROR)
-    cards = page.cards(replace(golden.silent_report(), findings=(lost, found("SYNC001", 2))))
-    assert html.order(cards).startswith("Errors that cost the whole run come first")
-    assert html.order(cards[:1]) == ""
-
-
-def test_a_figure_links_to_the_findings_that_it_is_made_of():
-    one, two = (found(f"SYNC00{n}", n, lost_us_per_step=5.0, basis="measured") for n in (1, 2))
-    three = found("SYNC003", 3)
-    shown = str(
-        renderer("html").render(replace(golden.silent_report(), findings=(one, two, three)))
-    )
-    headline = shown[shown.index('class="headline"') : shown.index('id="findings"')]
-    assert '<a href="#findings">10 µs <small>' in headline
-    assert '<a href="#finding-1">SYNC001</a> <a href="#finding-2">SYNC002</a></p>' in headline
-    assert "SYNC003" not in headline
-    alone = str(renderer("html").render(replace(golden.silent_report(), findings=(three, one))))
-    assert '<a href="#finding-1">5 µs <small>' in alone
 
 
 @pytest.mark.parametrize(

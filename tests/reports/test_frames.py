@@ -1,7 +1,5 @@
 """Findings as a table."""
 
-from dataclasses import replace
-
 import pytest
 from auditor.reports import frames
 
@@ -39,9 +37,3 @@ def test_what_is_priced_can_be_summed_by_file():
     for file in {f.site.file for f in priced}:
         expected = sum(f.lost_us_per_step for f in priced if f.site.file == file)
         assert sums[file] == pytest.approx(expected)
-
-
-def test_no_finding_is_a_table_of_the_same_columns():
-    table = frames.findings(replace(golden.rich_report(), findings=()))
-    assert len(table) == 0
-    assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.COLUMNS

@@ -7,7 +7,6 @@ from auditor.reports import next_steps, renderer
 
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.sections import Verification, Verified
-from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_report as golden
 
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
@@ -35,32 +34,6 @@ UNSAFE = Remedy("Change it.", edits=(edit(safe=False),), diff=DIFF)
 
 def report(*findings, **more):
     return replace(golden.silent_report(), findings=findings, **more)
-
-
-def test_the_first_three_findings_with_something_to_do_are_named():
-    made = report(
-        found("SYNC001", 1, SAFE),
-        found("MEM003", 2, WORDS, Severity.NOTE),
-        found("SYNC002", 3, None),
-        found("SYNC003", 4, UNSAFE),
-        found("SYNC004", 5, WORDS),
-        found("SYNC005", 6, WORDS),
-    )
-    assert [(each.anchor, each.code, each.patch) for each in next_steps.steps(made)] == [
-        ("finding-1", "SYNC001", "safe patch"),
-        ("finding-3", "SYNC003", "patch that needs your judgement"),
-        ("finding-4", "SYNC004", ""),
-    ]
-
-
-def test_what_buys_most_together_comes_first_where_a_replay_told():
-    findings = [found(f"SYNC00{number}", number, WORDS) for number in (1, 2)]
-    fixes = tuple(
-        PricedFix(each.code, each.key, each.message, "train.py:1", 1.0, 1.0)
-        for each in reversed(findings)
-    )
-    made = report(*findings, what_if=WhatIf(100.0, 100.0, 2.0, 2.0, fixes))
-    assert [each.code for each in next_steps.steps(made)] == ["SYNC002", "SYNC001"]
 
 
 def commands(made, folder="audits/one"):
@@ -124,17 +97,3 @@ def test_a_patch_that_broke_the_training_is_not_offered():
     assert isinstance(broken, Verified)
     assert commands(made) == {}
     assert next_steps.steps(made)[0].patch == ""
-
-
-def test_a_step_has_its_patch_and_what_a_re_run_measured():
-    proved = Verified("better", 4000.0, 3000.0, 0.75, 0.7, 0.8)
-    steps = next_steps.steps(
-        report(replace(found("SYNC001", 1, SAFE), verified=proved), found("SYNC003", 2, WORDS))
-    )
-    assert [line.text for line in steps[0].diff][-2:] == ["-x", "+y"]
-    assert steps[0].proven
-    assert (steps[1].diff, steps[1].proven) == ((), "")
-    page = str(renderer("html").render(report(found("SYNC001", 1, SAFE))))
-    part = page[page.index('id="next"') : page.index('id="findings"')]
-    assert part.count("<summary>Show the patch</summary>") == 1
-    assert 'id="finding-1-first"' in part

@@ -183,7 +183,7 @@ def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report
     card = walked(page, f"finding-{place}")
     said = {number for number, unit in numbers(card) if unit == "%"}
     assert len(said) == 1, said
-    assert card.count(f"{next(iter(said))}%") >= 3  # in the price, the message and the facts
+    assert card.count(f"{next(iter(said))}%") >= 2  # in the price and the message
     shared = f"({next(iter(said))}%)"
     others = [
         each
@@ -199,15 +199,6 @@ def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report
         if "loader" in bar.label
     ]
     assert all(label.endswith(f" {next(iter(said))}%") for label in drawn[:1])
-
-
-def test_a_step_has_one_number(tmp_path):
-    """The slow step is the eighth of the quiet pass, after five of warm-up: 12 from 0."""
-    report = report_of(starving(tmp_path))
-    quiet = next(line for line in report.series if line.name == "timing pass")
-    assert (quiet.x[0], quiet.marks[0][0]) == (5.0, 12.0)
-    assert "step 12 302 ms" in walked(Html().render(report))
-    assert "step of the run, from 0, warm-up included" in walked(Html().render(report))
 
 
 def test_a_traces_steps_have_the_profilers_numbers(tmp_path):
@@ -245,19 +236,3 @@ def test_the_step_that_ended_the_run_is_marked_and_named_alike(tmp_path, quiet, 
         and f"step {expected:g} did not complete: ValueError" in page
     )
     assert f"in step {expected:g} (timing pass)" in Terminal().render(report)
-
-
-def test_host_memory_is_that_of_the_program(tmp_path):
-    """Instruments hold memory of their own: the peak is of the passes that the chart shows."""
-    recording = starving(tmp_path)
-    rows = [
-        *recording.rows("steps"),
-        {"pass": "loud", "step": 0, "us": 1.0, "host_us": 1.0, "rss": 900 << 20},
-    ]
-    (recording.folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report = report_of(Recording(recording.folder))
-    assert report.run.peak_bytes.host == 300 << 20
-    assert (
-        max(max(line.y) for line in report.series if line.unit == "bytes")
-        == report.run.peak_bytes.host
-    )

@@ -32,11 +32,6 @@ def test_what_is_not_known_is_left_out():
     assert outcomes.fits(golden.silent_report()) == ()
 
 
-def test_a_segment_of_the_size_that_was_asked_for_is_not_told_twice():
-    same = replace(SHORT, requested=20 * MIB)
-    assert [told.more for told in outcomes.shortage(report(same))][2] == ""
-
-
 @pytest.mark.parametrize(
     ("fits", "tried", "said"),
     [

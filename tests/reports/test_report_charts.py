@@ -1,17 +1,14 @@
 """Filled charts: all is drawn or left out, few points, right heights, links to it."""
 
-import math
 import re
 from dataclasses import replace
 
-import pytest
-from auditor.reports import charts, page, renderer
+from auditor.reports import charts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.model.charts import Bar, Layers, Parts, Tone
 from tests.reports import golden_charts
-from tests.reports import golden_report as golden
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 words = st.text(max_size=8)
@@ -28,31 +25,11 @@ any_parts = st.builds(
 )  # fmt: skip
 
 
-def _page(report):
-    rendered = renderer("html").render(report)
-    assert isinstance(rendered, str)
-    return rendered
-
-
 @given(any_layers, any_parts)
 def test_any_chart_is_drawn_or_left_out(one, other):
     for picture in filter(None, (*charts.pictures((one,)), charts.picture(other))):
         assert all(re.fullmatch(r"[MHVhvz\d .-]+", shape.path) for shape in picture.shapes)
         assert picture.rows > 0
-
-
-def test_the_top_of_the_stack_is_the_sum():
-    (picture,) = charts.pictures((golden_charts.memory(),))
-    highest = next(shape for shape in picture.shapes if shape.shade == "fill tone-rest")
-    tops = [float(place) for place in re.findall(r"V([\d.]+)", highest.path)]
-    total, top = 3.515625, 4 * 1.04  # 2 + 1.5 + 1/64 GiB, under a reserved line at 4
-    assert min(tops) == pytest.approx((1 - total / top) * charts.HEIGHT, abs=0.1)
-    assert [key.name for key in picture.keys[:3]] == [
-        "all other lines",
-        "trainer.py:140 step",
-        "model.py:31 __init__",
-    ]
-    assert picture.said == "At most 3.52 GiB in use and 4 GiB reserved; 3.52 GiB in use at the end."
 
 
 def test_a_chart_has_five_thousand_points_at_most():
@@ -69,38 +46,3 @@ def test_a_chart_has_five_thousand_points_at_most():
     many = charts.picture(replace(golden_charts.parts(), bars=bars))
     assert many is not None
     assert sum(len(group["row"]) for group in many.data()["groups"]) <= charts.POINTS
-
-
-def test_bars_that_fit_nowhere_are_left_out():
-    chart = golden_charts.parts()
-    odd = (
-        Bar(7, 0.0, 1.0, 0),
-        Bar(0, 0.0, 1.0, 9),
-        Bar(0, -1.0, 1.0, 0),
-        Bar(0, math.nan, 1.0, 0),
-        Bar(0, 0.0, math.inf, 0),
-    )
-    picture = charts.picture(replace(chart, bars=(*chart.bars, *odd)))
-    assert picture is not None
-    assert sum(len(group["row"]) for group in picture.data()["groups"]) == 3
-    assert charts.picture(replace(chart, bars=odd)) is None
-
-
-def test_a_finding_points_at_its_charts():
-    report = golden.rich_report()
-    text = _page(report)
-    memory = next(
-        f"finding-{n}"
-        for n, finding in enumerate(report.findings, 1)
-        if finding.code.startswith("MEM")
-    )
-    article = text[
-        text.index(f'<article class="finding {_severity(report, memory)}" id="{memory}"') :
-    ]
-    assert '<a href="#memory-1">' in article[: article.index("</article>")]
-    first = text[text.index('id="finding-1"') :]
-    assert '<a href="#parts">' in first[: first.index("</article>")]
-
-
-def _severity(report, anchor):
-    return next(card.severity for card in page.cards(report) if card.id == anchor)

@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-from auditor.reports import communication as words
-
 from auditor.model import Site
 from auditor.model.sections import Communication, Exchange, RankShare
 from tests.reports import golden_report as golden
@@ -27,11 +24,3 @@ def report(**more):
     silent = golden.silent_report()
     run = replace(silent.run, world_size=64)
     return replace(silent, run=run, communication=replace(FOUND, **more))
-
-
-@pytest.mark.parametrize(("limit", "said"), [(3, ""), (2, "and 1 row with fewer bytes")])
-def test_what_a_table_leaves_out_is_said(limit, said):
-    assert len(words.exchanges(report(), limit)) == limit
-    assert words.left_out(report(), limit).startswith(said) and bool(said) == bool(
-        words.left_out(report(), limit)
-    )

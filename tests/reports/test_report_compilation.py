@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from auditor.reports.terminal import Terminal
 
 from auditor.judging.catalogue import renderer
@@ -16,21 +15,6 @@ FOUND = Compilation(5, 2_000_000.0, 2, 1, 3, (PART,), Gain(4000.0, 3500.0, 4500.
 
 def report(found=FOUND, **more):
     return replace(golden.silent_report(), compilation=found and replace(found, **more))
-
-
-@pytest.mark.parametrize(
-    ("gain", "us", "steps"),
-    [
-        (Gain(4000.0, 1.0, 4500.0, 1.0), 2e6, 500),
-        (Gain(4000.0, 0.0, 4500.0, 1.0), 2e6, None),
-        (Gain(4000.0, 1.0, 4500.0, 1.0), 0.0, 1),
-        (Gain(4000.0, 1.0, 4500.0, 1.0), float("inf"), None),
-        (Gain(0.0, 1.0, 4500.0, 1.0), 2e6, None),
-        (None, 2e6, None),
-    ],
-)
-def test_steps_after_which_it_has_paid(gain, us, steps):
-    assert replace(FOUND, gain=gain, us=us).paid_after == steps
 
 
 def test_a_strangers_report_cannot_steer():

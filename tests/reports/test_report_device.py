@@ -1,6 +1,5 @@
 """Where the device's time went: the same in the terminal, on the page and in Markdown."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ from auditor.reports.terminal import Terminal
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.idle import device_time
-from auditor.model import Rank
 from auditor.model.sections import (
     COMPUTING,
     COPYING,
@@ -22,21 +20,17 @@ from auditor.model.sections import (
     Part,
     QueueUse,
 )
-from auditor.recordings.standalone import RankedTraces, TraceRecording
-from auditor.timeline import fleet, trace_files
+from auditor.recordings.standalone import TraceRecording
 from tests.recorded_traces import TRACES
 from tests.reports import golden_report as golden
-from tests.timeline.jobs import COMPUTE, STEP, job
 from tests.timeline.kineto import (
     call,
     kernel,
     loop,
     memcpy,
-    memory,
     op,
     product,
     text,
-    training,
     write,
 )
 
@@ -168,40 +162,6 @@ def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
         None,
         "",
     )
-
-
-def test_what_the_host_waits_for_stands_beside_it(tmp_path):
-    found = device_time(
-        Evidence(TraceRecording(write(tmp_path, text([*training(3), memory(1500, 10, 600, 800)]))))
-    )
-    assert (found.loader_us, found.held_us, found.peak_bytes) == (40.0, 290.0, 600)
-    assert (
-        device.host(found) == "the host waits for its loader 40 us, waits until the "
-        "device has caught up 290 us; peak memory 600 B"
-    )
-
-
-def test_without_a_device_there_is_no_table(tmp_path):
-    assert (
-        device_time(Evidence(TraceRecording(write(tmp_path, text([op("aten::add", 0, 10)])))))
-        is None
-    )
-    assert device_time(Evidence(TraceRecording(tmp_path / "nothing.json"))) is None
-
-
-def test_of_a_job_the_table_is_that_of_the_rank_that_was_judged(tmp_path):
-    folder = tmp_path / "job"
-    folder.mkdir()
-    for number, content in enumerate(job(3, lambda rank, _: 200.0 * (rank == 1))):
-        (folder / f"rank{number}.json").write_text(content)
-    found = device_time(Evidence(RankedTraces(folder, fleet(trace_files(folder)))))
-    parts = {part.name: part.us for part in found.parts}
-    assert found.rank == 1 and parts[COMPUTING] == COMPUTE + 200 and parts[EXPOSED] == 40.0
-    assert found.step_us == STEP - 10
-    rank = Rank(0, "t", "", "", 6, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, None)
-    two = replace(report(found), ranks=(rank, replace(rank, rank=1)))
-    assert device.heading(two) == "Each step on NVIDIA A100 of rank 1"
-    assert json.loads(renderer("json").render(two))["device_time"]["rank"] == 1
 
 
 @pytest.mark.parametrize("key", TRACES)

@@ -192,19 +192,6 @@ def test_a_page_that_was_to_hold_plotly_says_where_it_was_not_installed(monkeypa
     assert 'id="plotly"' not in page
 
 
-def test_two_renderings_are_equal():
-    assert _page(golden.rich_report()) == _page(golden.rich_report())
-
-
-def test_a_long_traceback_is_folded_and_a_short_one_open():
-    failed = golden.failed_report()
-    assert "<details open><summary>Traceback, 4 lines" in _page(failed)
-    error = failed.run.error
-    assert error is not None
-    long = replace(failed, run=replace(failed.run, error=replace(error, traceback="  File\n" * 40)))
-    assert "<details><summary>Traceback, 40 lines" in _page(long)
-
-
 def test_an_out_of_memory_error_links_to_its_explanation():
     failed = golden.failed_report()
     shortage = replace(failed.findings[0], code="MEM015")
@@ -212,11 +199,3 @@ def test_an_out_of_memory_error_links_to_its_explanation():
     panel = page[page.index('id="failure-title"') : page.index('class="headline"')]
     assert '<a href="#finding-1">What held the memory' in panel
     assert "What held the memory" not in _page(failed)
-
-
-def test_a_diff_is_copied_as_it_stands():
-    page = _page(golden.rich_report())
-    (patch,) = re.findall(
-        r'<pre class="code" id="finding-1-diff"[^>]*><code>(.*?)</code></pre>', page, re.DOTALL
-    )
-    assert "".join(_Reader(patch).text) == golden.DIFF

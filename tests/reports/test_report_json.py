@@ -241,13 +241,6 @@ def _closed(node):
     )
 
 
-def test_a_missing_documented_field_breaks_the_schema():
-    for name in ("steps", "site", "verified", "remedy"):
-        written = json.loads(as_json.Json().render(golden.rich_report()))
-        del written["findings"][0][name]
-        assert not VALIDATOR.is_valid(written)
-
-
 def test_gaps_in_a_series_come_back_as_nan():
     report = replace(
         golden.silent_report(), series=(Series("quiet", "us", (0.0, 1.0), (math.nan, 2.0)),)
@@ -283,13 +276,6 @@ def test_what_is_not_a_report_is_refused_in_one_sentence(data, says):
     with pytest.raises(ValueError, match=says) as refused:
         as_json.load(data)
     assert "\n" not in str(refused.value)
-
-
-def test_a_wrong_value_is_named_by_its_place():
-    written = json.loads(as_json.Json().render(golden.rich_report()))
-    written["findings"][2]["basis"] = "guessed"
-    with pytest.raises(ValueError, match=r"\$\.findings\[2\]\.basis|\$\.findings\[\.\.\.\]\.basis"):
-        as_json.load(json.dumps(written).encode())
 
 
 def test_an_oversized_report_is_refused_unread(monkeypatch):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.reports import github, headline, html, junit, markdown, sarif, terminal, verified
+from auditor.reports import github, headline, html, junit, markdown, sarif, terminal
 
 from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
@@ -90,14 +90,3 @@ def _rerun(*statuses):
 )
 def test_what_re_runs_have_settled_is_not_promised_again(status, pairs, counts):  # noqa: FBT001
     assert bool(headline.recoverable(_rerun((status, pairs)))) is counts
-
-
-def test_all_together_with_too_few_runs_is_no_headline():
-    report = _rerun(("better", 3))
-    assert report.verification is not None
-    few = replace(
-        report,
-        verification=replace(report.verification, together=_verified("inconclusive", pairs=3)),
-    )
-    assert verified.banner(few) == ()
-    assert "saves 19 ms per step" in headline.headline(few)[0]

@@ -44,12 +44,6 @@ def test_it_keeps_to_the_schema_of_oasis(report):
     assert problems == []
 
 
-def test_the_schema_would_notice():
-    broken = _sarif(golden.rich_report())
-    broken["runs"][0]["results"][0]["level"] = "fatal"
-    assert not VALIDATOR.is_valid(broken)
-
-
 @pytest.mark.parametrize(
     ("target", "uri"),
     [

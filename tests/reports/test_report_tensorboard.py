@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import re
 import tracemalloc
 
 import pytest
@@ -49,34 +48,6 @@ def test_only_dead_categories_change(layout, block, monkeypatch):
     events = json.loads(copy)["traceEvents"]
     assert [event["cat"] for event in events] == EXPECTED
     assert [event | {"cat": ""} for event in events] == [event | {"cat": ""} for event in EVENTS]
-
-
-def test_file_lands_where_the_tab_looks(tmp_path):
-    trace = tmp_path / "trace.json.gz"
-    trace.write_bytes(gzip.compress(_trace("kineto", EVENTS)))
-    written = tensorboard.export(
-        trace, tmp_path / "tb", "energy.flow/step", "node.1_0", 1_700_000_000_000_000_000
-    )
-    assert (
-        written
-        == tmp_path / "tb" / "energy_flow_step" / "node_1_0.1700000000000000000.pt.trace.json.gz"
-    )
-    worker = re.match(r"^(.*?)(\.\d+)?\.pt\.trace\.json(\.gz)?$", written.name)
-    assert worker is not None
-    assert worker[1] == "node_1_0"
-    assert [
-        event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]
-    ] == EXPECTED
-    assert list(written.parent.iterdir()) == [written]
-
-
-def test_a_trace_that_is_not_compressed_is_copied_too(tmp_path):
-    trace = tmp_path / "trace.json"
-    trace.write_bytes(_trace("kineto", EVENTS))
-    written = tensorboard.export(trace, tmp_path / "tb", "run", "host_0", 1)
-    assert [
-        event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]
-    ] == EXPECTED
 
 
 def test_a_run_name_cannot_leave_the_folder(tmp_path):

@@ -1,24 +1,13 @@
 """The terminal's table: nothing cut that people copy, nothing steers, all not looked at is said."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from auditor.reports import renderer
 from auditor.reports.terminal import Terminal
 
-from auditor.model import Finding, Severity, Site, Verdict
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
-
-
-def test_long_places_are_whole_and_on_one_line():
-    site = Site("/".join(["a folder with spaces"] * 30) + "/train-er.py", 12345)
-    report = replace(
-        golden.rich_report(),
-        findings=(Finding(site, "slow", code="SYNC001", severity=Severity.NOTE),),
-    )
-    assert any(str(site) in line for line in Terminal().render(report).splitlines())
 
 
 def test_words_fit_in_80_columns():
@@ -40,14 +29,6 @@ def test_an_attack_cannot_steer_the_terminal():
     assert "\\u202e" in shown
     assert "[bold red]markup[/bold red]" in shown
     assert max(map(len, shown.splitlines())) < 20_000
-
-
-def test_colour_changes_no_word():
-    from rich.text import Text
-
-    coloured = Terminal(colour=True).render(golden.rich_report())
-    assert "\x1b[" in coloured
-    assert Text.from_ansi(coloured).plain.split() == Terminal().render(golden.rich_report()).split()
 
 
 class _Tty(io.StringIO):
@@ -73,29 +54,7 @@ def test_the_environment_cannot_colour_what_was_judged_plain(monkeypatch, variab
     assert "\x1b" not in Terminal().render(golden.rich_report())
 
 
-def test_a_stream_that_holds_only_ascii_gets_ascii():
-    report = replace(golden.rich_report(), warnings=("données",))
-    assert "donn\\xe9es" in Terminal(encoding="ascii").render(report)
-    assert "données" in Terminal().render(report)
-
-
 def test_the_registry_gives_it_by_name():
     assert renderer("terminal").suffix == ".txt"
     with pytest.raises(ValueError, match="known formats: terminal, json, html"):
         renderer("pdf")
-
-
-def test_what_was_skipped_takes_four_lines_at_most():
-    report = golden.silent_report()
-    skipped = tuple(
-        Verdict(f"KERN{n:03}", "name", "skipped", f"reason {n % 9} " + "and so on " * (n % 9 * 4))
-        for n in range(40)
-    )
-    shown = (
-        Terminal()
-        .render(replace(report, verdicts=skipped))
-        .split("could not be checked")[-1]
-        .splitlines()[1:]
-    )
-    assert len(shown) == 4 and max(map(len, shown)) <= 80 and shown[-1].endswith("6 other reasons")
-    assert sum(int(line.split()[0]) for line in shown) == 40

@@ -1,6 +1,5 @@
 """Errors in what the step trains stand above what could be gained."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -22,33 +21,6 @@ def found(code, number, severity):
 
 def section(html):
     return html.partition('id="training"')[2].partition("</section>")[0]
-
-
-def test_errors_of_training_come_before_prices_and_lead_to_their_findings():
-    html = page(
-        found("SYNC001", 1, Severity.ERROR),
-        found("TRAIN001", 2, Severity.ERROR),
-        found("TRAIN004", 3, Severity.ERROR),
-        found("TRAIN003", 4, Severity.WARNING),
-    )
-    part = section(html)
-    assert re.findall(r'href="#([\w-]+)"', part) == ["finding-2", "finding-3"]
-    assert "says 2 of &lt;b&gt;" in part and "says 4" not in part
-    assert 'href="#training"' in html
-    assert html.index('id="training"') < html.index('aria-label="What can be gained"')
-
-
-@pytest.mark.parametrize(
-    "finding",
-    [
-        found("TRAIN001", 1, Severity.WARNING),
-        found("TRAIN001", 1, None),
-        found("SYNC001", 1, Severity.ERROR),
-        found("TRAINS001", 1, Severity.ERROR),
-    ],
-)
-def test_where_there_is_none_there_is_no_section(finding):
-    assert "#training" not in page(finding) and not section(page(finding))
 
 
 @pytest.mark.parametrize(("number", "listed", "more"), [(8, 8, ""), (9, 8, "1 finding more")])

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from auditor.reports import headline, page, ranks, renderer, summary
+from auditor.reports import headline, page, renderer, summary
 
 from auditor.model import Rank
-from auditor.model.charts import Series
 from tests.reports import golden_report as golden
 
 
@@ -31,16 +30,6 @@ def test_how_often(finding, said):
     assert summary.frequency(finding, golden.rich_report()) == said
 
 
-def test_a_number_that_says_nothing_is_not_printed():
-    assert [summary.per_step(_seen(2, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == [
-        "",
-        "<0.01",
-        "0.5",
-        "1,428",
-    ]
-    assert [summary.per_step(_seen(1, often)) for often in (0.0263, 1.0, 3.0)] == ["once", "1", "3"]
-
-
 def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss():
     once, growing = (
         replace(_seen(50, 1.0), lost_us_per_step=None, lost_bytes=size << 20, key=str(size))
@@ -63,15 +52,6 @@ def _job(*communication):
     report = golden.silent_report()
     rows = tuple(_rank(number, us) for number, us in enumerate(communication))
     return replace(report, ranks=rows, run=replace(report.run, world_size=8, recorded_at=""))
-
-
-def test_the_rank_that_the_others_wait_for_is_named_where_one_stands_out():
-    assert ranks.straggler(_job(5.0, 2.0, 6.0)) == 1
-    assert ranks.straggler(_job(5.0, 4.9, 5.1)) is None
-    assert ranks.straggler(_job(0.0, 0.0)) is None
-    shown = str(renderer("html").render(_job(5.0, 2.0, 6.0)))
-    assert "<b>Rank 1</b> communicates least" in shown
-    assert shown.count('<tr class="straggler">') == 1
 
 
 def test_prose_spells_microseconds_as_the_page_does_but_not_in_code():
@@ -99,16 +79,3 @@ def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch):
     assert shown.count("cannot be drawn: ArithmeticError: no such place</li>") == 2
     assert 'id="parts"' in shown
     assert 'id="finding-7"' in shown
-
-
-def test_slow_steps_are_listed_by_height():
-    x = tuple(map(float, range(40)))
-    marked = tuple((place, f"slow {place:.0f}") for place in x[20:])
-    report = replace(
-        golden.silent_report(),
-        series=(Series("quiet pass", "us", x, tuple(1e3 + us for us in x), marked),),
-    )
-    shown = str(renderer("html").render(report))
-    assert "slow 39</li>" in shown
-    assert "slow 20</li>" not in shown
-    assert "and 12 less slow" in shown

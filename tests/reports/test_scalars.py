@@ -57,15 +57,6 @@ def test_a_step_that_no_run_has_takes_no_memory(tmp_path):
     ]
 
 
-def test_written_again_it_is_the_same_file(tmp_path):
-    once = write_scalars(golden.rich_report(), [], tmp_path)
-    assert once is not None
-    content = once.read_bytes()
-    assert write_scalars(golden.rich_report(), [], tmp_path) == once
-    assert [path.name for path in tmp_path.iterdir()] == [once.name]
-    assert once.read_bytes() == content
-
-
 def test_gaps_are_left_out_and_nothing_writes_nothing(tmp_path):
     steps = (0.0, 1.0, 2.0, 2.0**64, math.inf, math.nan)
     gap = replace(

@@ -40,12 +40,14 @@ def folder(tmp_path_factory):
     return audits
 
 
-@pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
-def opened(request, driver, folder):
-    """Opens a run's view afresh, inside TensorBoard's frames or alone."""
-    frames = {"iframe[src*='name=audit']": "/plugin_entry.html"}
-    frames = {} if request.param else {**frames, "iframe[title=Audit]": "/page.html"}
-    with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
+@pytest.fixture(scope="module")
+def opened(driver, folder):
+    """Opens a run's view afresh, inside TensorBoard's frames."""
+    frames = {
+        "iframe[src*='name=audit']": "/plugin_entry.html",
+        "iframe[title=Audit]": "/page.html",
+    }
+    with viewing(str(folder), "--port", "0", cwd=folder) as (_, url):
 
         def go(fragment):
             driver.switch_to.default_content()

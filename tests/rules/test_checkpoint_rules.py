@@ -35,23 +35,6 @@ def table(*scans: Scan, **settings: Any) -> Checkpoints:
 # -- CKPT001 ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("facts", "said", "severity"),
-    [
-        ({}, None, None),
-        ({"refused": "its pickle names os.system"}, "is refused by torch: its pickle names", None),
-        ({"refused": "no", "foreign": ("numpy.dtype",)}, "is refused by torch: no", None),
-        ({"foreign": ("argparse.Namespace",)}, "it needs argparse.Namespace", Severity.NOTE),
-    ],
-)
-def test_what_torch_makes_of_a_file(facts, said, severity):
-    found = list(CheckpointRefused().detect(table(scan(**facts))))
-    assert [said in each.message for each in found] == [True] * bool(facts)
-    for each in found:
-        assert each.severity is severity
-        assert ("picklescan" in CheckpointRefused().remedy(each).text) == (severity is None)
-
-
 @pytest.mark.parametrize(("number", "end"), [(5, "my.C4"), (6, "my.C4 and 1 more")])
 def test_five_names_are_given(number, end):
     names = tuple(f"my.C{n}" for n in range(number))
@@ -87,7 +70,6 @@ def test_the_only_checkpoint_is_written_over():
     over = [(HERE, "a.pt", False), (HERE, "a.pt", True), (HERE, "a.pt", True)]
     (found,) = CheckpointDamaged().detect(saves(*over))
     assert found.site == HERE and "during the 3 ms of a write has no checkpoint" in found.message
-    assert dict(found.facts) == {"file": "a.pt", "overwritten": "2 times"}
     assert (found.steps, found.per_step) == (3, 3 / 8)
 
 
@@ -109,11 +91,6 @@ def test_a_run_with_another_checkpoint_says_nothing(each):
         list(CheckpointDamaged().detect(saves(*each)))
 
 
-def test_a_line_that_does_not_write_over_is_not_told():
-    found = CheckpointDamaged().detect(saves(A, A, (THERE, "a.pt", False)))
-    assert [one.site for one in found] == [HERE]
-
-
 @pytest.mark.parametrize(
     ("damage", "end"), [((), None), (("cut",), "damaged: cut"), (("cut", "b"), "cut; and 1 more")]
 )
@@ -123,12 +100,6 @@ def test_damage(damage, end):
     assert [each.message.endswith(end) for each in found] == [True, True][: 2 * bool(damage)]
     for each in found:
         assert rule.remedy(each).text.startswith("The latest good one is b.pt. Save to")
-
-
-def test_twenty_damages_are_facts_and_there_may_be_no_good_one():
-    (found,) = CheckpointDamaged().in_checkpoint(table(scan(damage=tuple("abc" * 9))))
-    assert len(found.facts) == 21
-    assert CheckpointDamaged().remedy(found).text.startswith("Save to")
 
 
 # -- CKPT005 ---------------------------------------------------------------------------------------
@@ -179,29 +150,6 @@ def test_what_a_checkpoint_lacks(facts, missing):
     assert lacks(**facts) == [(f"a.pt holds no {missing}", severity)][: bool(missing)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "missing"),
-    [
-        ({}, False),
-        ({"precision": "fp16"}, True),
-        ({"precision": "FP16"}, True),
-        ({"precision": "bf16"}, False),
-        ({"fp16": True}, True),
-        ({"fp16": False}, False),
-        ({"use_fp16": True}, True),
-        ({"fp16__enabled": True}, True),
-        ({"bf16__enabled": True}, False),
-        ({"trainer__half": True}, True),
-        ({"trainer__other": True}, False),
-        ({"lr": 16.0}, False),
-    ],
-)
-def test_a_scaler_where_half_is_configured(settings, missing):
-    found = lacks(settings, scaler=False)
-    assert found == [("a.pt holds no GradScaler state", Severity.WARNING)][:missing]
-    assert lacks(settings) == []
-
-
 # -- CKPT006 ---------------------------------------------------------------------------------------
 
 
@@ -247,27 +195,6 @@ def test_the_base_of_a_scheduler_is_a_rate_it_was_made_with_and_four_are_named()
     assert "a rate of 0.1, 0.2, 0.3, 0.4, and" in said
 
 
-@pytest.mark.parametrize(
-    ("totals", "settings", "found"),
-    [
-        ([None, 200, 100], {"max_steps": 200.0}, 1),
-        ([200, None], {"max_steps": 200.0}, 0),
-        ([100], {"lr": 1.0}, 0),
-        ([100], {"max_steps": 200.0, "total_steps": 300.0}, 0),
-        ([100], {"max_steps": 200.0, "total_steps": 200.0}, 1),
-        ([100], {"max_steps": "200"}, 0),
-    ],
-)
-def test_a_schedule_that_ends_early(totals, settings, found):
-    schedulers = [SchedulerFacts("scheduler", total=total, position=7) for total in totals]
-    assert len(rates([], settings, schedulers=schedulers)) == found
-
-
-def test_without_settings_nothing_is_compared():
-    with pytest.raises(NotLooked):
-        list(CheckpointOverridesRate().in_checkpoint(table(scan())))
-
-
 # -- CKPT007 ---------------------------------------------------------------------------------------
 
 
@@ -311,22 +238,6 @@ def test_dead_moments_are_counted():
 )
 def test_what_is_no_dead_moment(innocent):
     assert spoiled(innocent, moment(1, 1.0)) == []
-
-
-@pytest.mark.parametrize(
-    ("high", "others", "n"),
-    [
-        (1.1e12, (1.0, 1.0), 1),
-        (1.0e12, (1.0, 1.0), 0),  # a million times is the border, of the root
-        (1.1e12, (1.0,), 0),  # too few for a median
-        (1.1e12, (0.0, 1.0), 0),
-        (1.1e12, (1.0, 1.0, 4.0), 0),  # half way to the next, the median is 1.5
-    ],
-)
-def test_a_gradient_that_is_remembered(high, others, n):
-    tensors = [moment(9, high), *(moment(at, each) for at, each in enumerate(others))]
-    found = [each for each in spoiled(*tensors, steps=0) if "it remembers" in each.message]
-    assert len(found) == n
 
 
 @pytest.mark.parametrize(

@@ -87,21 +87,6 @@ def test_small_copies_are_notes(size, severity):
         assert found.severity is severity
 
 
-def test_lines_that_move_one_loader_are_one_and_loaders_are_apart():
-    both = copies()
-    more = replace(both, copies=(*both.copies, *copies(site=Y, bytes=10).copies))
-    (found,) = batches(more)
-    assert found.site == LOADER and "at t.py:4 and 1 more line on" in found.message
-    assert found.severity is None and found.per_step == 2.0
-    apart = replace(both, copies=(*both.copies, *copies(site=X, loader=1).copies))
-    one, two = batches(apart)
-    assert (one.site, two.site) == (LOADER, X)
-    assert (one.per_step, two.per_step) == (1.0, 1.0)
-    third = Site("t.py", 6, "", "z.to(device)")
-    three = replace(more, copies=(*more.copies, *copies(site=third).copies))
-    assert "and 2 more lines on" in batches(three)[0].message
-
-
 def test_a_loader_that_a_library_or_a_subclass_made():
     assert batches(copies(loader=None))[0].site == X
     mine = replace(copies(), loaders={0: Loader(0, made_at=OTHER)})
@@ -111,20 +96,6 @@ def test_a_loader_that_a_library_or_a_subclass_made():
     text = LoaderWithoutPinnedMemory().remedy(found).text
     assert found.site == LOADER and "lib.py:f moves its batches" in text
     assert batches(replace(inside, loaders={})) == []
-
-
-@pytest.mark.parametrize(("makes", "edits"), [("torch.zeros(8)", 1), ("make(8)", 0)])
-def test_a_tensor_made_on_the_host(makes, edits):
-    source = Source({"t.py": "\n\n\n" + f"x = {makes}.to(device)\n"})
-    (found,) = told(TensorMadeOnHostThenMoved, copies(what="made on the host"), source)
-    assert len(TensorMadeOnHostThenMoved().remedy(found).edits) == edits
-
-
-def test_numbers_of_python_and_other_small_ones():
-    (found,) = told(ConstantSentEveryStep, copies(what="constant", written=True, bytes=4))
-    assert found.message.startswith("Python numbers (4 B)")
-    (found,) = told(ConstantSentEveryStep, copies(what="constant", bytes=4))
-    assert found.message.startswith("numbers (4 B) made on the host")
 
 
 ABOVE = """\
@@ -139,7 +110,7 @@ def step():
     [
         ("zeros", "noise", [True], "device= to torch.zeros."),
         ("randn", "noise", [False], "Random numbers then come from the device's generator"),
-        ("randn", "(noise * 2)", [], "device= to torch.randn."),
+        ("randn", "(noise * 2)", [], "Keep the tensor on the device"),
         ("load", "noise", [], "Keep the tensor on the device"),
     ],
 )

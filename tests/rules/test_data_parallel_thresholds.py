@@ -27,10 +27,8 @@ from auditor.evidence.recorded.data_parallel import (
     SameOrder,
     SamplerEpochs,
 )
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.rule import NotLooked
 from tests.rules.asking import ask, lines, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
@@ -64,7 +62,7 @@ def test_averages_of_micro_batches(averaged, ranks, expected):
 def test_what_was_sent_is_said():
     (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
     assert "averaged over 2 ranks after each of 4 backward passes" in found.message
-    assert ("sent needlessly by each rank", "3 MiB per step") in found.facts
+    assert "each rank needlessly sends 3 MiB per step" in found.message
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_epochs_in_one_order(more, expected):
     assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
 
 
-LOCAL = Apart(LATER, SITE, 1, 3, 0)
+LOCAL = Apart(LATER, SITE, 1)
 
 
 @pytest.mark.parametrize(
@@ -96,22 +94,6 @@ def test_steps_on_gradients_of_one_rank(more, sent, expected):
     calls = (CollectiveRow(step=n, at=0, what="all_reduce", bytes=size) for n, size in sizes)
     found = list(ask(SteppedUnaveraged(), DataParallel((module,)), rows(*calls)))
     assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
-
-
-def test_where_no_sync_was_not_called_the_backward_is_named():
-    module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
-    (found,) = ask(SteppedUnaveraged(), DataParallel((module,)))
-    assert (found.site, found.places) == (LATER, ())
-    assert ("steps with gradients that were not averaged", "1 of 2") in found.facts
-    assert "only 1 earlier pass averaged them" in found.message
-
-
-def test_the_loop_of_the_epochs_is_named():
-    text = "for epoch in range(3):\n    for x in loader:\n        train(x)\n"
-    at = Site("t.py", 2, "", "for x in loader:")
-    order = replace(ORDER, site=at, stack=(at,))
-    (found,) = SameOrderEachEpoch().detect(SamplerEpochs((order,)), Source({"t.py": text}))
-    assert (found.site.line, [each.site.line for each in found.places]) == (1, [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -143,13 +125,6 @@ def test_barriers(more, expected):
     assert len(list(ask(BarrierEveryStep(), table))) == expected
 
 
-def test_barriers_of_one_process_are_not_looked_for():
-    none = lines(kind=CollectiveRow)
-    with pytest.raises(NotLooked, match="one process"):
-        list(ask(BarrierEveryStep(), none, Machine()))
-    assert list(ask(BarrierEveryStep(), none, Machine(ranks=2))) == []
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -160,7 +135,7 @@ def test_barriers_of_one_process_are_not_looked_for():
     ],
 )
 def test_ranks_that_part(other, said):
-    parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
+    parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1)
     (found,) = RanksPart().detect(CollectiveOrder(parting))
     assert said in found.message
 
@@ -169,7 +144,7 @@ def test_a_rank_that_left_the_loop():
     one = Call(1, Site("t.py", 9, "train"), "all_reduce", 1, 7)
     other = Call(0, Site("t.py", 3, "train"), "backward", 1, 7)
     rule = RanksPart()
-    (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0, 7)))
+    (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0)))
     said = "rank 1 calls all_reduce here after 7 steps, while rank 0 waits for gradients at t.py:3"
     assert (found.site.line, found.message) == (9, said)
     assert [place.site.line for place in found.places] == [3, 9]

@@ -24,8 +24,6 @@ from auditor.rules.dist.communication import (
     RankKeepsOthersWaiting,
 )
 from auditor.rules.kern.device_idle import (
-    LONG_KERNELS,
-    OWNERS,
     DeviceIdleInStep,
     HostLeavesDeviceIdle,
     LaunchBound,
@@ -35,7 +33,6 @@ from auditor.rules.opt.optimizer_kernels import FusedOptimizerNotUsed, Optimizer
 from auditor.rules.opt.rows import SingleTensorStepRow
 
 from auditor.evidence.recorded.step_pattern import StepPattern
-from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
 from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning, Where
 from auditor.evidence.trace.ranks import Ranks
@@ -63,19 +60,6 @@ def idle(share, cause, **more):
 GAPS = (Gap(0.0, 800.0, "aten::sort"),)
 
 
-@pytest.mark.parametrize(
-    ("cause", "short", "words"),
-    [
-        (LAUNCHING, 50, OWNERS[LAUNCHING][0]),
-        (LAUNCHING, 49, LONG_KERNELS),
-        (HOST, 49, OWNERS[HOST][0]),
-    ],
-)
-def test_idle_time_has_a_cause_in_words(cause, short, words):
-    (found,) = ask(DeviceIdleInStep(), replace(idle(0.9, cause), short=short))
-    assert words in found.message
-
-
 def test_queued_work_that_did_not_start_is_named_with_its_call():
     """As in a recording in which cudaGraphLaunch had returned 130 ms before."""
     waiting = Gap(2000.0, 12_000.0, api="cudaGraphLaunch", launched_us=130_000.0)
@@ -90,12 +74,6 @@ def test_queued_work_that_did_not_start_is_named_with_its_call():
     assert "what the queued work waits for" in DeviceIdleInStep().remedy(found).text
 
 
-def test_a_gap_of_the_host_is_told_with_the_call_that_ended_it():
-    gaps = (Gap(0.0, 800.0, "aten::sort", "cudaLaunchKernel"),)
-    (found,) = ask(HostLeavesDeviceIdle(), idle(0.2, HOST, gaps=gaps))
-    assert found.facts == (("gap at 0 us", "800 us, in `aten::sort`, until cudaLaunchKernel"),)
-
-
 def test_the_optimizers_part_of_slow_launches_is_priced_once():
     (found,) = ask(LaunchBound(), idle(0.2, LAUNCHING), replace(ONE_BY_ONE, idle_us_per_step=50.0))
     assert found.lost_us_per_step == pytest.approx(200.0 - 50.0)
@@ -105,20 +83,6 @@ ONE_BY_ONE = OptimizerCalls(("SGD",), 4, 4, True, 50.0, 0, 0, 0.1, 75.0)
 
 
 STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0)
-
-
-def test_a_place_that_is_only_a_function_is_said_in_words():
-    table = replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE)
-    (found,) = ask(UnfusedAttention(), table)
-    assert found.site == PLACE.site
-    assert found.message.startswith("attention in train runs as bmm, softmax, bmm: 50% of the")
-    assert str(Where()) == ""
-
-
-def test_without_marked_steps_casts_have_no_price():
-    table = replace(precision(half=1.0), casts=10, cast_us=100.0, marked=False)
-    for each in ask(CastThrash(), table):
-        assert (each.steps, each.per_step, each.lost_us_per_step) == (0, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -156,17 +120,6 @@ def test_sizes_that_are_new_to_the_end(seen, steps, benchmark, expected):
     assert says(AutotuningEveryStep(), new) is expected
 
 
-def test_the_line_that_switches_benchmark_mode_on_is_the_place():
-    pattern = StepPattern(tuple(range(8)), 8)
-    new = Autotuning(None, pattern, 9, Site("train.py", 3), (2, 3), True)
-    source = Source({"train.py": "import torch\ntorch.backends.cudnn.benchmark = True\nconv(x)\n"})
-    (finding,) = ask(AutotuningEveryStep(), new, source)
-    assert finding.site.line == 2
-    assert [place.site.line for place in finding.places] == [2, 3]
-    assert "on 8 of 8 steps convolutions meet new sizes" in finding.message
-    assert AutotuningEveryStep().remedy(finding).edits[0].value == "False"
-
-
 def precision(capability=7, busy=1.0, awkward=0.0, cast=(0, 0.0), **us):
     names = {"fp32": FP32, "tf32": TF32, "half": HALF}
     times = tuple((names[name], time) for name, time in us.items())
@@ -183,11 +136,6 @@ def attention(number, us, **more):
 
 def transposed(us):
     return replace(STRUCTURE, transposes=(("nchwToNhwcKernel", us),))
-
-
-def test_sizes_cannot_be_seen_without_shapes():
-    with pytest.raises(NotLooked, match="record_shapes"):
-        says(AwkwardProductSizes(), precision())
 
 
 def alone(*calls, steps=4, **knobs):
@@ -218,11 +166,6 @@ def test_a_rehearsed_optimizer_by_the_line_that_made_it_else_that_steps_it(calls
     assert all(each.facts == (("steps at", "train.py:12"),) for each in found)
 
 
-def test_a_rehearsed_optimizer_that_no_line_steps_is_nobodys():
-    row = SingleTensorStepRow(step=0, at=None, made_at=None, name="Adam", n=1, operators=999)
-    assert list(ask(OptimizerStepsOneByOne(), rows(row), loud(1))) == []
-
-
 FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)
 
 
@@ -243,27 +186,11 @@ def test_a_straggler_has_a_price_from_three_steps_on(steps, expected):
     assert (found.severity, found.lost_us_per_step, found.basis) == expected
 
 
-@pytest.mark.parametrize(
-    ("knob", "loose", "strict"), [("share", 0.05, 0.15), ("last", 0.1, 0.4), ("least_steps", 1, 5)]
-)
-def test_each_knob_of_stragglers_decides(knob, loose, strict):
-    rule = RankKeepsOthersWaiting()
-    assert says(replace(rule, **{knob: loose}), RANKS) is WARNING
-    assert says(replace(rule, **{knob: strict}), RANKS) is (NOTE if knob == "least_steps" else None)
-    assert says(replace(rule, severe=0.1), RANKS) is ERROR
-
-
 def test_nobody_is_late_without_others_or_without_collectives():
     with pytest.raises(NotLooked, match="folder"):
         says(RankKeepsOthersWaiting(), Ranks((ROW,), 1, late=0))
     with pytest.raises(NotLooked, match="share no collective"):
         says(RankKeepsOthersWaiting(), replace(RANKS, late=None))
-
-
-def test_what_the_late_rank_does_longer_is_named_only_where_it_explains_the_wait():
-    late = replace(ROW, rank=1, loader_us=60.0)
-    assert replace(RANKS, rows=(ROW, late)).excess() == ("waiting for its loader", 60.0)
-    assert replace(RANKS, rows=(ROW, replace(late, loader_us=49.0))).excess() is None
 
 
 EDGES = {

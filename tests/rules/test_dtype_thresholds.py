@@ -3,7 +3,7 @@ tables made by hand.
 """
 
 import pytest
-from auditor.rules.amp.precision import GradScalerMisused, LossInHalf
+from auditor.rules.amp.precision import GradScalerMisused
 from auditor.rules.num.formulas import EpsilonVanishes
 from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
@@ -39,22 +39,6 @@ def test_the_epsilon_that_is_advised_is_one_that_the_dtype_holds(dtype, least):
     assert not epsilon(dtype, float(least))[0]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "power"), [("float16", -25), ("bfloat16", -134), ("float32", -150)]
-)
-def test_an_epsilon_vanishes_at_half_of_the_smallest_number(dtype, power):
-    assert len(epsilon(dtype, 2.0**power)[0]) == 1
-    assert len(epsilon(dtype, 2.0**power * 1.01)[0]) == 0
-
-
-@pytest.mark.parametrize(
-    ("into", "severity"), [(("log",), None), (("add",), Severity.NOTE), ((), Severity.NOTE)]
-)
-def test_a_lost_epsilon_is_a_note_where_nothing_needs_it(into, severity):
-    ((found,), _) = epsilon("float16", 1e-8, into=into)
-    assert found.severity == severity
-
-
 @pytest.mark.parametrize(("scalar", "expected"), [(0.015, 1), (0.0158, 0)])
 def test_an_epsilon_is_steep_where_its_derivative_is_beyond_the_root_of_the_largest_number(
     scalar, expected
@@ -62,37 +46,6 @@ def test_an_epsilon_is_steep_where_its_derivative_is_beyond_the_root_of_the_larg
     """Half of 0.0156 ** -1.5 is 256, which is the root of 65504."""
     assert len(epsilon("float16", scalar, into=("rsqrt",))[0]) == expected
     assert len(epsilon("float16", scalar, into=("sqrt",))[0]) == 0
-
-
-# -- AMP009 ----------------------------------------------------------------------------------------
-
-
-def losses(*dtypes, **more):
-    calls = tuple(
-        delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
-    )
-    return list(ask(LossInHalf(), OpRanges(3, calls)))
-
-
-@pytest.mark.parametrize(
-    ("dtypes", "digits", "severity"),
-    [
-        (("float16",), "float16 on the way to the loss: float16 keeps 3 decimal", None),
-        (("bfloat16",), "bfloat16 on the way to the loss: bfloat16 keeps 2 decimal", Severity.NOTE),
-        (
-            ("bfloat16", "float16"),
-            "in float16 on the way to the loss: float16 keeps 3 decimal",
-            None,
-        ),
-    ],
-)
-def test_a_loss_in_float16_is_a_warning_and_in_bfloat16_a_note(dtypes, digits, severity):
-    (found,) = losses(*dtypes)
-    assert digits in found.message and found.severity == severity
-
-
-def test_a_loss_in_float32_and_a_function_that_is_no_loss_are_fine():
-    assert losses("float32") == losses("float16", loss=False) == []
 
 
 # -- NUM005 ----------------------------------------------------------------------------------------
@@ -119,25 +72,7 @@ def test_lost_updates_are_reported_from_half_of_enough_of_them_on(more, expected
     assert len(updated(**more)) == expected
 
 
-@pytest.mark.parametrize(("dtype", "digits"), [("float16", 12), ("bfloat16", 9)])
-def test_what_is_rounded_away_is_half_a_unit_in_the_last_place_of_the_dtype(dtype, digits):
-    (found,) = updated(dtype=dtype)
-    assert f"below {2.0**-digits:.1g} of the weight" in found.message
-
-
 # -- AMP006 ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("dtype", "expected"), [("bfloat16", ["Drop the GradScaler"]), ("float16", [])]
-)
-def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expected):
-    rule = GradScalerMisused()
-    events = tuple(
-        happened(what, LINE, step, dtype) for what in ("autocast", "scale") for step in range(4)
-    )
-    found = ask(rule, Amp(4, events))
-    assert [rule.remedy(each).text[:19] for each in found] == expected
 
 
 def skips(of, skipped):

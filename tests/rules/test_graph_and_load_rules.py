@@ -3,18 +3,16 @@ tables made by hand.
 """
 
 import pytest
-from auditor.rules.amp.precision import OldMixedPrecisionApi
 from auditor.rules.ckpt.files import CheckpointOverridesRate
 from auditor.rules.opt.gradients import ClipReadsGradientNorm
 
-from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Site
 from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, RateGroup
-from tests.rules.asking import ask, happened, placed, read
+from tests.rules.asking import ask, placed, read
 
 A, B, FILLED = (
     Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
@@ -100,13 +98,3 @@ def test_a_clip_that_reads_the_norm(text, edits, words):
     remedy = ClipReadsGradientNorm().remedy(found)
     assert remedy.text.startswith(words) and len(remedy.edits) == edits
     assert ("which was True" in found.message) is ("check" in text)
-
-
-@pytest.mark.parametrize("device", ["cuda", "rehearsal"])
-def test_the_deprecated_scaler_is_told_once(device):
-    events = tuple(happened("old_scaler", site, 3) for site in (A, B))
-    source = Source({"t.py": "x = 1\nscaler = GradScaler()\n"})
-    (found,) = ask(OldMixedPrecisionApi(), Amp(12, events), source)
-    assert found.site.line == 2
-    (bare,) = ask(OldMixedPrecisionApi(), Amp(12, events), Source())
-    assert bare.site == A and OldMixedPrecisionApi().remedy(bare).edits == ()

@@ -56,21 +56,6 @@ def test_the_longest_is_in_it_and_nothing_is_drawn_from_the_program():
     assert states(generator) == before
 
 
-def test_samples_of_one_size_are_asked_for_a_few_times_only():
-    class Even(Noisy):
-        asked = 0
-
-        def __getitem__(self, number):
-            Even.asked += 1
-            return torch.ones(5)
-
-        def __len__(self):
-            return 10_000
-
-    assert largest_batch(iter(DataLoader(Even(), 4))) is None
-    assert Even.asked <= 100
-
-
 @pytest.mark.parametrize(
     ("largest", "usual", "found"),
     [(1030, 500, True), (1029, 500, False), (1030, 1000, True), (1030, 1001, False)],

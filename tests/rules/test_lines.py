@@ -65,37 +65,10 @@ def test_a_line_is_reported_from_half_of_three_steps(
     assert bool(found(freed(on), of)) is reported
 
 
-def test_the_share_is_a_knob() -> None:
-    assert found(freed(range(9)), share=0.45)
-    assert not found(freed(range(9)), share=0.46)
-
-
 def test_what_comes_in_phases_and_as_often_is_reported_and_says_so() -> None:
     (finding,) = found(freed(range(0, 20, 4), n=BURST))
     assert finding.message.startswith("frees on 5 of 20 steps; 10 times in each of those")
     assert not found(freed(range(0, 20, 4), n=BURST - 1))
-
-
-def test_each_line_has_its_own_finding_with_its_counts() -> None:
-    rows = [*freed(range(20), n=2), *freed(range(5), at=1), *freed(range(10), at=1, n=3)]
-    first, second = found(rows)
-    assert (first.site, first.steps, first.per_step) == (SITES[0], 20, 2.0)
-    assert (second.site, second.steps, second.per_step) == (SITES[1], 10, 1.75)
-    wanted = (("seen on", "20 of 20 steps of the timing pass"), ("host time", "50 us per step"))
-    assert first.facts == wanted
-
-
-def test_a_measured_price_has_an_interval() -> None:
-    (finding,) = found(freed(range(10)) + freed(range(10, 20), us=70.0))
-    assert finding.lost_us_per_step == 60.0
-    assert finding.lost_us_per_step_low is not None and finding.lost_us_per_step_high is not None
-    assert finding.lost_us_per_step_low < 60.0 < finding.lost_us_per_step_high
-
-
-def test_a_call_is_dropped_where_it_stands_alone() -> None:
-    alone, used = found(freed(range(20)) + freed(range(20), at=1))
-    assert [edit.action for edit in alone.remedy.edits] == ["drop_statement"]
-    assert (used.remedy.text, used.remedy.edits) == ("Do not.", ())
 
 
 # -- as it runs ------------------------------------------------------------------------------------

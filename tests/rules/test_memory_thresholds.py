@@ -6,11 +6,10 @@ from contextlib import nullcontext
 
 import pytest
 from auditor.rules.mem.mem011_oom_handling import WHY, Flaw, OomHandlers, OutOfMemoryHandledWrongly
-from auditor.rules.mem.peaks import REMEDIES, PeakMemoryCutByOneChange, RanOutOfMemory
+from auditor.rules.mem.peaks import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.snapshot.what_if import OutOfMemory
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
 from auditor.recordings.schema.graph import ZeroGradRow
@@ -125,23 +124,6 @@ def test_the_line_to_edit_clears_gradients_alone_else_it_is_the_optimizers_step(
     assert PeakMemoryCutByOneChange().remedy(found).text == REMEDIES[what]
 
 
-def test_the_knobs_of_one_change_are_those_that_decide():
-    given = peaks((1000, "", 0), (1000, "", 0), (970, "foreach", 4))
-
-    def found(**knobs):
-        return list(ask(PeakMemoryCutByOneChange(**knobs), given, REHEARSAL))
-
-    assert found() == found(share=0.03, least_mib=31.0) == []
-    assert len(found(share=0.03)) == 1
-
-
-def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
-    given = peaks((1000, "", 0), (1005, "", 0), (700, "gradients", 3), (600, "foreach", 0), at=None)
-    (found,) = ask(PeakMemoryCutByOneChange(), given, REHEARSAL)
-    assert (found.site, found.lost_bytes) == (None, 300 * MIB)
-    assert ("tensors changed", "3") in found.facts
-
-
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -155,26 +137,3 @@ def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
 def test_what_cannot_be_compared_is_not_looked_at(given, why):
     with pytest.raises(NotLooked, match=why) if why else nullcontext():
         assert list(ask(PeakMemoryCutByOneChange(), peaks(*given), REHEARSAL)) == []
-
-
-# -- MEM015 ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("known", "said"),
-    [
-        ({}, set()),
-        ({"requested": 30 * MIB}, {"requested"}),
-        ({"tried": 32 * MIB}, set()),
-        ({"requested": 30 * MIB, "tried": 30 * MIB}, {"requested"}),
-        ({"requested": 30 * MIB, "tried": 32 * MIB}, {"requested", "segment to hold it"}),
-        ({"device_free": 0}, {"free on the device"}),
-    ],
-)
-def test_what_is_known_of_an_out_of_memory_error_is_said(known, said):
-    table = OutOfMemory(
-        happened=True, reserved=100 * MIB, live=80 * MIB, largest_free=10 * MIB, site=LINE, **known
-    )
-    (found,) = ask(RanOutOfMemory(), table, CUDA)
-    labels = {label for label, _ in found.facts}
-    assert labels & {"requested", "segment to hold it", "free on the device"} == said

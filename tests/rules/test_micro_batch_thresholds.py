@@ -44,14 +44,6 @@ def test_micro_batches_that_nothing_divides(more, line, expected):
     assert len(list(ask(LossNotDivided(), *tables))) == expected
 
 
-def test_steps_of_a_line_and_optimizer_are_joined():
-    given = [row(0), row(1), row(2, n=2), row(3, means=3), row(4, batches=1), row(5, changed=True)]
-    tables = rows(*given, row(6, optimizer="ASGD"), sites=(SITE,)), Source()
-    (found,) = ask(LossNotDivided(share=0.5), *tables)
-    assert (found.site, found.steps, found.facts) == (SITE, 3, (("micro-batches of a step", "4"),))
-    assert list(ask(LossNotDivided(share=0.51), *tables)) == []
-
-
 class Passing(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))

@@ -12,7 +12,7 @@ from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.table import Evidence
@@ -22,6 +22,7 @@ from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import Rule
+from tests.evidence.recorded.rows import batch
 
 from .asking import anomaly, ask, lines
 
@@ -40,9 +41,6 @@ def _recording(
             writer.add_fields(part, row)
     writer.close()
     return Recording(folder)
-
-
-# -- steps -----------------------------------------------------------------------------------------
 
 
 # -- NUM009: what the issue saw --------------------------------------------------------------------
@@ -90,16 +88,10 @@ def test_on_a_quiet_machine_the_same_difference_is_proven() -> None:
 
 def _waiting(waits: list[float], us: float, queued_us: float = 0.0) -> Finding:
     steps = tuple(Step(k, us, queued_us=queued_us) for k in range(len(waits)))
-    quiet = tuple(Batch(0, k, each) for k, each in enumerate(waits))
+    quiet = tuple(batch(0, k, each) for k, each in enumerate(waits))
     batches = Batches("cpu", (Loader(0, SITE, SITE),), steps, 0, quiet)
     (found,) = ask(StepWaitsForInput(), batches, CPU)
     return found
-
-
-def test_waiting_for_input_has_an_interval() -> None:
-    found = _waiting([4_000.0 + 100.0 * (k % 3) for k in range(50)], 10_000.0)
-    assert found.lost_us_per_step_low is not None and found.lost_us_per_step_high is not None
-    assert 3_900.0 < found.lost_us_per_step_low < 4_100.0 < found.lost_us_per_step_high < 4_300.0
 
 
 def test_the_share_of_a_step_is_of_its_own_time() -> None:
@@ -151,11 +143,6 @@ def test_a_price_that_is_not_proven_stands_behind_those_that_are(tmp_path: Any) 
         _priced(3, 10.0, basis="estimated"),
     )
     assert [each.site.line for each in found if each.site] == [2, 3, 1]
-
-
-def test_nothing_is_measured_without_an_interval(tmp_path: Any) -> None:
-    found = _judged(tmp_path, _priced(1, 9.0, 8.0), _priced(2, 5.0), _priced(3, None, lost_bytes=7))
-    assert [each.basis for each in found] == ["measured", "estimated", "measured"]
 
 
 # -- a busy machine --------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.rules.reading import LOG_EVERY, SUMMED, THROTTLED, WRITTEN, patch_of
+from auditor.rules.reading import SUMMED, patch_of
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.recorded.reads import Expression, Reads
@@ -22,36 +22,11 @@ def place(line=1, n=1, library=""):
     return asking.place(*(read(site, step, expression=by, n=n) for step in range(12)))
 
 
-@pytest.mark.parametrize(
-    ("line", "safe", "reason"),
-    [
-        ("print(loss.item())", True, THROTTLED),
-        ("wandb.log({'loss': loss.item()})", True, THROTTLED),
-        ("f.write(str(loss.item()))", False, WRITTEN),
-    ],
-    ids=["screen", "tracker", "file"],
-)
-def test_a_line_that_only_logs_is_throttled(line, safe, reason):
-    edit = patch_of(Source({"train.py": line}), place())
-    assert (edit.action, edit.value, LOG_EVERY) == ("throttle", "50", 50)
-    assert (edit.safe, edit.reason) == (safe, reason)
-
-
-@pytest.mark.parametrize(("line", "n"), [("print(loss.item())", 2), ("y = f(loss.item())", 1)])
-def test_only_a_line_that_runs_once_in_a_step_and_logs_is_throttled(line, n):
-    assert patch_of(Source({"train.py": line}), place(n=n)) is None
-
-
 def test_a_line_that_sums_adds_tensors():
     source = Source({"train.py": ADDED.format(below="pass")})
     edit = patch_of(source, place(line=2))
     wanted = ("rename_call", "detach()", False, SUMMED)
     assert (edit.action, edit.value, edit.safe, edit.reason) == wanted
-
-
-def test_the_advice_of_a_library_is_another():
-    assert RULE.instead(place()) == RULE.advice
-    assert "inside lib.py:f, which is not yours" in RULE.instead(place(library="lib.py:f"))
 
 
 def reads(*numbers):
@@ -60,14 +35,6 @@ def reads(*numbers):
         for step, n in enumerate(numbers)
     )
     return Reads("cuda", len(numbers), rows)
-
-
-def test_a_line_that_reads_twice_in_a_step_is_told():
-    source = Source({"train.py": SITE.text})
-    (once,), (twice,) = (ask(RULE, reads(*n), source) for n in ([1] * 10, [*[1] * 9, 2]))
-    assert (bool(once.remedy.edits), bool(twice.remedy.edits)) == (True, False)
-    assert (once.steps, once.per_step, once.lost_us_per_step) == (10, 1.0, 5.0)
-    assert twice.per_step == 1.1
 
 
 ADDED = """\

@@ -27,6 +27,7 @@ from auditor.rules.num.nonfinite import (
 )
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
@@ -333,12 +334,6 @@ def test_gradients_that_keep_their_graph():
     assert cycles((1, 0, 3, 1024), (2, 0, 5, 3072), steps=5) == []
 
 
-def test_cycles_stand_apart_by_line_in_the_order_of_steps():
-    found = cycles((2, 1, 3, 300), (1, 1, 2, 100), (0, 0, 1, 10), (1, 0, 1, 10))
-    assert [(each.site, each.lost_bytes) for each in found] == [(LINE, None), (OTHER, 200)]
-    assert [each.facts[0][1] for each in found] == ["1, then 1", "2, then 3"]
-
-
 @pytest.mark.parametrize(
     ("held", "growth"),
     [((5,), None), ((5, 5), None), ((9, 5), None), ((5, 6), 1), ((0, 9, 20), 10)],
@@ -370,24 +365,6 @@ def test_parameters_that_never_had_a_gradient(number, more):
     assert told(ParametersNeverTrained(), few) == told(ParametersNeverTrained(), none) == []
 
 
-HEAD_AT = {"called_at": 0, "called": "head", "cut_at": 1}
-
-
-@pytest.mark.parametrize(
-    ("facts", "site", "said"),
-    [
-        ({"called_at": 1, "called": "head"}, OTHER, "head runs here"),
-        ({"at": None}, None, ""),
-        (HEAD_AT | {"cut": "detach"}, OTHER, "detach()"),
-        (HEAD_AT | {"cut": "no_grad"}, OTHER, "no_grad()"),
-    ],
-)
-def test_parameters_without_a_gradient_are_shown_where_they_run_or_are_cut_off(facts, site, said):
-    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], **facts))
-    assert finding.site == site and said in finding.message
-    assert ("runs here" in finding.message) is ("runs here" in said)
-
-
 def stray(name="w", **more):
     """A parameter of a module that no optimizer holds, with a gradient on 8 steps."""
     facts = {"at": 0, "registered": True, "optimized": False, "shape": [2], "grad_bytes": 512}
@@ -403,17 +380,6 @@ TRAINED = {"registered": False, "optimized": True, "beside": 1}
 def left_out(*strays, optimizers=None, **knobs):
     tables = rows(*strays, sites=(LINE, OTHER)), fed() if optimizers is None else optimizers
     return list(ask(TrainableTensorLeftOut(**knobs), *tables))
-
-
-@pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " and 1 more")])
-def test_parameters_in_no_optimizer(number, more):
-    (finding,) = left_out(*(stray(f"p{n}") for n in range(number)))
-    assert finding.message == (
-        f"{number} parameters get a gradient on 8 steps, are in no optimizer and never change: "
-        f"p0, p1, p2{more}"
-    )
-    assert finding.facts[0] == ("gradients held", f"{number * 512 / 1024:.3g} KiB")
-    assert (finding.site, finding.steps, finding.per_step) == (LINE, 8, 1.0)
 
 
 def test_tensors_in_no_optimizer_or_no_module():
@@ -452,13 +418,6 @@ def test_what_is_left_out(given, found):
     assert len(left_out(stray(**given))) == found
 
 
-def test_parameters_come_together_by_the_line_that_hides_them_or_of_their_backward():
-    found = left_out(stray("w"), stray("v", at=1), stray("u"), stray("hidden", at=1, **MADE))
-    wanted = [(LINE, ["w", "u"]), (OTHER, ["v", "hidden"])]
-    assert [(each.site, [name for name, _ in each.facts[1:]]) for each in found] == wanted
-    assert left_out(stray(**MADE | {"line": None}))[0].site == LINE
-
-
 # -- loops -----------------------------------------------------------------------------------------
 
 
@@ -478,7 +437,7 @@ LOOP = IndexingLoop(LINE, HEAD, 10.0, 0.25, 4, 3, op="select", operators=200.0)
     ids=str,
 )
 def test_a_loop_over_pieces(change, said):
-    found = list(ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, **change),))))
+    found = list(ask(LoopOverIndex(), IndexingLoops(3, (replace(LOOP, **change),)), Machine()))
     assert bool(found) is said
     for finding in found:
         assert (finding.steps, finding.per_step) == (3, 10.0)

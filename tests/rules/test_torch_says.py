@@ -77,16 +77,6 @@ def test_a_warning_that_the_program_silences_is_heard_on_every_step(tmp_path: Pa
     assert lines(tmp_path, "TRAIN015", program) == [(FIRST + 5, 1.0)]
 
 
-def test_what_torch_says_once_is_counted(tmp_path: Path) -> None:
-    program = """
-    def step():
-        backward()
-        for _ in range(3):
-            torch.bucketize(torch.rand(8, 8).t(), torch.arange(4.0))
-    """
-    assert lines(tmp_path, "KERN010", program) == [(FIRST + 5, 3.0)]
-
-
 LIBRARY = """
 import warnings, torch
 def quietly():

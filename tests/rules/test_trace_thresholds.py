@@ -88,19 +88,6 @@ def test_share_of_copies(share, expected):
     assert said(StepBoundByCopiesToHost().detect(steps(to_host_alone=share))) == expected
 
 
-@pytest.mark.parametrize("rule", [StepBoundByCopiesToDevice(), StepBoundByCopiesToHost()])
-def test_what_pinned_memory_saves_is_not_the_price_of_a_bound_step(rule):
-    way = "to_host" if rule.code == "SYNC013" else "to_device"
-    (finding,) = rule.detect(steps(**{way: 0.5, f"{way}_alone": 0.5, f"{way}_slow": 0.3}))
-    assert finding.lost_us_per_step == pytest.approx(20_000)
-    assert ("of that because the memory is pageable", "30 ms per step") in finding.facts
-
-
-def test_copies_to_the_device_are_priced_by_what_nothing_hides():
-    (finding,) = StepBoundByCopiesToDevice().detect(steps(to_device=0.5, to_device_alone=0.15))
-    assert (finding.lost_us_per_step, finding.basis, finding.steps) == (15_000.0, "estimated", 4)
-
-
 @pytest.mark.parametrize(("share", "expected"), [(0.19, NOTHING), (0.2, WARNING), (0.94, WARNING)])
 def test_share_of_unknown_time_has_no_price(share, expected):
     found = list(UnattributedTime().detect(steps(unknown=share)))

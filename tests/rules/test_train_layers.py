@@ -73,8 +73,3 @@ def test_what_follows_from_the_input_is_not_a_finding_of_its_own():
     behind = row("dead", at=1), row("saturated", at=1)
     assert [each.site for each in found(row("input"), *behind)] == [SITE]
     assert [each.site for each in found(row("input", ratio=1.0), *behind)] == [OTHER]
-
-
-def test_layers_of_one_line_are_one_finding():
-    (finding,) = found(row("dead"), row("dead", dead=20, layer="head.weight"))
-    assert "20 of 20" in finding.message and "head.weight" in finding.message

@@ -121,21 +121,6 @@ def test_an_activation_is_taken_away(before, after):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("F.binary_cross_entropy_with_logits(out.sigmoid(), y)", "(out, y)"),
-        ("F.binary_cross_entropy_with_logits(torch.sigmoid(out), y)", "(out, y)"),
-        ("F.binary_cross_entropy_with_logits(self.sigmoid(out), y)", None),
-    ],
-)
-def test_so_is_a_sigmoid(before, after):
-    function = "binary_cross_entropy_with_logits"
-    facts = {"defect": "activation", "function": function, "activation": "sigmoid"}
-    wanted = after and f"F.{function}{after}"
-    assert patched(ActivationAppliedTwice, before, **facts) == wanted
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
         ("F.nll_loss(F.softmax(out, dim=1), y)", "F.nll_loss(F.log_softmax(out, dim=1), y)"),
         (
             "F.nll_loss(\n        torch.softmax(out, 1), y)",

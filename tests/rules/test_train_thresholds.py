@@ -68,16 +68,6 @@ def test_gradients_that_are_far_apart_are_an_error(kind, angle, ratio, severity)
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_every_knob_can_be_set(kind):
-    far = row(kind, 20.0, 1.5)
-    assert found(kind, far)[0].severity is None
-    assert found(kind, far, angle=19.0)[0].severity is Severity.ERROR
-    assert found(kind, far, factor=1.4)[0].severity is Severity.ERROR
-    assert found(kind, far, least_angle=21.0, least_share=0.51) == []
-    assert len(found(kind, far, least_angle=21.0, least_share=0.49)) == 1
-
-
-@pytest.mark.parametrize("kind", RULES)
 def test_most_of_the_rows_of_a_line_decide(kind):
     far, near = row(kind, 40.0), row(kind, 40.0, step=1)
     same = [row(kind, step=step) for step in (1, 2)]
@@ -85,22 +75,6 @@ def test_most_of_the_rows_of_a_line_decide(kind):
     assert len(found(kind, far, near, same[1])) == 1
     (finding,) = found(kind, far, row(kind, 10.0, step=1))
     assert (finding.severity, finding.steps) == (None, 2)
-
-
-@pytest.mark.parametrize("kind", RULES)
-def test_lines_are_findings_of_their_own(kind):
-    one, two = found(kind, row(kind, 10.0), row(kind, 10.0), row(kind, 40.0, at=1))
-    assert (one.site, one.per_step, one.severity) == (SITE, 2, None)
-    assert (two.site, two.per_step, two.severity) == (OTHER, 1, Severity.ERROR)
-
-
-@pytest.mark.parametrize("kind", RULES)
-def test_the_numbers_shown_are_those_of_parameters_and_in_the_middle(kind):
-    given = [row(kind, angle) for angle in (25.0, 11.0, 12.0)]
-    (finding,) = found(kind, *given, row(kind, 5.0, over="outputs"))
-    assert finding.facts[0][1] == "12 degrees" and finding.facts[2][1] == "parameters"
-    (finding,) = found(kind, row(kind, 5.0, over="outputs"))
-    assert finding.facts[2][1] == "the model's outputs"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from auditor.rules.copying import TransferRule
 
-from auditor.evidence.trace.facts import OPTIMIZER, PROFILER, TraceStep, TraceSteps
+from auditor.evidence.trace.facts import PROFILER, TraceStep, TraceSteps
 from auditor.model import Severity
 
 
@@ -58,12 +58,3 @@ def test_the_price_leaves_out_what_pinned_memory_saves():
     assert (pinned.lost_us_per_step, len(pinned.facts)) == (2000.0, 3)
     (all_slow,) = bound(*[2000.0] * 4, slow=9000.0)
     assert all_slow.lost_us_per_step == 0.0
-
-
-def test_steps_that_nobody_marked_have_no_price():
-    (finding,) = bound(5000.0, marked=False)
-    wanted = (None, "none", Severity.NOTE)
-    assert (finding.lost_us_per_step, finding.basis, finding.severity) == wanted
-    assert (finding.steps, finding.per_step) == (0, 0.0)
-    (guessed,) = bound(*[5000.0] * 4, source=OPTIMIZER)
-    assert guessed.severity is Severity.NOTE

@@ -15,12 +15,12 @@ from auditor.rules.waste.wasting import (
     handed_on,
 )
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader, Texts
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
-from auditor.rule import NotLooked
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import rows
 
 SITE = Site("train.py", 3, "step", "")
@@ -120,11 +120,6 @@ def test_copies_of_branches_or_libraries(
     assert [each.severity for each in found] == severities
 
 
-def test_copies_are_not_looked_for_on_a_cpu() -> None:
-    with pytest.raises(NotLooked):
-        list(CopiedUnread().detect(table("copy"), Machine(), Source()))
-
-
 def test_constants_that_are_copied_are_told_by_others() -> None:
     known = table("constant")
     copied = ThrownWork(known.found, copied_from=frozenset({("train.py", 3)}))
@@ -158,17 +153,6 @@ def test_what_a_model_returns_is_not() -> None:
     assert not handed_on(Source({"train.py": text}), SITE)
 
 
-def test_a_table_that_others_copy_does_not_hide_the_next() -> None:
-    (guilty,) = table("constant").found
-    (other,) = table("constant", site=Site("train.py", 9)).found
-    known = ThrownWork((guilty, other), copied_from=frozenset({("train.py", 3)}))
-    (found,) = RebuiltEachStep().detect(known, Machine())
-    assert found.site == other.own
-    (also,) = table("constant", site=other.own, further=(SITE,)).found
-    known = ThrownWork((also,), copied_from=frozenset({("train.py", 3)}))
-    assert not list(RebuiltEachStep().detect(known, Machine()))
-
-
 @pytest.mark.parametrize(("n", "more"), [(2, False), (3, False), (4, True), (9, True)])
 @pytest.mark.parametrize("what", ["gradient", "detach"])
 def test_three_parameters_are_named(what: str, n: int, more: bool) -> None:
@@ -197,14 +181,6 @@ def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
     assert not list(ResultUnread().detect(far, Machine(), Source({"train.py": text})))
 
 
-def test_a_copy_of_nothing_has_no_share() -> None:
-    (one,) = table("copy", nbytes=1).found
-    assert len(list(CopiedUnread().detect(ThrownWork((one,)), Machine("cuda"), Source()))) == 1
-    half = ThrownWork((one,), copied=2)
-    (found,) = CopiedUnread().detect(half, Machine("cuda"), Source())
-    assert "50% of what is moved" in found.message
-
-
 def test_a_repeat_says_where_it_was_computed() -> None:
     known = table("repeat", products=1, further=(Site("train.py", 8),), other=1)
     (found,) = ComputedTwice().detect(known, Machine())
@@ -213,9 +189,9 @@ def test_a_repeat_says_where_it_was_computed() -> None:
 
 def padded(width: int, *batches: tuple[int, ...], of: int | None = None) -> Batches:
     """A step with a batch for each of these, of ``of`` in all."""
-    texts = tuple(Texts(width, lengths) for lengths in batches)
+    texts = [[width, *lengths] for lengths in batches]
     many = len(texts) if of is None else of
-    loud = (Batch(0, 0, batches=many, texts=texts),)
+    loud = (batch(0, 0, n=many, texts=texts),)
     return Batches("cpu", (Loader(0, made_at=SITE),), loud_steps=1, loud=loud)
 
 

@@ -5,7 +5,6 @@ import pytest
 from auditor.errors import AuditProblem
 from auditor.runs import played_ranks
 from auditor.runs.plan import Audit, Passes, Plan
-from auditor.runs.rank_recordings import RankedRecording
 from tests.runs.test_rank_recordings import ranked
 
 
@@ -56,13 +55,6 @@ def test_the_steps_are_those_of_a_rehearsal():
     assert (played.device, played.steps, played.warmup) == ("null", 12, 0)
     assert (played.purpose, audit.rehearsed, audit.native) == (Passes(trace=0), (), ())
     assert Plan.from_json(played.to_json()) == played
-
-
-def test_a_rank_that_nobody_played_is_not_missed(tmp_path):
-    facts = {"outcome": "completed", "world_size": 64, "played": [0, 63]}
-    opened = ranked(tmp_path, rank0=facts, rank63=facts)
-    assert isinstance(opened, RankedRecording)
-    assert opened.manifest["warnings"] == []
 
 
 def test_a_rank_that_was_to_be_played_is_missed(tmp_path):

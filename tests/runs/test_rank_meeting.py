@@ -130,15 +130,6 @@ def test_marks_and_decisions_reach_the_others(tmp_path):
     first.close()
 
 
-def test_half_a_file_is_no_word(tmp_path):
-    first, other = meetings(tmp_path, 2)
-    first.open(tmp_path / "results")
-    (tmp_path / ".ranks-abc" / "ended-0-1").write_text('{"completed": tr')
-    assert first.marks(0) == {}
-    other.leave()
-    first.close()
-
-
 def test_a_rank_that_waits_is_told_when_rank_0_goes(tmp_path):
     first, other = meetings(tmp_path, 2)
     first.open(tmp_path / "results")

@@ -67,15 +67,6 @@ def test_a_rehearsal_follows_the_main_run_and_its_sources_are_kept(tmp_path, ran
     assert {Path(file).name for file in kept} == {"rehearse.py"}
 
 
-@pytest.mark.parametrize(("rehearsed", "times"), [(("reads",), 1), ((), 0)])
-def test_first_findings_are_asked_for_before_a_rehearsal(tmp_path, ran, rehearsed, times):
-    asked: list[int] = []
-    run = Plan("t:step", (), 50, 5, "auto", str(tmp_path / "recording"), ("reads",))
-    audit = Audit(run, rehearsed)
-    stages.record(audit, None, silent, quiet, announce=lambda recording: asked.append(len(ran)))
-    assert asked == [1] * times
-
-
 def test_what_no_rule_asks_for_is_not_rehearsed(tmp_path, ran):
     audited(tmp_path, ())
     assert [plan.device for plan in ran] == ["auto"]

@@ -57,12 +57,6 @@ def test_anything_else_is_refused(project, text):
         target.parse(text)
 
 
-def test_a_wrong_file_name_is_guessed(project):
-    with pytest.raises(TargetProblem) as problem:
-        target.parse("deep/trian.py")
-    assert problem.value.hint == "did you mean 'deep/train.py'?"
-
-
 def test_what_can_be_stepped():
     calls = []
 

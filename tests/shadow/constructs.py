@@ -219,6 +219,9 @@ def equal(lab):  # native/cuda/Equal.cpp
     torch.equal(lab.x, lab.x + 0)  #: equal
 def equal_for_sure(lab):  # the same memory, other sizes
     torch.equal(lab.x, lab.x); torch.equal(lab.x, lab.x[1:])
+def covariance(lab):  # native/Correlation.cpp: is_scalar_tensor_true
+    torch.cov(lab.x)  #: equal
+    torch.corrcoef(lab.x)  #: equal
 def allclose(lab):
     torch.allclose(lab.x, lab.x)  #: item
 def isfinite(lab):
@@ -264,10 +267,10 @@ def validated_distribution(lab):
 def ctc_lengths_on_device(lab):  # native/LossCTC.cpp: lengths are brought to the host
     logits = torch.zeros(6, 1, 4, device="cuda").log_softmax(2)
     F.ctc_loss(logits, torch.ones(1, 2, dtype=torch.long, device="cuda"), lab.v[5:] + 1, lab.v[2:3])  #: to_cpu x2, h2d
-def ctc_lengths_on_host(lab):  # native/cuda/LossCTC.cu: lengths and places go up
+def ctc_lengths_on_host(lab):  # native/cuda/LossCTC.cu: lengths and places go up, and again in the backward
     logits = torch.zeros(6, 1, 4, device="cuda", requires_grad=True)
     loss = F.ctc_loss(logits.log_softmax(2), torch.ones(1, 2, dtype=torch.long, device="cuda"), torch.tensor([6]), torch.tensor([2]))  #: h2d
-    loss.backward()
+    loss.backward()  #: h2d
 def smoothed_loss(lab):
     F.cross_entropy(lab.x, lab.v % 4, label_smoothing=0.1); F.cross_entropy(lab.x, lab.v % 4, weight=torch.ones(4, device="cuda"))
 def smoothed_and_weighted_loss(lab):  # native/LossNLL.cpp: the weights that count are selected

@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from contextlib import nullcontext
 
-import numpy as np
 import pytest
 import torch
 
@@ -132,33 +131,3 @@ def test_a_conversion_runs_on_the_host_only_in_a_blocking_copy_up():
     assert (blocking.nbytes, staged.nbytes) == (16, 32)
     down = facts(lambda: torch.ones(8, device="cuda").to("cpu", torch.float16))
     assert down[0].nbytes == 32
-
-
-def test_the_scalers_own_read_says_so():
-    def action():
-        lab = constructs.Lab()
-        constructs.scaler(lab)
-
-    assert [crossing.operator for crossing in facts(action) if crossing.kind == "item"] == [
-        "GradScaler.step"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("data", "constant"),
-    [([1.0, 2.0], True), ([[1], [2]], True), ([np.ones(2)], False), (np.ones(2), False)],
-)
-def test_arrays_in_a_list_are_no_numbers_of_python(data, constant):
-    (sent,) = facts(lambda: torch.tensor(data, device="cuda"))
-    assert sent.constant is constant
-
-
-def test_a_constant_index_is_told_from_data():
-    def constant():
-        torch.zeros(4, device="cuda")[[0, 1]]
-
-    def data():
-        torch.zeros(4, device="cuda")[torch.tensor([0, 1])]
-
-    assert [c.constant for c in facts(constant)] == [True]
-    assert [c.constant for c in facts(data)] == [False]

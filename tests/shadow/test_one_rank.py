@@ -169,18 +169,19 @@ def test_the_buckets_of_the_reducer_are_held(rank, views):
         assert sum(memory.live.values()) == before
 
 
-def test_what_needs_the_reducer_is_refused(nccl):
+def test_copies_and_hooks(nccl):
     net = DistributedDataParallel(
         nn.Linear(2, 2).cuda(), static_graph=True, find_unused_parameters=True
     )
-    net(torch.ones(1, 2, device="cuda")).sum().backward()
-    for ask in (
-        copy.deepcopy,
-        lambda net: net.join(),
-        lambda net: net.register_comm_hook(None, print),
-    ):
-        with pytest.raises(ShadowLimit, match="reducer"):
-            ask(net)
+    again = copy.deepcopy(net)
+    assert (
+        again.module.weight is not net.module.weight
+        and again(torch.ones(1, 2, device="cuda")).is_cuda
+    )
+    with net.join():
+        net(torch.ones(1, 2, device="cuda")).sum().backward()
+    with pytest.raises(ShadowLimit, match="register_comm_hook"):
+        net.register_comm_hook(None, lambda state, bucket: None)
     on_host = DistributedDataParallel(nn.Linear(2, 2))  # torch's own, over Gloo
     on_host(torch.ones(1, 2)).sum().backward()
     assert on_host.module.weight.grad is not None

@@ -74,14 +74,6 @@ def test_cublaslt_has_its_own_in_older_torch_or_where_told(monkeypatch):
     assert lt_bytes((2, 8)) == 0
 
 
-def test_one_for_the_program_s_thread_and_one_for_autograd_s(kept):
-    model = nn.Linear(8, 8).cuda()
-    assert kept == []
-    for _ in range(3):
-        model(torch.ones(2, 8, device="cuda")).sum().backward()
-    assert kept == [(HOPPER, True)] * 2
-
-
 def test_products_on_the_host_and_of_nothing_take_none(kept):
     torch.ones(2, 2) @ torch.ones(2, 2)
     empty = torch.ones(0, 2, device="cuda") @ torch.ones(2, 2, device="cuda")

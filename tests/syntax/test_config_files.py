@@ -11,7 +11,7 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.writer import store_sources
-from auditor.syntax.config_files import MOST_BYTES, suffix_of, worth_keeping
+from auditor.syntax.config_files import MOST_BYTES, worth_keeping
 
 
 def recording_of(folder, files: dict[str, str]) -> Recording:
@@ -67,35 +67,6 @@ def test_what_else_is_not_kept(tmp_path):
     files = [str(path) for path in [*sorted(inside.iterdir()), outside, inside / "gone.yaml"]]
     assert [os.path.basename(file) for file in worth_keeping(files, str(inside))[0]] == [
         "words.yaml"
-    ]
-
-
-def test_kinds_of_files():
-    names = [
-        ".env",
-        ".env.local",
-        "a.YAML",
-        "b.yml",
-        "c.toml",
-        "d.json",
-        "e.sh",
-        "f.ini",
-        "f.py",
-        "env",
-        "json",
-    ]
-    assert [suffix_of(name) for name in names] == [
-        ".env",
-        ".env",
-        ".yaml",
-        ".yml",
-        ".toml",
-        ".json",
-        ".sh",
-        ".ini",
-        "",
-        "",
-        "",
     ]
 
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from auditor.syntax.index import parents_of
-from auditor.syntax.reaching import bound_before, given_for
+from auditor.syntax.reaching import given_for
 
 
 def given(text: str) -> str | None:
@@ -64,20 +64,3 @@ def test_the_one_that_is_certain(text, found):
 )
 def test_one_that_is_not(text):
     assert given(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "bound"),
-    [
-        ("d = 1\nx = a()\nuse(d)", True),
-        ("x = a()\nuse(d)", True),
-        ("x = a()\nd = 1\nuse(d)", False),
-        ("x = a()\nuse(self.device)", True),
-    ],
-)
-def test_names_that_are_known_there(text, bound):
-    tree = ast.parse(text)
-    call = next(node for node in ast.walk(tree) if ast.unparse(node).startswith("use("))
-    (assign,) = (node for node in ast.walk(tree) if ast.unparse(node) == "x = a()")
-    assert isinstance(call, ast.Expr) and isinstance(call.value, ast.Call)
-    assert bound_before(call.value.args[0], assign, parents_of(tree)) is bound

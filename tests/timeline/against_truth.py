@@ -125,7 +125,9 @@ class Judged:
                 ),
                 default=0.0,
             )
-            return "the card has no tensor cores" if 0 < capability < 7 else ""
+            if not capability:
+                return "the trace does not say which card"
+            return "the card has no tensor cores" if capability < 7 else ""
         if kind != "allocator_calls":
             return ""
         calls = self.truth["trace"]["alloc_calls"].values()

@@ -75,12 +75,12 @@ def survive(path):
         return
     line.compute()
     line.tree.self_ns()
-    prices, steps = line.waits.prices, line.steps
-    assert (prices.won_back >= 0).all()
-    assert (prices.won_back <= line.waits.held).all()
+    waits, steps = line.waits, line.steps
+    assert (waits.won_back >= 0).all()
+    assert (waits.won_back <= waits.held).all()
     for step in range(steps.count):
-        inside = line.waits.step == step
-        assert prices.won_back[inside].sum() <= steps.end[step] - steps.start[step]
+        inside = waits.step == step
+        assert waits.won_back[inside].sum() <= steps.end[step] - steps.start[step]
     assert not isinstance(rank_facts(path), Unread)
     drawn(line)
     assert time.process_time() - begun < SECONDS

@@ -13,22 +13,17 @@ from auditor.timeline.waits import (
     LAUNCHING,
     PROFILER,
     UNKNOWN,
-    WAIT,
     launched_in,
-    queue_depth,
 )
 from tests.timeline.kineto import (
     call,
-    frame,
     kernel,
     launch,
     loading,
     mark,
-    memcpy,
     op,
     span,
     text,
-    training,
     write,
 )
 
@@ -110,12 +105,6 @@ def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(lin
     assert sum(line.wait_prices.tolist()) == 0
 
 
-def test_what_a_wait_cost_is_the_waits(line_of):
-    line = line_of(*training(3))
-    won = int(line.waits.prices.won_back[line.waits.step >= 0].sum())
-    assert line.idle.by_cause()[WAIT] == won > 0
-
-
 def test_what_the_profiler_does_for_itself_is_nobodys_gap(line_of):
     own = span("overhead", "Activity Buffer Request", 1300, 1500, pid=-1, tid=0)
     line = line_of(
@@ -124,23 +113,6 @@ def test_what_the_profiler_does_for_itself_is_nobodys_gap(line_of):
     causes = line.idle.by_cause()
     assert (causes[PROFILER], causes[HOST]) == (1_500_000, 345_000)
     assert len(line.idle.of_host()) == 0
-
-
-def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(line_of):
-    line = line_of(
-        *step(
-            *launched(1000, 1010, 100, 1),
-            op("aten::sort", 1200, 1700),
-            frame("trainer.py(3): step", 1000, 4000),
-            frame("trainer.py(9): report", 1150, 1800),
-            *launched(2950, 2960, 100, 2),
-        )
-    )
-    found = line.idle
-    (row,) = found.of_host().tolist()
-    gap = int(found.start[row]), int(found.end[row])
-    assert line.host_in(*gap, int(line.trace.calls.thread[found.call[row]])) == "aten::sort"
-    assert line.host_in(*gap, 99) == ""
 
 
 @pytest.mark.parametrize(("at", "long"), [(2494.999, False), (2495.0, True)])
@@ -169,34 +141,6 @@ def test_a_long_gap_inside_a_span_is_no_slow_launch_too(line_of):
     everything = line.idle.windows
     assert line.idle.by_cause()[LAUNCHING] == launched_in(line.idle, everything) == 5_000 + 155_000
     assert line.idle.by_cause()[HOST] == 805_000
-
-
-def test_without_marked_steps_the_windows_are_the_devices_span(line_of):
-    line = line_of(
-        *launched(0, 10, 100, 1), *launched(400, 410, 100, 2), op("aten::later", 9000, 10)
-    )
-    assert (line.idle.windows.length, line.idle.total) == (500_000, 300_000)
-
-
-def test_no_device_no_idle_time(line_of):
-    assert line_of(op("aten::add", 0, 10)).idle is None
-
-
-def test_work_that_only_copies_counts_as_work(line_of):
-    line = line_of(
-        *step(call("cudaMemcpyAsync", 1000, 5, 1), memcpy("HtoD (Pinned -> Device)", 1000, 5000, 1))
-    )
-    assert line.idle.total == 0
-
-
-def test_queue_depth_counts_kernels_that_have_not_started(line_of):
-    events = [
-        event
-        for number in range(5)
-        for event in launched(10 * number, 1000 + 100 * number, 100, number + 1)
-    ]
-    line = line_of(*events)
-    assert queue_depth(line).tolist() == [0, 1, 2, 3, 4]
 
 
 @given(

@@ -104,7 +104,3 @@ def test_the_slowest_step_stands_beside_the_mean_where_it_stands_out(line):
     chart = step_parts(line([*step(0, 0.0), *step(1, 2000.0), *step(2, 4000.0, length=1800.0)]))
     assert chart.rows == ("mean: host", "mean: device", "slowest: host", "slowest: device")
     assert "the slowest, ProfilerStep#2." in chart.note
-
-
-def test_a_trace_without_steps_has_no_parts(line):
-    assert step_parts(line([op("aten::add", 0.0, 10.0), op("aten::mul", 50.0, 10.0)])) is None

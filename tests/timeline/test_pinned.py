@@ -3,7 +3,6 @@
 import pytest
 
 from auditor.evidence.table import Evidence
-from auditor.evidence.trace.facts import TraceSteps
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.recordings.standalone import TraceRecording
 from auditor.timeline import Timeline
@@ -67,20 +66,6 @@ def test_a_pageable_copy_is_priced_by_its_bandwidth(recorded, kind, cause):
     )
 
 
-def test_pinned_copies_of_the_trace_itself_say_what_pinned_memory_reaches(line_of, recorded):
-    events = copies(UP, "HtoD (Pinned -> Device)", us=35_000)
-    slow, fast = 154 * MB / 35e6, 25.0
-    for event in events:
-        if event["name"] == "Memcpy HtoD (Pinned -> Device)":
-            event["dur"] = 154 * MB / fast / 1e3
-    rate = line_of(*events).pageable.to_device
-    assert (round(rate.gbs, 3), rate.seen) == (fast, True)
-    (place,) = recorded(*events).get(TraceWaits).of("copy to device", asynchronous=True)
-    assert place.slow_us / 3 == pytest.approx(35_000 - pinned_us(154 * MB, fast), rel=1e-3)
-    assert "as the pinned copies of this trace" in dict(place.facts)["pinned memory reaches"]
-    assert slow < LINK_GBS
-
-
 @pytest.mark.parametrize(
     ("number", "size", "seen"), [(3, LARGE, True), (2, LARGE, False), (3, LARGE - 1, False)]
 )
@@ -126,10 +111,3 @@ def test_both_ways_at_once_cost_once_each_and_nothing_twice(line_of):
     assert sorted(slow.tolist()) == pytest.approx(
         [10_000_000 * share, 30_000_000 * share], rel=1e-3
     )
-
-
-def test_the_rule_about_a_bound_step_leaves_out_what_pinned_memory_saves(recorded):
-    steps = recorded(*copies(UP, DOWN)).get(TraceSteps)
-    for way in ("to_device", "to_host"):
-        assert steps.mean(f"{way}_alone_us") == pytest.approx(35_000)
-        assert steps.mean(f"{way}_slow_us") == pytest.approx(35_000 - pinned_us(154 * MB), rel=1e-3)

@@ -6,7 +6,7 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
-from auditor.timeline.timeline import RankFacts, rank_facts
+from auditor.timeline.timeline import RankFacts
 from tests.timeline.kineto import HEAD, kernel, mark, text, write
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32(x)"
@@ -40,29 +40,17 @@ def test_clocks_are_aligned_and_the_straggler_is_named(folder):
     job = fleet(trace_files(folder))
     assert [one.row.rank for one in job.ranks] == [0, 1, 2, 3]
     assert (job.world_size, job.missing, job.unread, job.warnings) == (4, (), (), ())
-    found = job.alignment
-    assert found.shared == 10
-    assert found.offset_ns.tolist() == [0, 77_000_000, 154_000_000, 231_000_000]
-    assert found.spread_ns.tolist() == [0, 0, 0, 0]
-    assert found.straggler == 2
-    assert found.last_count.tolist() == [0, 0, 10, 0]
-    assert found.waited_ns.tolist() == [2_000_000, 1_900_000, 0, 1_700_000]
+    found = job.late
+    assert (found.place, found.last, found.shared) == (2, 10, 10)
+    assert (found.waited_ns, found.clocks_ns) == (1_900_000, 0)
     assert job.least_waiting.row.rank == 2
     assert job.ranks[0].row.step_us == 990
-
-
-def test_facts_of_one_rank(folder):
-    facts = rank_facts(folder / "worker2.json.gz")
-    row = facts.row
-    assert (row.rank, facts.world_size, row.steps) == (2, 4, 10)
-    assert (row.communication_us, row.exposed_us, row.compute_us) == (300, 300, 500)
-    assert row.device == "NVIDIA A100"
 
 
 def test_the_pool_of_processes_gives_the_same(folder, monkeypatch):
     monkeypatch.setattr("auditor.timeline.timeline.POOL_BYTES", 0)
     job = fleet(trace_files(folder))
-    assert job.alignment.straggler == 2
+    assert job.late.place == 2
 
 
 def test_missing_and_damaged_ranks_are_said(folder):
@@ -70,7 +58,7 @@ def test_missing_and_damaged_ranks_are_said(folder):
     job = fleet(trace_files(folder))
     assert job.missing == (1,)
     assert [one.path.endswith("worker1.json.gz") for one in job.unread] == [True]
-    assert job.alignment.shared == 10
+    assert job.late.shared == 10
 
 
 def test_ranks_from_file_names(tmp_path):
@@ -87,13 +75,6 @@ def test_two_files_of_one_rank_are_said(folder):
     assert "two files are of rank 2" in job.warnings[0]
 
 
-def test_one_rank_alone_has_no_alignment(tmp_path):
-    write(tmp_path, text(rank_events(0, 0, 0)))
-    job = fleet(trace_files(tmp_path))
-    assert job.alignment is None
-    assert job.missing == (0, 1, 2, 4, 5, 6, 7)
-
-
 def test_a_size_that_no_job_has_takes_no_memory(tmp_path):
     """Found by ``make fuzz``."""
     write(tmp_path, text(rank_events(0, 0, 0)).replace('"world_size": 8', f'"world_size": {2**40}'))
@@ -106,7 +87,7 @@ def test_a_size_that_no_job_has_takes_no_memory(tmp_path):
 def test_ranks_that_share_no_collective_are_not_aligned(tmp_path):
     write(tmp_path, text([kernel("ncclA", 0, 5)]), "rank0.json")
     write(tmp_path, text([kernel("ncclB", 0, 5)]).replace('"rank": 3', '"rank": 4'), "rank1.json")
-    assert fleet(trace_files(tmp_path)).alignment is None
+    assert fleet(trace_files(tmp_path)).late is None
 
 
 def test_a_fleet_of_256(tmp_path):
@@ -121,7 +102,7 @@ def test_a_fleet_of_256(tmp_path):
         )
     job = fleet(trace_files(tmp_path))
     assert (len(job.ranks), job.missing) == (256, ())
-    assert job.ranks[job.alignment.straggler].row.rank == 77
+    assert job.ranks[job.late.place].row.rank == 77
     assert all(isinstance(one, RankFacts) for one in job.ranks)
 
 

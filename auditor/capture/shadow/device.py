@@ -143,10 +143,6 @@ def install_limits(patches: Patches, playing: Current) -> None:
                 if isinstance(known, type)
                 else refused,
             )
-    refused = _refusal(
-        "torch.set_default_tensor_type", "torch 2.1 deprecated it: set_default_device"
-    )
-    patches.attribute(torch, "set_default_tensor_type", refused)
     answers = facade.history_functions(playing)
     for name in RECORDING:
         if hasattr(torch.cuda.memory, name):

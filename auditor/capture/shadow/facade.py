@@ -18,7 +18,7 @@ from auditor.capture.instruments.torch_private.training import ProfilerState
 from auditor.capture.shadow import streams
 from auditor.capture.shadow.current import CUDA, Current, GpuModel, must_be_the_process, tell
 from auditor.capture.shadow.functions import legacy_new
-from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor, device_of, type_name
+from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor, as_type, device_of, type_name
 
 
 class LiveBytes:
@@ -153,6 +153,7 @@ def history_functions(playing: Current) -> dict[str, _Hook]:
 
 
 _Hook = Callable[..., Any]
+_TensorBase: Any = torch.Tensor.__base__
 
 
 EXACT_FOREACH = ("adam", "sgd", "adagrad", "rmsprop", "adadelta", "adamax")
@@ -214,6 +215,8 @@ def install(patches: Patches, playing: Current) -> None:
         torch.backends.cudnn,
         {"is_available": _says(True), "is_acceptable": _says(False), "version": _says(90100)},
     )
+    _put(patches, torch, {"set_default_tensor_type": _set_default_tensor_type})
+    patches.on_undo(_plain_constructor)
 
 
 def _install_internals(patches: Patches) -> None:
@@ -377,6 +380,32 @@ def _legacy_type(name: str, dtype: torch.dtype) -> type:
     return Legacy(
         f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True}
     )
+
+
+def _set_default_tensor_type(kind: Any) -> None:
+    name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
+    sample = as_type(torch.Tensor.type, torch.empty(0, device="cpu"), name)
+    torch.set_default_dtype(sample.dtype)
+    torch.set_default_device(sample.device if sample.is_cuda else None)
+    if sample.is_cuda:
+        torch.Tensor.__new__ = staticmethod(_device_constructor)  # type: ignore[assignment]
+    else:
+        _plain_constructor()
+
+
+def _device_constructor(cls: type, *args: Any, **kwargs: Any) -> Any:
+    """``torch.Tensor(...)`` under a default type of CUDA, which a default device does not reach."""
+    tensor_on_host = (
+        bool(args) and isinstance(args[0], torch.Tensor) and not isinstance(args[0], ShadowTensor)
+    )
+    if cls is torch.Tensor and not kwargs and not tensor_on_host:
+        return legacy_new(args, torch.get_default_dtype())
+    return _TensorBase.__new__(cls, *args, **kwargs)
+
+
+def _plain_constructor() -> None:
+    if "__new__" in vars(torch.Tensor):
+        del torch.Tensor.__new__
 
 
 # -- profiling -------------------------------------------------------------------------------------

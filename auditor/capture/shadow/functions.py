@@ -563,9 +563,30 @@ def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return normed if weight is None else normed * weight
 
 
+def _covariance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Correlation.cpp: the number of observations is a 0-dim tensor, asked by equal()."""
+    tell("equal", f"aten::{func.__name__}", 1, "d2h")
+    return through(func, args, kwargs)
+
+
+class _CtcBackward(torch.autograd.Function):
+    """The identity; its backward says that the lengths go up again."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, nbytes: int) -> Tensor:
+        ctx.nbytes = nbytes
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        tell("copy", "aten::_ctc_loss_backward", ctx.nbytes, "h2d")
+        return grad, None
+
+
 def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """LossCTC.cpp: lengths are brought to the host; the graph is that of the lists they hold.
-    cuda/LossCTC.cu: they and the places of the targets go up for the kernels.
+    cuda/LossCTC.cu: they and the places of the targets go up for the kernels, and again in the
+    backward.
     """
     lengths = [
         moved(Tensor.to, given, ("cpu",), {}, operator="aten::ctc_loss")
@@ -573,8 +594,10 @@ def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         else given
         for given in args[2:4]
     ]
-    tell("copy", "aten::_ctc_loss", 3 * 8 * len(lengths[0]), "h2d")
-    return through(func, (*args[:2], *lengths, *args[4:]), kwargs)
+    sent = 3 * 8 * len(lengths[0])
+    tell("copy", "aten::_ctc_loss", sent, "h2d")
+    loss = through(func, (*args[:2], *lengths, *args[4:]), kwargs)
+    return _CtcBackward.apply(loss, sent) if loss.requires_grad else loss  # type: ignore[no-untyped-call]
 
 
 RULES: dict[Any, _Rule] = {
@@ -614,6 +637,7 @@ RULES: dict[Any, _Rule] = {
     Tensor.nanquantile: _unchecked,
     tensors.pack_padded: _pack,
     _C.ctc_loss: _ctc_loss,
+    **dict.fromkeys((_C.cov, Tensor.cov, _C.corrcoef, Tensor.corrcoef), _covariance),
     **({_C.rms_norm: _rms_norm} if _HAS_FUSED_RMS_NORM else {}),
 }
 """Functions that need more than :func:`through`."""

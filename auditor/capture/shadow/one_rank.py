@@ -8,12 +8,13 @@ holds on the device what its reducer would. More ranks than one are refused.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,6 +23,7 @@ from torch.nn.parallel import scatter_gather
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.dispatch import tree_leaves
+from auditor.capture.instruments.torch_private.training import set_static_graph
 from auditor.capture.shadow.current import refuse, tell
 from auditor.capture.shadow.tensor import ShadowTensor
 
@@ -272,8 +274,13 @@ def _install_parallel(patches: Patches) -> None:
     kind: Any = torch.nn.parallel.DistributedDataParallel
     patches.attribute(kind, "__init__", _init(kind.__init__))
     patches.attribute(kind, "forward", _unless_reduced(kind.forward, _forward))
-    for name in ("__getstate__", "join", "_set_static_graph", "register_comm_hook"):
-        patches.attribute(kind, name, _unless_reduced(getattr(kind, name), _not_played(name)))
+    patches.attribute(kind, "__getstate__", _unless_reduced(kind.__getstate__, _state))
+    patches.attribute(kind, "__setstate__", _with_state(kind.__setstate__))
+    patches.attribute(kind, "join", _unless_reduced(kind.join, _join))
+    patches.attribute(kind, "_set_static_graph", _unless_reduced(set_static_graph, _nothing))
+    patches.attribute(
+        kind, "register_comm_hook", _unless_reduced(kind.register_comm_hook, _comm_hook)
+    )
 
 
 def _init(original: Callable[..., None]) -> Callable[..., None]:
@@ -351,8 +358,35 @@ def _forward(parallel: Any, *inputs: Any, **kwargs: Any) -> Any:
     return parallel.module(*inputs, **kwargs)
 
 
-def _not_played(name: str) -> Callable[..., None]:
-    def method(*args: Any, **kwargs: Any) -> None:
-        refuse(f"DistributedDataParallel.{name}", "calls that need its reducer are not simulated")
+def _state(parallel: Any) -> _Arguments:
+    """As torch's: a copy, or what is loaded, belongs to the default group."""
+    return {name: value for name, value in parallel.__dict__.items() if name != "process_group"}
 
-    return method
+
+def _with_state(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def set_state(parallel: Any, state: _Arguments) -> None:
+        if state.get("device_type") != "cuda":
+            original(parallel, state)
+            return
+        torch.nn.Module.__setstate__(parallel, state)
+        parallel.process_group = torch.distributed.group.WORLD
+        _hold_buckets(parallel)
+
+    return set_state
+
+
+@contextlib.contextmanager
+def _join(parallel: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+    yield
+
+
+def _nothing(parallel: Any) -> None:
+    """There is no reducer to tell."""
+
+
+def _comm_hook(parallel: Any, *args: Any, **kwargs: Any) -> None:
+    refuse(
+        "DistributedDataParallel.register_comm_hook",
+        "what a hook does to gradients on their way is not played",
+    )

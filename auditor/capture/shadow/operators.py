@@ -29,6 +29,7 @@ from auditor.capture.shadow.current import (
     HERE,
     PLAYING,
     PRODUCTS,
+    VERSION,
     caller,
     refuse,
     tell,
@@ -424,6 +425,17 @@ def _equal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tell("equal", "aten::equal", 1, "d2h")
 
 
+_NORMAL_READS: Final = VERSION < (2, 13)
+"""DistributionTemplates.h: std.min().ge(0).item(); pull request 186508 of June 2026 made it a check
+on the device. Torch 2.12 is older, 2.14 has it; of 2.13, which is between, nothing is said.
+"""
+
+
+def _normal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if _NORMAL_READS and isinstance(args[1], ShadowTensor):
+        tell("item", "aten::normal", 1, "d2h")
+
+
 def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     low, high = args[2:4] if len(args) > 3 else (kwargs.get("min", 0), kwargs.get("max", 0))
     if low == high:  # SummaryOps.cu: bounds from the data, by item()
@@ -440,6 +452,7 @@ LOOKS: Final[dict[str, _Look]] = {
     **dict.fromkeys(("index", "_unsafe_index"), _index),
     **dict.fromkeys("index_put index_put_ _index_put_impl_ _unsafe_index_put".split(), _index_put),
     "repeat_interleave": _repeat_interleave,
+    "normal": _normal,
     "equal": _equal,
     "histc": _histc,
     "copy_": copied,

@@ -59,8 +59,6 @@ class Apart:
     backward_at: Site
     entered_at: Site | None
     averaged: int
-    local: int
-    step: int
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,6 @@ def _module(
                 site(each.local_at),
                 None if each.entered_at is None else site(each.entered_at),
                 each.n,
-                each.local,
-                each.step,
             )
             for each in steps
             if each.local and each.local_at is not None

@@ -177,7 +177,6 @@ class Replays:
         settings: AllocatorSettings | None = None,
         *,
         total_bytes: int | None = None,
-        empty_caches: bool = True,
     ) -> Replayed:
         """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` if it cannot be done."""
         try:
@@ -186,7 +185,6 @@ class Replays:
                 settings,
                 fresh=not self.from_recorded,
                 total_bytes=total_bytes,
-                empty_caches=empty_caches,
             )
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise NotLooked(
@@ -224,28 +222,6 @@ def _replays(evidence: Evidence) -> dict[int, Replays]:
 
 def _agrees(replayed: int, course: Course) -> bool:
     return abs(replayed - course.peak_reserved) <= AGREES * course.peak_reserved
-
-
-def without_flushes(evidence: Evidence, course: Course) -> tuple[tuple[str, str], ...]:
-    """A row of facts: the same history without the program's calls of ``empty_cache``. Empty if
-    a replay would say nothing.
-    """
-    try:
-        replays = replays_of(evidence, course)
-        if not _agrees(replays.under("", None).peak_reserved, course):
-            return ()
-        as_it_was, kept = (replays.replayed(empty_caches=calls) for calls in (True, False))
-    except NotLooked:
-        return ()
-    more = len(as_it_was.segment_allocs)
-    less = amounts.count(len(kept.segment_allocs), "cudaMalloc call")
-    held, holds = amounts.size(as_it_was.peak_reserved), amounts.size(kept.peak_reserved)
-    return (
-        (
-            "with the cache kept (predicted)",
-            f"{less} instead of {more}, {holds} reserved at most instead of {held}",
-        ),
-    )
 
 
 def card_of(course: Course, data: SnapshotData) -> int | None:

@@ -6,7 +6,6 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from auditor import amounts
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Rank
 
@@ -70,50 +69,6 @@ class Ranks(Table):
         """Steps of the rank with the fewest."""
         return min((row.steps for row in self.rows), default=0)
 
-    def excess(self) -> tuple[str, float] | None:
-        """What a late rank spends more on than the median, and how much in us, if anything."""
-        late = next((row for row in self.rows if row.rank == self.late), None)
-        others = [row for row in self.rows if row.rank != self.late]
-        if late is None or not others:
-            return None
-        kinds = {
-            "computing": "compute_us",
-            "waiting for its loader": "loader_us",
-            "waiting for its device": "wait_us",
-        }
-        over = {
-            words: getattr(late, name) - statistics.median(getattr(row, name) for row in others)
-            for words, name in kinds.items()
-        }
-        words = max(over, key=lambda kind: over[kind])
-        return (words, over[words]) if over[words] >= self.waited_us / 2 else None
-
-    @property
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Rows for the report: the extremes of each column (the report's list of ranks has all)."""
-        if not self.rows:
-            return ()
-        return tuple(
-            (label, _extremes(self.rows, name))
-            for label, name in (
-                ("step", "step_us"),
-                ("device busy", "busy_us"),
-                ("exposed communication", "exposed_us"),
-                ("loader", "loader_us"),
-            )
-        )
-
-
-def _extremes(rows: tuple[Rank, ...], name: str) -> str:
-    if len(rows) == 1:
-        return amounts.duration(getattr(rows[0], name))
-    low = min(rows, key=lambda row: float(getattr(row, name)))
-    high = max(rows, key=lambda row: float(getattr(row, name)))
-    return (
-        f"{amounts.duration(getattr(low, name))} (rank {low.rank}) to "
-        f"{amounts.duration(getattr(high, name))} (rank {high.rank})"
-    )
-
 
 def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
     """The rows of a report: empty if the recording is not one of several ranks."""
@@ -122,19 +77,16 @@ def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
 
 def _table(found: Fleet) -> Ranks:
     rows = tuple(one.row for one in found.ranks)
-    clocks = found.alignment
-    if clocks is None:
+    late = found.late
+    if late is None:
         return Ranks(rows, found.world_size)
     steps = max(1, min(row.steps for row in rows))
-    place = clocks.straggler
-    others = [ns for number, ns in enumerate(clocks.waited_ns.tolist()) if number != place]
-    waited = statistics.median(others) - int(clocks.waited_ns[place])
     return Ranks(
         rows,
         found.world_size,
-        late=rows[place].rank,
-        last=int(clocks.last_count[place]),
-        shared=clocks.shared,
-        waited_us=max(0.0, waited / 1e3 / steps),
-        clocks_us=float(clocks.spread_ns.max()) / 1e3,
+        late=rows[late.place].rank,
+        last=late.last,
+        shared=late.shared,
+        waited_us=max(0.0, late.waited_ns / 1e3 / steps),
+        clocks_us=late.clocks_ns / 1e3,
     )

@@ -1,6 +1,4 @@
-"""The pages as WSGI applications, one a route: the tab mounts them in TensorBoard, ``audit view
---trace`` serves them alone.
-"""
+"""The pages as WSGI applications, one a route: the tab mounts them in TensorBoard."""
 
 from __future__ import annotations
 

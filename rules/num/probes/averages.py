@@ -247,7 +247,7 @@ class AveragesProbe(OperatorProbe):
             self._trained.update(map(id, tensors_of(optimizer)))
 
     def averages(self, tensor: torch.Tensor) -> bool:
-        """It has the shape of a parameter, and no optimizer steps it."""
+        """It is shaped like what an optimizer steps, and is none of that."""
         self.steps.add(self.context.step)
         return tensor.shape in self._shapes and id(tensor) not in self._trained
 

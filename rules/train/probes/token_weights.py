@@ -205,7 +205,7 @@ class Sums:
         return same and ragged and len(counts) > 1 and 0 not in counts
 
     def compared(self) -> tuple[float, float]:
-        """Angle and ratio of the norms. Raises NotRepeated without an angle."""
+        """Angle and ratio of the norms. Raises NotRepeated where there is none."""
         share = len(self.means) / sum(mean.tokens for mean in self.means)
         pairs = [
             (plain, weighted * share)

@@ -1,14 +1,12 @@
 """Where modules are wrapped in DistributedDataParallel."""
 
-import gc
-
 import pytest
 from torch.nn.parallel import DistributedDataParallel
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.dist import data_parallel
 from auditor.capture.probes.dist.data_parallel import DataParallelModules
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 from tests.echo_group import ranks
 
 SOURCE = """
@@ -37,28 +35,6 @@ def followed(tmp_path):
         patches.undo()
     assert DistributedDataParallel.__init__ is bare
     assert not lost
-
-
-def test_each_module_has_a_number_and_its_line(followed):
-    user, modules, drive = followed
-
-    made = [user.wrap(), user.wrap()]
-
-    assert [modules.each[each][0] for each in made] == [0, 1]
-    places = {modules.each[each][1] for each in made}
-    lines = {row["id"]: row["line"] for row in drive.rows("sites")}
-    assert [lines[at] for at in places] == [line_of(user, "made")]
-
-
-def test_none_is_kept_alive_and_no_number_is_given_twice(followed):
-    user, modules, _ = followed
-    user.wrap()
-    gc.collect()
-
-    kept = user.wrap()
-
-    assert list(modules.each) == [kept]
-    assert modules.each[kept][0] == 1
 
 
 def test_no_more_than_so_many_are_followed(followed, monkeypatch):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from auditor.capture.instruments.environment import describe, host_memory
-from auditor.model.devices import CPU
+from auditor.capture.instruments.environment import host_memory
 
 
 def groups(root: Path, own: str, **files: str) -> Path:
@@ -16,13 +15,6 @@ def groups(root: Path, own: str, **files: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
     return root
-
-
-def test_without_a_limit_it_is_the_machines(tmp_path):
-    total = psutil.virtual_memory().total
-    assert host_memory(tmp_path) == total
-    assert host_memory(groups(tmp_path, "0::/", **{"memory.max": "max"})) == total
-    assert 0 < int(describe(CPU)["host_memory"]) <= total
 
 
 def test_the_lowest_limit_of_the_groups_above_counts(tmp_path):

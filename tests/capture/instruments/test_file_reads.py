@@ -39,22 +39,6 @@ def watched(calls, here=lambda: "here"):
     return taken
 
 
-def test_reads_of_one_file_are_counted_by_place_and_function(folder):
-    def calls():
-        for name in ("a", "b", "b"):
-            assert np.load(folder / f"{name}.npy").sum() in (4, 40)
-        assert torch.load(str(folder / "d.pt")).sum() == 4
-
-    seen = watched(calls)
-    arrays, tensors = seen["here"]
-    assert (arrays.name, arrays.n, arrays.again) == ("numpy.load", 3, 1)
-    assert arrays.largest == ((folder / "b.npy").stat().st_size, str(folder / "b.npy"))
-    wanted = ("torch.load", 1, 0, (0, ""))
-    assert (tensors.name, tensors.n, tensors.again, tensors.largest) == wanted
-    assert arrays.us > 0
-    assert arrays.row()["batches"] == 1
-
-
 def test_what_is_no_whole_file_is_not_counted(folder):
     def calls():
         np.load(folder / "a.npy", mmap_mode="r")
@@ -78,7 +62,3 @@ def test_an_open_file_counts_by_its_name(folder):
 
     (read,) = watched(calls)["here"]
     assert (read.n, read.again, read.largest) == (2, 1, (3, str(folder / "e.json")))
-
-
-def test_what_nobody_asks_for_is_not_counted(folder):
-    assert watched(lambda: np.load(folder / "a.npy"), here=lambda: None) == {}

@@ -17,21 +17,6 @@ class Owner:
         return 2 * number
 
 
-def test_what_is_called_around_a_function_is_told_and_changes_nothing():
-    before, told, patches = vars(Owner)["twice"], [], Patches()
-    patches.around(
-        Owner,
-        "twice",
-        before=lambda owner, number: told.append(number),
-        after=lambda *given: told.append(given[0]),
-    )
-    assert (Owner().twice(3), told) == (6, [3, 6])
-    with pytest.raises(ValueError, match="negative"):
-        Owner().twice(-1)
-    patches.undo()
-    assert vars(Owner)["twice"] is before
-
-
 class Tree:
     def __init__(self, *below: "Tree") -> None:
         self.below = below
@@ -95,17 +80,6 @@ def test_a_call_that_is_on_its_way_when_the_code_is_put_back_still_arrives():
     assert user.__code__ is code
     assert inspect.signature(user).parameters["more"].default == 1
     assert on_its_way(1, more=2) == 3
-
-
-def test_patches_of_one_function_are_taken_back_newest_first():
-    before, patches, undone = vars(Owner)["twice"], Patches(), []
-    for number in range(3):
-        patches.attribute(Owner, "twice", lambda owner, given, number=number: number)
-        patches.on_undo(lambda number=number: undone.append((number, Owner().twice(0))))
-    assert patches and Owner().twice(3) == 2
-    patches.undo()
-    assert undone == [(2, 2), (1, 1), (0, 0)]
-    assert vars(Owner)["twice"] is before and not patches
 
 
 def test_one_that_cannot_be_taken_back_keeps_no_other_from_it():

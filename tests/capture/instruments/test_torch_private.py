@@ -686,6 +686,9 @@ HOLD: dict[str, Callable[[SimpleNamespace], Any]] = {
         t.tree_leaves(({"a": 1, "b": [2, (3,)]}, 4)) == [1, 2, 3, 4]
     ),
     "utils._foreach_utils._foreach_supported_types": lambda t: torch.Tensor in t.foreach_types,
+    "nn.parallel.DistributedDataParallel._set_static_graph": lambda t: (
+        nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
+    ),
 }
 for _path, _ask in HOLD.items():
     promise(f"torch.{_path}")(holds(_ask))

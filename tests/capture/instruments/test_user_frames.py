@@ -156,29 +156,6 @@ def stack(tmp_path):
     return frames, _module(tmp_path, "user", source), _module(library, "lib", source)
 
 
-def test_the_user_is_found_through_a_library(stack):
-    frames, user, library = stack
-    for _ in range(2):  # the second time from what is known of the modules
-        found, via = user["call"](lambda: library["call"](lambda: frames.user_frame(0)))
-        assert found.f_globals is globals()  # the function of this test, innermost
-        found, via = user["call"](
-            functools.partial(library["call"], functools.partial(frames.user_frame, 0))
-        )
-        assert found.f_globals is user and via.f_globals is library
-
-
-def test_the_users_frames_are_listed_from_the_innermost(stack):
-    frames, user, library = stack
-
-    def listed(most=None):
-        return [each.f_globals for each in frames.user_frames(sys._getframe(1), most)]
-
-    inner = functools.partial(user["call"], functools.partial(library["call"], listed))
-    assert library["call"](inner)[:1] == [user]
-    first = functools.partial(listed, 1)
-    assert user["call"](functools.partial(library["call"], first)) == [user]
-
-
 def test_code_with_a_librarys_names_is_not_the_users(stack, tmp_path):
     """Its globals answer for it. Code that the user's file holds and that was given them by hand
     is passed over: nothing but a library's own tricks does that.

@@ -62,10 +62,6 @@ def probe(user):
     return Counts
 
 
-def test_the_row_says_name_parts_and_passes(probe):
-    assert (probe.name, probe.parts, probe.passes) == ("calls", ("calls",), {"quiet", "loud"})
-
-
 def test_the_outermost_calls_count_by_line(tmp_path, user, probe):
     with Drive(tmp_path, probe) as drive:
         drive.run("quiet", user.step, steps=2)

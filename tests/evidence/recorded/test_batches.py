@@ -4,52 +4,20 @@ import pytest
 
 from auditor.evidence.recorded.batches import (
     CROWDED,
-    Batch,
     Batches,
     Loader,
     Resident,
-    Starts,
     Waiting,
 )
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Step
 from auditor.model import Site
 from auditor.rule import NotLooked
-from tests.evidence.recorded.rows import loud, quiet, steps
-
-TEXT = """\
-import torch
-torch.set_default_device("cuda")
-def collate(rows):
-    rows = list(rows)
-    return torch.stack(rows).cuda()
-class Numbers:
-    def __getitem__(self, number):
-        return number
-"""
+from tests.evidence.recorded.rows import batch, loud, quiet, steps
 
 
 def waiting(waits, us=100.0):
     return Waiting(Loader(0), tuple(waits), (us,) * len(waits))
-
-
-def test_loaders_with_the_lines_to_change(seen, home):
-    file = str(home / "trainer.py")
-    own = {"collate": "collate", "collate_file": file, "collate_line": 3, "dataset": "Numbers"}
-    rows = [
-        {"loader": 3, "at": 0, "made_at": 1, "workers": 2, "length": 9, **own}
-        | {"dataset_file": file, "dataset_line": 6},
-        {"loader": 4, "collate_file": "/usr/lib/collate.py", "collate_line": 3},
-        {"loader": 5, "collate_file": file, "dataset_line": 6},
-    ]
-    table = seen(text=TEXT, device="cuda", sites=[4, 5], steps=[], loaders=rows, batches=[])
-    first, library, unknown = table.get(Batches).loaders
-    assert (first.number, first.workers, first.length, first.dataset) == (3, 2, 9, "Numbers")
-    assert (first.consumed_at.line, first.made_at.line) == (4, 5)
-    assert (first.collate, first.collate_at.line, first.dataset_at.line) == ("collate", 5, 6)
-    assert (library.collate_at, library.consumed_at, library.made_at) == (None, None, None)
-    assert (unknown.collate_at, unknown.dataset_at, unknown.length) == (None, None, None)
-    assert (table.get(Batches).default_set_at.line, table.get(Batches).device) == (2, "cuda")
 
 
 def test_batches_by_pass(seen):
@@ -60,12 +28,8 @@ def test_batches_by_pass(seen):
     ]
     table = seen(steps=steps(2, "quiet") + steps(4), loaders=[], batches=rows).get(Batches)
     assert (len(table.quiet_steps), table.loud_steps) == (2, 4)
-    assert table.quiet == (Batch(1, 0, 30.0, batches=1),)
-    assert table.loud[0] == Batch(
-        1, 1, 0.0, frozenset({"cuda:0", "cpu"}), frozenset({"cpu"}), batches=1
-    )
-    assert [each.resident for each in table.loud] == [True, False]
-    assert [each.default_device for each in table.loud] == ["cpu", "cuda:0"]
+    assert [(each.step, each.wait_us) for each in table.quiet] == [(0, 30.0)]
+    assert [each.step for each in table.loud] == [1, 0]
 
 
 def test_what_was_not_watched_is_not_looked_at():
@@ -73,20 +37,19 @@ def test_what_was_not_watched_is_not_looked_at():
         Batches().need_a_loader()
     with pytest.raises(NotLooked, match="no step was timed"):
         Batches().need_times()
-    Batches(quiet=(Batch(0, 0),)).need_a_loader()
-    Batches(loud=(Batch(0, 0),)).need_a_loader()
+    Batches(quiet=(batch(0, 0),)).need_a_loader()
+    Batches(loud=(batch(0, 0),)).need_a_loader()
     Batches(quiet_steps=(Step(0, 1.0),)).need_times()
 
 
 def test_waits_of_the_loader_that_was_waited_for_most():
     quiet_steps = tuple(Step(n, 100.0, queued_us=20.0) for n in range(3))
-    batches = (Batch(1, 0, 30.0), Batch(1, 2, 10.0), Batch(2, 0, 5.0), Batch(2, 9, 900.0))
+    batches = (batch(1, 0, 30.0), batch(1, 2, 10.0), batch(2, 0, 5.0), batch(2, 9, 900.0))
     loaders = (Loader(1, workers=4), Loader(2))
     found = Batches(loaders=loaders, quiet_steps=quiet_steps, quiet=batches).waiting()
     assert (found.loader.number, found.waits_us) == (1, (35.0, 0.0, 10.0))
     assert found.steps_us == (80.0, 80.0, 80.0)
     assert (found.mean_us, found.share) == (15.0, 0.1875)
-    assert found.facts == (("waiting", "19% of the timing pass"), ("num_workers", "4"))
     assert Batches(quiet_steps=quiet_steps, quiet=batches).waiting() is None
     assert Batches(loaders=(Loader(1),), quiet_steps=quiet_steps).waiting() is None
 
@@ -94,7 +57,7 @@ def test_waits_of_the_loader_that_was_waited_for_most():
 def crowd(queued, waits, workers=2, step_queued_us=20.0):
     """The waiting of steps of 100 us, of batches that waited so long for a processor in workers."""
     steps = tuple(Step(n, 100.0, queued_us=step_queued_us) for n in range(len(waits)))
-    quiet = tuple(Batch(1, n, us, queued_us=queued[n]) for n, us in enumerate(waits))
+    quiet = tuple(batch(1, n, us, queued_us=queued[n]) for n, us in enumerate(waits))
     return Batches(loaders=(Loader(1, workers=workers),), quiet_steps=steps, quiet=quiet).waiting()
 
 
@@ -119,7 +82,7 @@ def test_what_the_workers_of_one_loader_waited_is_not_the_others():
     found = Batches(
         loaders=(Loader(1, workers=1), Loader(2, workers=1)),
         quiet_steps=(Step(0, 100.0),),
-        quiet=(Batch(1, 0, 30.0, queued_us=90.0), Batch(2, 0, 40.0, queued_us=0.0)),
+        quiet=(batch(1, 0, 30.0, queued_us=90.0), batch(2, 0, 40.0, queued_us=0.0)),
     ).waiting()
     assert (found.loader.number, found.waits_us) == (2, (40.0,))
 
@@ -136,11 +99,6 @@ def test_what_the_workers_of_one_loader_waited_is_not_the_others():
 )
 def test_a_busy_machine_on_which_waits_of_workers_are_not_known(queued, workers, share, crowded):
     assert crowd(queued, (30.0,) * len(queued), workers, 100.0 * share).crowded is crowded
-
-
-@pytest.mark.parametrize(("share", "number"), [(0.1, 3), (0.2, 2), (0.21, 1), (0.51, 0)])
-def test_steps_above_a_share(share, number):
-    assert waiting([10.0, 50.0, 20.0]).steps_above(share) == number
 
 
 @pytest.mark.parametrize("number", [4, 5])
@@ -160,10 +118,10 @@ def test_a_price_needs_five_steps(number):
 )
 def test_who_put_the_batches_on_the_device(batches, cause):
     rows = tuple(
-        Batch(7, step, 0.0, frozenset({"cuda:0"}), frozenset(samples), default)
+        batch(7, step, devices={"cuda:0": 1}, sample_devices=[*samples], default_device=default)
         for step, (default, samples) in enumerate(batches)
     )
-    other = (Batch(8, 0, 0.0, frozenset({"cuda:5"})), Batch(7, 1, 0.0, frozenset({"cpu"})))
+    other = (batch(8, 0, devices={"cuda:5": 1}), batch(7, 1, devices={"cpu": 1}))
     line = Site("trainer.py", 2)
     table = Batches(
         loaders=(Loader(7), Loader(9)), loud_steps=4, loud=rows + other, default_set_at=line
@@ -215,11 +173,6 @@ def test_shares_of_the_waiting(waits, steps, share, recurring):
     waiting = Waiting(Loader(1), waits, steps)
     assert waiting.share == pytest.approx(share)
     assert waiting.recurring_share == pytest.approx(recurring)
-
-
-@pytest.mark.parametrize(("made", "each"), [(0, 7.0), (1, 7.0), (2, 3.5)])
-def test_batches_of_an_iterator_where_none_began(made, each):
-    assert Starts(made=made, batches=7).batches_each == each
 
 
 RESIDENT = """\

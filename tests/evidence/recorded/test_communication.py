@@ -58,23 +58,10 @@ def test_equal_rows_of_ranks_are_one_and_others_say_whose_they_are(tmp_path):
     assert (first.collectives, first.bytes_in, last.collectives) == (1.5, 125.0, 1.0)
 
 
-def test_the_fewest_operators_between_issue_and_wait_count(tmp_path):
-    rank(tmp_path, 0, [(0, 7, "all_reduce", 4, 5), (0, 7, "all_reduce", 4, 3)])
-    rank(tmp_path, 3, [])
-    (only,) = found(tmp_path).exchanges
-    assert (only.between, only.per_step, only.waited.line) == (3, 2.0, 7)
-
-
 def test_the_most_bytes_come_first(tmp_path):
     rank(tmp_path, 0, [(0, 1, "barrier", 0, 0), (0, 2, "broadcast", 9, 0)])
     rank(tmp_path, 3, [])
     assert [each.what for each in found(tmp_path).exchanges] == ["broadcast", "barrier"]
-
-
-def test_where_nothing_was_watched_nothing_is_told(tmp_path):
-    for number in (0, 3):
-        rank(tmp_path, number, [])
-    assert found(tmp_path) is None
 
 
 def test_one_process_is_not_asked(seen):

@@ -46,8 +46,3 @@ def test_no_more_parts_than_a_report_lists(seen):
     many = [region(n) for n in range(PARTS + 1)]
     found = made(seen, regions=many, region_runs=[ran(n) for n in range(PARTS + 1)])
     assert len(found.parts) == PARTS
-
-
-def test_a_program_that_does_not_compile_has_none(seen):
-    assert made(seen, compiles=[], regions=[], region_runs=[]) is None
-    assert compilation(seen(steps=timed("quiet", 1.0))) is None

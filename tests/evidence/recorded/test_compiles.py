@@ -3,7 +3,6 @@
 import pytest
 
 from auditor.evidence.recorded.compiles import Compiles
-from auditor.rule import NotLooked
 
 
 def row(what, attempt=0, at=0, step=0, name="warmup", frame="0", **more):
@@ -13,17 +12,6 @@ def row(what, attempt=0, at=0, step=0, name="warmup", frame="0", **more):
 
 def compiled(attempt=0, **more):
     return row("compile", attempt, us=1000.0, **more) | {"at": None}
-
-
-def test_a_program_that_compiles_nothing_was_not_looked_at(seen):
-    with pytest.raises(NotLooked, match="compiles nothing"):
-        seen(compiles=[], regions=[]).get(Compiles)
-
-
-def test_a_region_that_was_never_called_was_looked_at(seen):
-    regions = [{"pass": "warmup", "step": 0, "at": 0, "what": "Net"}]
-    table = seen(sites=[3], compiles=[], regions=regions).get(Compiles)
-    assert (table.breaks, table.recompiled, table.compiled) == ((), (), 0)
 
 
 def test_a_break_that_a_later_compilation_has_not_is_gone(seen):
@@ -43,11 +31,6 @@ def test_a_function_that_is_lost_has_its_own_line_if_it_was_given(seen, given, o
     rows = [row("break", lost=True, resumed=1, own=own)]
     (found,) = seen(sites=[3, 5], compiles=rows, regions=regions).get(Compiles).breaks
     assert (found.site.line, found.lost) == (line, lost)
-
-
-def test_a_line_that_breaks_several_frames_is_one(seen):
-    rows = [row("break"), compiled(), row("break", frame="1"), compiled(frame="1")]
-    assert len(seen(sites=[3], compiles=rows, regions=[]).get(Compiles).breaks) == 1
 
 
 def test_what_our_own_passes_cause_is_not_judged(seen):
@@ -74,13 +57,6 @@ def test_values_of_one_guard_are_one(seen):
     (found,) = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
     assert (found.n, found.steps, found.us, found.guard) == (3, 3, 3000.0, "self.phase == '3'")
     assert not found.limit
-
-
-def test_other_guards_and_other_frames_are_apart(seen):
-    rows = [compiled(), *failing([1]), *failing([2], "self.training"), compiled(frame="1")]
-    rows.append(row("recompile", 1, frame="1", reason="self.phase == '9'"))
-    found = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
-    assert [each.n for each in found] == [1, 1, 1]
 
 
 def test_only_the_guard_that_led_to_the_limit_has_it(seen):
@@ -111,14 +87,6 @@ def test_torchs_own_frame_has_the_name_of_the_only_region(seen):
     both = [one, one | {"number": 1, "what": "Head"}]
     (found,) = seen(sites=[3], compiles=rows, regions=both).get(Compiles).recompiled
     assert found.function == ""
-
-
-def test_the_backward_of_a_compilation_belongs_to_it(seen):
-    back = row("backward", 1, step=1, us=500.0, function="") | {"at": None}
-    rows = [compiled(), *failing([1]), back, back | {"attempt": 0}]
-    table = seen(sites=[3], compiles=rows, regions=[]).get(Compiles)
-    assert table.recompiled[0].us == 1500.0
-    assert table.us == 3000.0
 
 
 @pytest.mark.parametrize(("name", "since"), [("quiet", 4), ("warmup", None), ("anomaly_off", None)])

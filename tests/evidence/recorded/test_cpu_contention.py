@@ -37,7 +37,3 @@ def test_waiting_is_shared_over_all_steps_and_quartiles_need_ten():
     assert found.uneven == pytest.approx(high / low)
     assert CpuContention.of(steps[:9]).uneven == 1.0
     assert CpuContention.of(()) == CpuContention(0.0, 1.0)
-
-
-def test_steps_without_any_time_are_even():
-    assert CpuContention.of(tuple(Step(n, us=0.0) for n in range(12))) == CpuContention(0.0, 1.0)

@@ -25,26 +25,6 @@ def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
     assert second.averaged == (1,)
 
 
-def test_steps_on_gradients_of_one_rank_are_set_apart(seen):
-    rows = [
-        loud(0, number=0, at=1, n=1),
-        loud(1, number=0, at=1, n=1, local=3, local_at=2, entered_at=0),
-        loud(2, number=0, at=2, n=0, local=1, local_at=2),
-    ]
-    table = seen(sites=[3, 5, 7], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
-    (one,) = table.each
-    assert (one.averaged, one.at.line, one.stepped) == ((1, 1), 5, 3)
-    assert [
-        (each.step, each.averaged, each.local, each.backward_at.line, each.entered_at)
-        for each in one.apart
-    ] == [(1, 1, 3, 7, one.made_at), (2, 0, 1, 7, None)]
-
-
-def test_a_module_without_a_step_has_no_place(seen):
-    table = seen(sites=[3], data_parallel=[module()], gradient_syncs=[]).get(DataParallel)
-    assert (table.each[0].averaged, table.each[0].at) == ((), None)
-
-
 def epochs(seen, rows, fed=range(8), loader_at=0):
     return (
         seen(
@@ -63,21 +43,6 @@ def epochs(seen, rows, fed=range(8), loader_at=0):
         .get(SamplerEpochs)
         .each
     )
-
-
-@pytest.mark.parametrize(
-    ("fed", "loader_at", "share"), [(range(8), 0, 1.0), (range(2), 0, 0.25), (range(8), None, 0.0)]
-)
-def test_epochs_of_one_number_in_a_pass(seen, fed, loader_at, share):
-    rows = [quiet(0, epoch=4), quiet(4, epoch=4, stack=[1, 0])]
-    (one,) = epochs(seen, rows, fed, loader_at)
-    assert (one.epochs, one.epoch, one.share, one.site.line) == (2, 4, share, 3)
-    assert [each.line for each in one.stack] == [5, 3]
-
-
-def test_the_pass_with_most_epochs_tells(seen):
-    rows = [quiet(0, epoch=0), *(loud(step, epoch=0) for step in (0, 3, 6))]
-    assert [each.epochs for each in epochs(seen, rows)] == [3]
 
 
 @pytest.mark.parametrize(

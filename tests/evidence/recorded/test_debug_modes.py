@@ -7,20 +7,6 @@ from tests.evidence.recorded.rows import loud, quiet, steps
 from tests.rules.asking import anomaly
 
 
-def test_the_quiet_pass_counts_where_there_is_one(seen):
-    rows = [
-        quiet(0, what="anomaly", at=0, n=2),
-        quiet(2, what="anomaly", at=None, n=1),
-        quiet(1, what="other", at=0, n=8),
-        loud(0, what="anomaly", at=0, n=50),
-    ]
-    places = [(4, {"via": "lightning/pytorch/trainer.py:fit"})]
-    both = seen(sites=places, steps=steps(4, "quiet") + steps(2), modes=rows).get(DebugModes)
-    assert (both.steps, both.anomaly_backwards, both.anomaly_rhythm.seen) == (4, 0.75, (0, 2))
-    assert both.anomaly_site.line == 4
-    assert both.anomaly_library == places[0][1]["via"]
-
-
 def test_without_a_quiet_step_the_loud_pass_counts(seen):
     rows = [quiet(0, what="anomaly", at=0, n=2), loud(1, what="anomaly", at=0, n=3)]
     table = seen(sites=[4], steps=steps(2), modes=rows).get(DebugModes)

@@ -55,19 +55,3 @@ def test_growth_by_medians_of_fifths():
     # half of the way lies at step 109.5, so that the middle fifth begins with step 110
     assert growth.late_decades == pytest.approx(1.75 - 1.15)
     assert (growth.late_steps, growth.rising) == (6.0, 1.0)
-
-
-def test_the_middle_leaves_room_for_the_last_fifth():
-    """Steps that were looked at close to the end only: the middle fifth ends where the last begins."""
-    points = [(step, 10.0**step) for step in (0, 1, 2, 3, 4, 5, 6, 7, 8, 40)]
-    growth = NormSeries(None, tuple(points)).growth
-    assert growth.late_decades == pytest.approx((8 + 40) / 2 - (6 + 7) / 2)
-    assert growth.late_steps == pytest.approx((8 + 40) / 2 - (6 + 7) / 2)
-
-
-def test_rising_is_the_share_of_pairs_of_the_second_half():
-    norms = [1.0] * 5 + [2.0, 1.0, 3.0, 3.0, 4.0]
-    pairs = [(5, 6, 0), (5, 7, 1), (5, 8, 1), (5, 9, 1), (6, 7, 1), (6, 8, 1), (6, 9, 1)]
-    pairs += [(7, 8, 0), (7, 9, 1), (8, 9, 1)]
-    rising = sum(up for *_, up in pairs) / len(pairs)
-    assert series(norms).growth.rising == pytest.approx(rising)

@@ -23,12 +23,6 @@ def kept(seen, home):
     return table
 
 
-def test_a_row_as_it_is_told(kept):
-    (one,) = kept(row()).keepers
-    assert (one.name, one.site.line, one.site.file) == ("self.seen[*]", 2, "trainer.py")
-    assert (one.tensors, one.nbytes, one.devices) == ((1, 2, 3), (10, 20, 30), ("cpu",))
-
-
 def test_a_line_that_was_not_found(kept):
     (unknown,) = kept(row(line=None)).keepers
     assert unknown.site is None
@@ -36,11 +30,6 @@ def test_a_line_that_was_not_found(kept):
 
 def test_rows_of_other_passes_or_of_unequal_length_do_not_count(kept):
     assert kept(row(**{"pass": "quiet"}), row(nbytes=(1, 2))).keepers == ()
-
-
-def test_the_one_that_grew_most_comes_first(kept):
-    slow, fast = row(nbytes=(10, 20, 30), root="a"), row(nbytes=(0, 90, 91), root="b")
-    assert [each.nbytes[1] for each in kept(slow, fast).keepers] == [90, 20]
 
 
 SITE = Site("t.py", 3, "", "")
@@ -65,10 +54,6 @@ def test_those_that_grow(facts, host, device):
     table = KeptTensors((keeper,))
     assert len(list(table.growing(0.9, device=False))) == host
     assert len(list(table.growing(0.9, device=True))) == device
-
-
-def test_an_older_recording_has_none(seen):
-    assert seen(steps=[]).get(KeptTensors).keepers == ()
 
 
 LARGER = """def __init__(self):

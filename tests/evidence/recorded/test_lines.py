@@ -10,7 +10,6 @@ from auditor.model import Site
 from auditor.recordings.schema.data import SaveRow
 from auditor.recordings.schema.graph import BackwardRow
 from auditor.recordings.schema.sync import CallRow
-from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 Seen = Callable[..., Evidence]
@@ -50,11 +49,6 @@ def test_what_is_counted_with_instruments_is_judged_by_that_pass(seen: Seen) -> 
     assert (line.pass_name, str(line.pattern)) == ("loud", "3 of 3 steps")
 
 
-def test_a_part_that_nobody_wrote_is_not_looked(seen: Seen) -> None:
-    with pytest.raises(NotLooked):
-        seen(steps=steps(4)).get(Lines[CallRow])
-
-
 @pytest.mark.parametrize("number", [4, 5])
 def test_a_price_needs_five_steps_and_counts_those_without_a_call(number: int) -> None:
     calls = (CallRow(at=0, name="synchronize", step=1, us=50.0),) * 2
@@ -63,11 +57,6 @@ def test_a_price_needs_five_steps_and_counts_those_without_a_call(number: int) -
     if price is not None:
         assert price.value == 20.0
         assert price.low < 0.0 < 40.0 < price.high
-
-
-def test_no_steps_no_averages() -> None:
-    line = Line[CallRow](Site("t.py", 3), (), 0, "quiet")
-    assert (line.per_step, line.us_per_step, line.price) == (0.0, 0.0, None)
 
 
 LOOPED = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.evidence.recorded.load_state_dict import default_rate, spoiled
+from auditor.evidence.recorded.load_state_dict import default_rate
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.recordings.schema.data import LoadRow
@@ -32,16 +32,3 @@ def test_the_default_rate_counts_where_the_line_gives_none(seen, line, default):
     evidence = seen(text=TEXT, sites=sites, loads=[optimizer(made_at=int(line != 1))])
     (load,) = evidence.get(Rows[LoadRow])
     assert default_rate(load, evidence.get(Source)) == default
-
-
-def test_the_last_that_brought_in_what_is_not_finite(seen):
-    module = {**ROW, "what": "module", "at": 0}
-    rows = [
-        loud(0, **{**module, "owner": "A", "bad": 1}),
-        loud(0, **{**module, "owner": "B", "bad": 2}),
-        optimizer(owner="C", bad=3),
-        loud(0, **{**module, "owner": "D"}),
-    ]
-    each = list(seen(sites=[1], loads=rows).get(Rows[LoadRow]))
-    assert (spoiled(each, optimizer=False), spoiled(each, optimizer=True)) == (each[1], each[2])
-    assert spoiled(each[3:], optimizer=False) is None

@@ -3,8 +3,6 @@
 import pytest
 from auditor.rules.dist.rank_batches import LoaderLengths
 
-from auditor.rule import NotLooked
-
 
 def loader(number=0, length=4, made_at=0, at=1):
     return {"loader": number, "made_at": made_at, "at": at, "length": length}
@@ -25,12 +23,6 @@ def ranks(seen):
         return made[0].get(LoaderLengths)
 
     return table
-
-
-def test_batches_of_each_rank_stand_beside_each_other(ranks):
-    (one,) = ranks([loader(length=5)], [loader(length=4)]).each
-    assert one.batches == ((0, 5), (1, 4))
-    assert (one.made_at.line, one.at.line, one.uneven) == (3, 5, True)
 
 
 def test_equal_ones_are_even(ranks):
@@ -62,8 +54,3 @@ def test_recordings_that_name_one_rank_twice_are_compared_all_the_same(seen):
     made[0].recording.members = tuple(one.recording for one in made)
     (one,) = made[0].get(LoaderLengths).each
     assert [n for _, n in one.batches] == [4, 5]
-
-
-def test_one_process_is_not_called_clean(seen):
-    with pytest.raises(NotLooked, match="one process"):
-        seen(loaders=[]).get(LoaderLengths)

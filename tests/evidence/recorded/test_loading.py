@@ -47,15 +47,6 @@ def test_fewer_looks_do_where_each_stands_for_long():
     assert costliest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE - 1)) is None
 
 
-def test_workers_count_where_there_are_any_unless_indices_are_dear():
-    worker = at(6, us=50, where="worker")
-    waits, draws = at(us=60, phase="other"), at(11, us=40, phase="sampler")
-    assert costliest(worker, waits, draws) == (6, 1.0, "")
-    assert costliest(worker, waits, at(11, us=60, phase="sampler")) == (11, 0.5, "")
-    table = Loading({0: (waits, draws)})
-    assert table.phase_share(0, "sampler") == 0.4 and table.phase_share(1, "sampler") == 0.0
-
-
 def test_rows_of_the_diagnostic_pass(seen):
     rows = [
         loud(3, loader=1, where="worker", phase="dataset", stack=[0, 1], us=9.0, n=20),
@@ -66,7 +57,3 @@ def test_rows_of_the_diagnostic_pass(seen):
     assert [site.line for site in worker.at] == [6, 2] and waiting.at == ()
     assert (worker.us, worker.looks, worker.where, worker.phase) == (9.0, 20, "worker", "dataset")
     assert table.costliest(1, 0.5).site.line == 2
-
-
-def test_a_recording_from_before_there_were_stacks(seen):
-    assert seen(steps=[]).get(Loading).seen == {}

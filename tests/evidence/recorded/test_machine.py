@@ -3,7 +3,6 @@
 import pytest
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.rule import NotLooked
 
 
 @pytest.mark.parametrize(
@@ -18,22 +17,3 @@ from auditor.rule import NotLooked
 def test_processors_and_capability(seen, environment, cpus, capability):
     table = seen(manifest={"environment": environment}).get(Machine)
     assert (table.device, table.cpus, table.capability) == ("cpu", cpus, capability)
-
-
-@pytest.mark.parametrize(
-    ("device", "cuda", "gpu_path", "simulated", "basis"),
-    [
-        ("cpu", False, False, False, "measured"),
-        ("cuda", True, True, False, "measured"),
-        ("rehearsal", False, True, True, "estimated"),
-    ],
-)
-def test_what_may_be_asked_of_a_device(device, cuda, gpu_path, simulated, basis):
-    machine = Machine(device)
-    assert (machine.cuda, machine.gpu_path, machine.simulated) == (cuda, gpu_path, simulated)
-    assert machine.bytes_basis == basis
-    if gpu_path:
-        machine.nothing_seen_without_cuda("why")
-    else:
-        with pytest.raises(NotLooked, match="no CUDA device in this run: why"):
-            machine.nothing_seen_without_cuda("why")

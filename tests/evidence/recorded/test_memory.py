@@ -23,15 +23,6 @@ def test_host_memory_is_that_of_quiet_steps(seen, said, usable):
     assert (table.trend.values, table.usable) == ((7.0, 7.0, 7.0), usable)
 
 
-def test_device_memory_is_that_of_quiet_steps_if_there_are_any(seen):
-    quiet, loud = steps(2, "quiet", allocated=5), steps(3, allocated=9)
-    both = seen(device="cuda", steps=[*quiet, *steps(1, "quiet"), *loud]).get(DeviceMemory)
-    assert (both.trend.values, both.ran_out, both.ooms) == ((5.0, 5.0), False, 0)
-    one = seen(device="cuda", inside="b", steps=loud, manifest={"outcome": "oom"})
-    assert one.get(DeviceMemory).trend.values == (9.0, 9.0, 9.0)
-    assert (one.get(DeviceMemory).ran_out, one.get(DeviceMemory).ooms) == (True, 1)
-
-
 def test_reserved_is_that_of_the_last_step_with_the_highest_peak():
     table = DeviceMemory(
         (
@@ -45,17 +36,6 @@ def test_reserved_is_that_of_the_last_step_with_the_highest_peak():
     empty = DeviceMemory()
     assert (empty.peak_allocated, empty.reserved_at_peak, empty.unneeded_bytes) == (0, 0, 0)
     assert (empty.retries, empty.ooms, empty.unneeded_share, empty.trend.values) == (0, 0, 0.0, ())
-
-
-def test_facts():
-    table = DeviceMemory((at(0, reserved=100 * MIB, peak=75 * MIB, retries=1, ooms=2),))
-    assert table.unneeded_share == 0.25
-    assert table.facts == (
-        ("peak allocated", "75 MiB"),
-        ("reserved then", "100 MiB"),
-        ("allocator retries", "1"),
-        ("out of memory", "2"),
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from auditor.evidence.recorded.null_run import (
     Asked,
     NullRun,
     Parting,
-    _lines,
     _parting,
-    _ways,
     unseen_waits,
 )
 from auditor.model import Site
@@ -29,17 +27,6 @@ def evidence(shadow=True, **parts):
         recording=SimpleNamespace(site=site, device=SimpleNamespace(shadow=shadow)),
         inside=lambda name: parts.get("inside"),
     )
-
-
-def test_lines_in_a_row_are_one():
-    rows = [
-        SimpleNamespace(global_step=1, places=[3, 3, 4]),
-        SimpleNamespace(global_step=1, places=[4, 3]),
-        SimpleNamespace(global_step=2, places=[]),
-    ]
-    ways = _ways(evidence(course=rows))
-    wanted = {1: [3, 4, 3], 2: []}
-    assert {step: [each.line for each in way] for step, way in ways.items()} == wanted
 
 
 @pytest.mark.parametrize(
@@ -69,21 +56,6 @@ def test_the_first_difference(shadow, null, after, theirs, ours):
 
 def work(at, step, launches=0, waits=0, calls=()):
     return SimpleNamespace(at=at, step=step, launches=launches, waits=waits, calls=list(calls))
-
-
-def test_what_a_line_asked():
-    rows = [
-        work(None, 0, 9),
-        work(3, 0, 2),
-        work(3, 7, 50),  # a step that is not judged
-        work(3, 1, 4, 1, ["a"]),
-        work(3, 1, 1, 2, ["b"]),
-        work(4, 1, 1, 0, ["c"]),
-    ]
-    assert _lines(evidence(work=rows), {0, 1}) == {
-        ("t.py", 3): Asked(site(3), 7, 3, frozenset({1}), frozenset({"a", "b"})),
-        ("t.py", 4): Asked(site(4), 1, 0, frozenset(), frozenset()),
-    }
 
 
 def run(*asked, steps=4, compared=1, parting=None, sized=()):

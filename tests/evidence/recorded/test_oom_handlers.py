@@ -4,7 +4,7 @@ import pytest
 from auditor.rules.mem.mem011_oom_handling import OomHandlers
 
 from auditor.rule import NotLooked
-from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.evidence.recorded.rows import loud, steps
 
 INSIDE = """\
 def step(batch):
@@ -65,12 +65,6 @@ def test_the_flaws_of_a_handler(seen, text, line, flaws):
     assert [(each.site.line, each.handler.line, each.reason) for each in table.flaws] == flaws
     assert {each.site.function for each in table.flaws} <= {"step"}
     assert table.errors == 2
-
-
-def test_what_does_not_parse_or_was_not_recorded_has_no_flaws(seen):
-    assert handlers(seen, "def step(:", 1).flaws == ()
-    table = handlers(seen, KEPT, 3, inside="b", enclosing=[], steps=[quiet(0, us=1.0)])
-    assert (table.errors, table.flaws) == (0, ())
 
 
 @pytest.mark.parametrize("outcome", ["oom", "raised"])

@@ -23,33 +23,6 @@ def reads(*each, number=4, device="rehearsal"):
     return Reads(device, number, each)
 
 
-def test_a_place_counts_what_leads_and_holds_for_all():
-    found = place(
-        read(0, n=2, us=30.0),
-        read(1, n=1, us=10.0, text="other"),
-        read(3, n=9, us=20.0, act="transfer", kind="cpu", text="x.cpu()"),
-    )
-    assert (found.per_step, found.held_us, found.pattern.seen) == (0.75, 15.0, (0, 1, 3))
-    assert (found.text, found.library, found.through) == ("loss.item()", "", "")
-    (part,) = found.found_at
-    wanted = (3, "loss.item()", 3.0, 15.0)
-    assert (part.site.line, part.text, part.per_step, part.lost_us_per_step) == wanted
-    assert found.facts == (
-        ("operation", "cpu, item"),
-        ("seen on", "3 of 4 steps of the diagnostic pass"),
-        ("host held", "15 us per step (diagnostic pass)"),
-    )
-
-
-def test_parts_of_a_place_are_its_expressions():
-    one, two = Span(3, 3, 0, 4), Span(3, 3, 5, 9)
-    first, second = place(
-        read(span=one, us=8.0), read(span=two, n=3, text="b"), read(1, span=one, us=4.0)
-    ).found_at
-    assert (first.per_step, first.lost_us_per_step, first.text) == (0.5, 3.0, "loss.item()")
-    assert (second.per_step, second.lost_us_per_step, second.text) == (0.75, 0.0, "b")
-
-
 @pytest.mark.parametrize("device", ["cpu", "rehearsal"])
 def test_without_a_device_nobody_is_held(device):
     found = place(read(us=8.0), device=device)
@@ -107,20 +80,6 @@ def test_one_statement_is_one_place_in_the_order_of_the_source():
     assert (three.steps, three.device) == (4, "rehearsal")
 
 
-@pytest.mark.parametrize(
-    ("acts", "leads"),
-    [
-        (("scalar", "branch"), "branch"),
-        (("transfer", "scalar"), "scalar"),
-        (("shape", "transfer"), "transfer"),
-        (("shape",), "shape"),
-    ],
-)
-def test_the_strongest_act_leads_a_line(acts, leads):
-    rows = [read(act=act, span=Span(3, 3, n, n + 1)) for n, act in enumerate(acts)]
-    assert [each.act for each in reads(*rows).all_places] == [leads]
-
-
 def test_what_the_line_itself_does_comes_before_its_library():
     rows = [read(act="branch", via="lib.py:f"), read(act="scalar")]
     assert [each.act for each in reads(*rows).all_places] == ["scalar"]
@@ -156,13 +115,6 @@ def test_what_a_framework_copies_does_not_contain_what_it_reads_in_another_line(
     rows = [read(kind="item", via=via), read(kind=kind, act="transfer", via=via)]
     found = reads(*rows).all_places
     assert {each.kind for place in found for each in place.reads} == kept
-
-
-def test_clips_are_apart(seen):
-    clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
-    rows = [read(via=clip), read(1, via=clip), read(line=9), read(line=7, via=clip, lib="loader")]
-    (found,) = reads(*rows).clips()
-    assert (found.site.line, len(found.reads), found.steps) == (3, 2, 4)
 
 
 def test_a_run_on_a_cpu_waits_for_nothing(seen):

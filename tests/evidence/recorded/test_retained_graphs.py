@@ -4,9 +4,7 @@ import pytest
 
 from auditor.evidence.recorded.retained_graphs import (
     NODE_CAP,
-    RetainedGraphs,
     Root,
-    each_line_once,
     grows,
 )
 from auditor.model import Site
@@ -45,13 +43,6 @@ def test_growth_of_a_series(values, share, said):
     assert grows(values, share) is said
 
 
-@pytest.mark.parametrize(
-    ("name", "depth"), [("x", 0), ("self.x[*]", 1), ("x[*][*]", 2), ("x[*].y", 0)]
-)
-def test_depth(name, depth):
-    assert root(name=name, tensors=[1]).depth == depth
-
-
 def test_words_for_a_report():
     two = root(tensors=[1, 4], nodes=[1000, 2000], oldest=[0, 3], held_bytes=[1024, 4096])
     assert two.facts == (
@@ -76,19 +67,6 @@ def test_lasting_is_a_share_of_the_steps_without_a_gap(number, share, lasts):
 def test_a_gap_ends_what_lasts():
     gap = Root("x", SITE, (holding(0), holding(1), holding(3)), 3)
     assert not gap.lasts(0.5) and not gap.tensors_grow(0.5) and not gap.graph_grows(0.5)
-
-
-def test_tensors_or_graphs_grow():
-    tensors = root(tensors=[1, 2, 3, 4], nodes=[5] * 4)
-    assert tensors.tensors_grow(0.9) and not tensors.graph_grows(0.9)
-    nodes = root(tensors=[1] * 4, nodes=[5, 6, 7, 8])
-    assert nodes.graph_grows(0.9) and not nodes.tensors_grow(0.9)
-    held = root(tensors=[1] * 4, nodes=[5] * 4, held_bytes=[1, 2, 3, 4])
-    assert held.graph_grows(0.9)
-    seldom = root(tensors=[1, 2, 2, 2])
-    table = RetainedGraphs((tensors, nodes, held, seldom))
-    assert list(table.growing(share=0.9, steady=0.9)) == [tensors, nodes, held]
-    assert list(table.growing(share=0.3, steady=2.0)) == [tensors, seldom]
 
 
 @pytest.mark.parametrize(
@@ -148,13 +126,6 @@ def test_a_variable_that_some_steps_set_anew_keeps_old_what_no_backward_has_free
         held_bytes=[held] * 6,
     )
     assert seen.keeps_old(2) is bool(held)
-
-
-def test_each_line_is_told_once():
-    first = root(name="a", tensors=[1])
-    alias = root(name="b", tensors=[1])
-    lost, again = root(name="c", site=None, tensors=[1]), root(name="c", site=None, tensors=[2])
-    assert list(each_line_once([first, alias, lost, again])) == [first, lost]
 
 
 UP = list(range(1, 13))

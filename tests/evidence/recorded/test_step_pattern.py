@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from auditor.evidence.recorded.step_pattern import (
     BURST,
     FEWEST_STEPS,
-    StepPattern,
     counted_pattern,
     step_pattern,
 )
@@ -35,13 +34,6 @@ def test_words_and_share(seen, of, words, share):
 @given(st.sets(st.integers(0, 40)), st.integers(0, 30))
 def test_a_rhythm_holds_the_completed_steps_in_order(seen, of):
     assert step_pattern(seen, of).seen == tuple(n for n in range(of) if n in seen)
-
-
-@pytest.mark.parametrize(
-    ("seen", "interval"), [((0, 3, 6), 3), ((1, 2), 1), ((0, 3, 5), None), ((4,), None), ((), None)]
-)
-def test_the_interval_is_the_one_distance_between_sightings(seen, interval):
-    assert StepPattern(seen, 10).interval == interval
 
 
 def test_usual_begins_at_its_share_and_with_three_steps():
@@ -117,10 +109,3 @@ def test_a_burst_that_was_seen_once_is_told_with_its_number(step, said):
     assert (pattern.weight(**WEIGHT), str(pattern)) == ("sometimes", "1 of 17 steps")
     assert pattern.phases == f"; 200 times in that step{said}"
     assert not pattern.usual(0.5)
-
-
-def test_what_is_seen_otherwise_is_an_average_of_all_steps():
-    assert bursts(10, 40, n=64, of=32) == StepPattern((10,), 32, (64,))
-    assert bursts(10, n=64).mean([(10, 64)]) == 2.0
-    assert step_pattern(set(), 0).mean([]) == 0.0
-    assert counted_pattern([(0, 1), (0, 2)], 1).times == (3,)

@@ -40,48 +40,6 @@ def test_ordinary_unrest_is_not_marked(times):
     assert (memory.unit, memory.y[0]) == ("bytes", float(1 << 20))
 
 
-@pytest.mark.parametrize("device", ["rehearse", "null"])
-def test_a_device_that_is_none_has_no_times(times, device):
-    assert [series.unit for series in times({}, device=device)] == ["bytes"]
-    assert [series.unit for series in times({}, device="cpu")] == ["us", "bytes"]
-
-
-@pytest.mark.parametrize(
-    ("row", "waits", "said"),
-    [
-        (
-            {"us": 30_000.0, "gc_us": 19_000.0},
-            (),
-            "20 ms more than the median, 19 ms of them: garbage collection",
-        ),
-        (
-            {"us": 30_000.0},
-            ((7, 18_000.0),),
-            "20 ms more than the median, 18 ms of them: waiting for the loader",
-        ),
-        ({"us": 30_000.0, "gc_us": 1000.0}, (), "20 ms more than the median"),
-    ],
-)
-def test_a_slow_step_says_what_took_its_time(times, row, waits, said):
-    series, *_ = times({7: row}, waits)
-    assert series.marks == ((7.0, said),)
-
-
-@pytest.mark.parametrize(
-    ("wait", "said"),
-    [
-        (22_000.0, "20 ms more than the median, 18 ms of them: waiting for the loader"),
-        (24_000.0, "20 ms more than the median: waiting for the loader"),
-        (14_000.0, "20 ms more than the median, 10 ms of them: waiting for the loader"),
-        (4_000.0, "20 ms more than the median"),
-    ],
-)
-def test_what_every_step_waits_explains_nothing(times, wait, said):
-    waits = tuple((step, wait if step == 7 else 4000.0) for step in range(20))
-    series, *_ = times({7: {"us": 30_000.0}}, waits)
-    assert series.marks == ((7.0, said),)
-
-
 def test_a_retry_of_the_allocator_explains_its_step_only(times):
     changed = {n: {"retries": 1} for n in range(7, 20)} | {
         7: {"us": 90_000.0, "retries": 1},
@@ -91,17 +49,6 @@ def test_a_retry_of_the_allocator_explains_its_step_only(times):
     assert [place for place, _ in series.marks] == [7.0, 12.0]
     assert "returned cached memory" in series.marks[0][1]
     assert ":" not in series.marks[1][1]  # no cause
-
-
-def test_passes_with_instruments_have_no_line(times):
-    instrumented = {n: {"pass_name": "loud", "us": 1e6} for n in range(10, 20)}
-    series, memory = times(instrumented)
-    assert (series.name, series.x) == ("timing pass", tuple(map(float, range(10))))
-    assert memory.x == series.x, "instruments hold host memory of their own"
-
-
-def test_what_was_not_recorded_has_no_line(times):
-    assert [line.name for line in times({n: {"rss": None} for n in range(20)})] == ["timing pass"]
 
 
 def test_times_leave_out_what_the_machine_took_as_the_header_does(times):

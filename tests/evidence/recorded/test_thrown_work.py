@@ -6,7 +6,6 @@ from auditor.rules.waste.wasting import ThrownWork, handed_on
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.rule import NotLooked
-from tests.evidence.recorded.rows import quiet, steps
 
 WHOLE = {"pass": "numbers", "step": 3, "what": "all", "nbytes": 700, "trained": True}
 
@@ -35,20 +34,6 @@ def test_where_nothing_can_be_said(seen, rows, why):
         seen(sites=[3], thrown=rows).get(ThrownWork)
 
 
-def test_the_whole_and_the_kinds(seen):
-    found = table(seen, row("result"), row("copy", 1), row("gradient", 2))
-    assert found.copied == 700
-    assert [each.what for each in found.of("gradient", "result")] == ["result", "gradient"]
-    assert list(found.of("constant")) == []
-
-
-def test_the_time_of_a_step_is_the_median_of_the_timed_ones(seen):
-    assert table(seen).us is None
-    assert table(seen, steps=steps(3)).us is None  # of the loud pass
-    timed = [quiet(n, us=us) for n, us in enumerate((100.0, 900.0, 300.0))]
-    assert table(seen, steps=timed).us == 300.0
-
-
 def test_expressions_of_one_line_are_one(seen):
     more = {"n": 2, "products": 1, "lines": [1]}
     rows = [
@@ -62,11 +47,6 @@ def test_expressions_of_one_line_are_one(seen):
     assert one.op == "aten::mm, aten::add"
     assert [site.line for site in one.others] == [4, 5]  # not the line itself
     assert one.steps == 2  # of the one with most of the work
-
-
-def test_the_first_of_two_that_cost_the_same_stands_for_both(seen):
-    (one,) = table(seen, row(steps=1), row(steps=2)).found
-    assert one.steps == 1
 
 
 @pytest.mark.parametrize(
@@ -87,11 +67,6 @@ def test_lines_that_copy_in_the_rehearsal(seen):
     copy = {"pass": "loud", "step": 0, "at": 0, "n": 1, "bytes": 4}
     seen(sites=[7], inside="rehearsal", copies=[copy])
     assert table(seen).copied_from == {("trainer.py", 7)}
-
-
-def test_a_rehearsal_without_copies(seen):
-    seen(sites=[7], inside="rehearsal", steps=[])
-    assert table(seen).copied_from == frozenset()
 
 
 # -- what is handed on -----------------------------------------------------------------------------

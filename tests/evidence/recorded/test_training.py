@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.evidence.recorded.steps import Trained
-from tests.evidence.recorded.rows import loud, steps
+from tests.evidence.recorded.rows import steps
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,6 @@ def test_states_and_their_caveats(sign, watched, operators, graphs, state, said)
     table = Trained(5, sign, watched, operators, graphs)
     assert table.state == state
     assert said in table.caveat and bool(table.caveat) == bool(said)
-
-
-def test_the_row_of_the_probe_and_all_completed_steps(seen):
-    row = loud(3, sign="", watched=2, operators=7, graphs=1)
-    found = seen(steps=steps(4) + steps(3, "quiet"), training=[row]).get(Trained)
-    assert found == Trained(7, "", 2, 7, 1)
 
 
 def test_a_run_that_was_killed_is_not_blamed(seen):

@@ -56,26 +56,10 @@ def test_growth_and_its_shares(values, total, rises, last_third, peak):
     assert trend.last_third == pytest.approx(last_third)
 
 
-@pytest.mark.parametrize(
-    ("values", "returned"),
-    [((), 0.0), ((3.0, 1.0), 0.0), ((1.0, 3.0, 5.0), 0.0), ((1.0, 5.0, 4.0, 4.0), 0.25)],
-)
-def test_the_share_of_rises_that_falls_took_back(values, returned):
-    assert Trend(values).returned == returned
-
-
 def test_facts_say_how_much_in_how_many_steps():
     wanted = (("grown", "1 KiB in 3 steps"), ("steps with growth", "50%"))
     assert Trend((0.0, 1024.0, 1024.0)).facts == wanted
     assert Trend((1.0,)).slope is None and Trend(tuple(map(float, range(9)))).slope.low == 1.0
-
-
-@pytest.mark.parametrize(
-    ("values", "noise"),
-    [((), 0.0), ((5.0,), 0.0), ((0.0, 1.0, 2.0), 0.0), ((0.0, 3.0, 0.0, 3.0), 1.25)],
-)
-def test_noise_is_the_median_distance_from_the_line(values, noise):
-    assert Trend(values).noise == pytest.approx(noise)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,13 @@
 
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence.snapshot.by_line import (
     REST,
-    Moments,
     Told,
-    held_at,
-    largest,
     layers,
-    named,
     positions,
 )
 from auditor.model import Site
@@ -34,27 +29,6 @@ def test_shown_are_the_ends_and_every_extreme_in_few_events(values, limit):
     assert (min(shown), max(shown)) == (min(values), max(values))
     if len(values) <= limit:
         assert found == tuple(range(len(values)))
-
-
-def test_owners_gain_and_lose_what_changes():
-    one = course((10, 30, 30, 25, 45), start_allocated=5)
-    history = Told(one, ("old", "a", "b"), (1, 2, -1, 0, 1), (5, 0, 0))
-    assert held_at(history, (0, 1, 3, 4)).held == ((5, 5, 0), (5, 5, 20), (0, 5, 20), (0, 25, 20))
-
-
-@pytest.mark.parametrize(
-    ("held", "count", "chosen"),
-    [
-        (((10, 1, 5), (10, 9, 5)), 3, (0, 2, 1)),  # the steadiest first
-        (((10, 1, 5), (10, 9, 5)), 2, (0, 1)),  # those that ever held most
-        (((1000, 5), (1000, 0)), 2, (0,)),  # 5 of 1005 is not seen
-        (((1000, 6), (1000, 6)), 2, (0, 1)),
-        (((995, 5), (995, 5)), 2, (0,)),  # exactly half a per cent
-        (((0, 0), (0, 0)), 2, ()),
-    ],
-)
-def test_owners_with_a_layer_of_their_own(held, count, chosen):
-    assert largest(Moments((0, 1), held), count) == chosen
 
 
 def test_the_chart_of_a_history():
@@ -80,8 +54,3 @@ def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
     assert (chart.layers[-1].name, chart.held[-1][-1]) == (REST, 400)
     assert chart.marks == ((5.0, "out of memory"),)
     assert [tone.colour for tone in chart.layers] == [*range(1, 9), -1]
-
-
-def test_names():
-    assert named("before") == "before"
-    assert named(Site("train.py", 4)) == "train.py:4"

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from auditor.allocator import CachingAllocator, OutOfMemory
+from auditor.allocator import CachingAllocator
 from auditor.evidence.snapshot.by_line import OLDER, POINTS, memory_charts
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.table import Evidence
@@ -69,13 +69,3 @@ def test_without_a_history_there_is_no_chart(charts):
     data = {**steps(CachingAllocator(1 << 40), 5).snapshot(), "device_traces": []}
     assert charts(data)[0] == ()
     assert charts({"segments": [], "device_traces": []})[0] == ()
-
-
-def test_an_error_is_marked_and_a_prediction_is_called_one(charts):
-    allocator = CachingAllocator(300 * MIB)
-    allocator.malloc(200 * MIB, frames=at(1))
-    with pytest.raises(OutOfMemory):
-        allocator.malloc(200 * MIB, frames=at(2))
-    layers, _ = charts(allocator.snapshot(), predicted=True)
-    assert [label for _, label in layers[0].marks] == ["out of memory"]
-    assert layers[0].note.startswith("Predicted")

@@ -9,7 +9,6 @@ from auditor.allocator import CachingAllocator
 from auditor.evidence.snapshot.state_at import NeverFreed
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone import SnapshotRecording
-from auditor.rule import NotLooked
 
 MIB = 1 << 20
 
@@ -42,15 +41,6 @@ def kept(evidence, *lines):
     ]
 
 
-def test_all_of_them_are_its_size(evidence):
-    allocator = CachingAllocator(1 << 40)
-    for _ in range(9):
-        allocator.malloc(2 * MIB, frames=at(4))
-        allocator.malloc(2 * MIB)  # of nobody's
-    (line,) = evidence(allocator).get(NeverFreed).lines
-    assert (line.size, line.blocks) == (18 * MIB, 9)
-
-
 # -- cached memory ---------------------------------------------------------------------------------
 
 
@@ -72,16 +62,3 @@ def flushing(evidence, steps=10, *, flush=(6, 7), line=8, name="empty_cache"):
 def test_those_of_the_first_half_do_not_count(evidence, flush, flushes, again):
     table = flushing(evidence, flush=flush)
     assert (table.flushes, table.again_bytes // MIB) == (flushes, again)
-    assert (table.facts[-1][0] == "with the cache kept (predicted)") is (flushes > 0)
-
-
-def test_who_flushed_is_told_where_the_history_says_so(evidence):
-    assert flushing(evidence, name="other").site is None
-
-
-def test_without_a_history_nothing_is_said(evidence, tmp_path):
-    allocator = CachingAllocator(1 << 40)
-    allocator.malloc(MIB)
-    (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(allocator.snapshot()["segments"]))
-    with pytest.raises(NotLooked):
-        Evidence(SnapshotRecording(tmp_path / "snapshot.pickle")).get(CacheChurn)

@@ -23,10 +23,3 @@ def test_frames_of_the_recorder_and_of_libraries_are_passed_over(tmp_path, inner
         {"filename": "/home/user/train.py", "line": 9, "name": "step"},
     )
     assert origins.site(frames).line == line
-
-
-def test_where_only_the_recorder_stands_there_is_no_line(tmp_path):
-    facts = {"schema": SCHEMA, "cwd": "/home/user", "device": "null", "outcome": "completed"}
-    origins = Origins(Evidence(Recording(tmp_path, {**facts, "environment": {}})))
-    file = "/opt/audit/auditor/capture/instruments/dispatch_modes.py"
-    assert origins.site(({"filename": file, "line": 5, "name": "call"},)) is None

@@ -7,7 +7,6 @@ import pytest
 from auditor.evidence.snapshot.what_if import OutOfMemory, ran_out
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.rule import NotLooked
 
 
 @pytest.mark.parametrize(
@@ -71,16 +70,6 @@ def test_the_line_that_asked_is_the_errors(tmp_path):
     found = table(tmp_path, "x", file="/home/me/train.py", line=9, function="step")
     assert (found.site.file, found.site.line, found.site.function) == ("train.py", 9, "step")
     assert table(tmp_path / "b", "x", file="/home/me/train.py").site.line == 0
-
-
-def test_a_run_that_ended_otherwise_had_none(tmp_path):
-    assert table(tmp_path, None, "completed") == OutOfMemory()
-
-
-def test_a_snapshot_of_another_layout_is_not_looked_at(tmp_path):
-    write_manifest(tmp_path, {"schema": SCHEMA, "device": "cuda", "outcome": "oom"})
-    with pytest.raises(NotLooked):
-        Evidence(Recording(tmp_path)).get(OutOfMemory)
 
 
 def recorded(tmp_path, message, outcome="oom"):

@@ -11,10 +11,7 @@ from auditor.evidence.snapshot.state_at import (
     FOR_EVER,
     KEPT,
     OF_STEP,
-    Category,
-    LiveBlock,
     Owners,
-    by_category,
 )
 from auditor.recordings.schema.sync import OwnerRow
 
@@ -108,33 +105,3 @@ def test_rows_are_those_of_the_run_up_to_the_error_where_there_is_one():
     assert (owners.purpose(1, 0, 9), owners.purpose(2, 0, 9)) == ("", "parameters")
     workspace = Owners(Rows(("workspace", 5, [3])))
     assert workspace.purpose(3, 0, 9).startswith("cuBLAS") and not workspace.known
-
-
-def test_live_blocks_by_purpose():
-    def block(address, size, born):
-        return LiveBlock(address, size, born, stays=True, frames=())
-
-    trace = [
-        {"action": "alloc", "addr": 1},  # at 50, and again at 220
-        {"action": "free_completed", "addr": 7},
-        {"action": "alloc", "addr": 8},  # at 120
-        {"action": "alloc", "addr": 1},
-        {"action": "alloc", "addr": 3},  # at 240
-    ]
-    times = [50, 60, 120, 220, 240]
-    blocks = [block(1, 10, 0), block(8, 40, 2), block(7, 5, -1), block(3, 7, -1), block(4, 3, -1)]
-    found = by_category(blocks, trace, 2, times, OWNERS)
-    assert found == (
-        Category(OF_STEP, 40, 1),
-        Category("parameters", 10, 1),
-        Category("gradients", 7, 1),
-        Category(EARLIER, 5, 1),
-        Category("optimizer state", 3, 1),
-    )
-    assert by_category(blocks, trace, 2, (), OWNERS) == ()
-    assert by_category(blocks, trace, 2, times, Owners(Rows())) == ()
-    # what came to lie at the address of a parameter after its mark is none
-    (later,) = by_category(
-        [block(2, 9, 3)], [*trace[:3], {"action": "alloc", "addr": 2}], 3, times, OWNERS
-    )
-    assert later == Category(OF_STEP, 9, 1)

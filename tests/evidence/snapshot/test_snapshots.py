@@ -7,7 +7,7 @@ import json
 import pickle
 
 import pytest
-from auditor.rules.mem.peaks import PeakHeldByFewLines, PeakHolders, RanOutOfMemory
+from auditor.rules.mem.peaks import PeakHeldByFewLines, RanOutOfMemory
 from auditor.rules.mem.segments import (
     AllocatorSettingWouldHelp,
     BlockPinsSegment,
@@ -17,15 +17,13 @@ from auditor.rules.mem.varying_sizes import VaryingSizesReallocate
 from auditor.rules.sync.waiting import AllocatorCallEveryStep
 from click.testing import CliRunner
 
-from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
+from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.cli.main import main
-from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.what_if import OutOfMemory as Shortage
 from auditor.evidence.table import Evidence
-from auditor.judging import catalogue, engine
+from auditor.judging import engine
 from auditor.model import Severity
 from auditor.recordings.standalone import SnapshotRecording, is_pickle
-from auditor.rule import NotLooked
 
 MIB = 2**20
 RULES = (
@@ -69,68 +67,6 @@ def holes(total=1 << 40):
         if number % 3:
             allocator.free(address)
     return allocator
-
-
-# -- the tables ------------------------------------------------------------------------------------
-
-
-def test_bytes_are_those_of_the_allocator_at_every_event(bare):
-    allocator = CachingAllocator(1 << 40)
-    seen, held = [], []
-    for size in (3, 700, 5 * MIB, 90 * MIB, 12 * MIB, 400):
-        held.append(allocator.malloc(size, frames=at(size % 97)))
-        seen.append(allocator.stats())
-    for address in (held[3], held[0]):
-        allocator.free(address)
-        seen.append(allocator.stats())
-    allocator.empty_cache(frames=at(8, "empty_cache"))
-    held.append(allocator.malloc(64 * MIB, frames=at(9)))
-    (course,) = bare(allocator.snapshot()).get(Allocations).devices
-    stats = allocator.stats()
-    for name in ("reserved", "allocated", "active"):
-        assert getattr(course, name)[-1] == stats[f"{name}_bytes.all.current"]
-    for name in ("reserved", "allocated"):
-        assert getattr(course, f"peak_{name}") == stats[f"{name}_bytes.all.peak"]
-        assert {stat[f"{name}_bytes.all.current"] for stat in seen} <= set(getattr(course, name))
-    assert (course.start_reserved, course.start_allocated, course.untrusted) == (0, 0, "")
-
-
-def test_a_history_that_begins_late_has_what_was_there_before(bare):
-    allocator = CachingAllocator(1 << 40, history_limit=3)
-    old = [allocator.malloc(50 * MIB, frames=at(1)) for _ in range(4)]
-    allocator.free(old[0])
-    allocator.malloc(10 * MIB, frames=at(2))
-    recording = bare(allocator.snapshot())
-    (course,) = recording.get(Allocations).devices
-    assert {course.start_allocated, course.peak_allocated, course.start_reserved} == {200 * MIB}
-    (peak,) = recording.get(PeakHolders).devices
-    held = [(h.site.line if h.site else 0, h.blocks, h.older // MIB) for h in peak.holders]
-    assert held == [(1, 3, 150), (0, 1, 50)]
-
-
-def test_without_history_the_moment_of_the_snapshot_counts(bare):
-    segments = holes().snapshot()["segments"]  # the list form of 2022
-    recording = bare(segments)
-    with pytest.raises(NotLooked, match="no allocation history"):
-        recording.get(Allocations)
-    (peak,) = recording.get(PeakHolders).devices
-    assert (peak.allocated, peak.timed, peak.holders[0].site.line) == (480 * MIB, False, 2)
-    for block in (block for segment in segments for block in segment["blocks"]):
-        block["frames"] = []
-    with pytest.raises(NotLooked, match="names no line"):
-        bare(segments).get(PeakHolders)
-
-
-def test_expandable_segments(bare):
-    settings = AllocatorSettings.parse("expandable_segments:True")
-    allocator = CachingAllocator(1 << 40, settings=settings)
-    kept = [allocator.malloc(size * MIB, frames=at(size)) for size in (30, 50, 90)]
-    allocator.free(kept[1])
-    (course,) = bare(allocator.snapshot()).get(Allocations).devices
-    stats = allocator.stats()
-    assert course.peak_reserved == stats["reserved_bytes.all.peak"]
-    assert course.peak_allocated == stats["allocated_bytes.all.peak"]
-    assert course.allocated[-1] == stats["allocated_bytes.all.current"]
 
 
 # -- the rules -------------------------------------------------------------------------------------
@@ -232,14 +168,6 @@ def test_a_cache_that_is_emptied_again_and_again(bare, frames):
     (finding,) = engine.judge(bare(flushed(20, frames)), (AllocatorCallEveryStep,)).findings
     assert (finding.site.line if finding.site else None) == (9 if frames else None)
     assert "emptied the cache 10 times" in finding.message
-    kept = "3 cudaMalloc calls instead of 60, 170 MiB reserved at most instead of 170 MiB"
-    said = dict(finding.facts).get("with the cache kept (predicted)")
-    assert said == (kept if frames else None)
-
-
-def test_a_cache_that_is_emptied_now_and_then_is_not_told(bare):
-    for data in (flushed(6, at(9, "empty_cache")), holes().snapshot()):
-        assert not engine.judge(bare(data), (AllocatorCallEveryStep,)).findings
 
 
 def test_healthy_snapshots_are_silent(bare):
@@ -253,13 +181,6 @@ def test_healthy_snapshots_are_silent(bare):
     judged = engine.judge(bare(allocator.snapshot()), RULES)
     assert not [finding for finding in judged.findings if finding.code != "MEM006"]
     assert {verdict.status for verdict in judged.verdicts} <= {"clean", "found"}
-
-
-def test_rules_that_need_a_run_are_skipped_with_a_reason(bare):
-    verdicts = engine.judge(bare(holes().snapshot()), catalogue.rules()).verdicts
-    assert "failed" not in {verdict.status for verdict in verdicts}
-    (sync,) = (verdict for verdict in verdicts if verdict.code == "SYNC001")
-    assert sync.reason == "a snapshot does not show it: audit run records it"
 
 
 # -- the command -----------------------------------------------------------------------------------

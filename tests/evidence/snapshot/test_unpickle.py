@@ -41,12 +41,6 @@ def written(tmp_path):
     return write
 
 
-def test_memory_goes_with_the_size(asked, written):
-    content = pickle.dumps(list(range(999)))
-    assert load_plain(written(content)) == list(range(999))
-    assert asked["memory"] == [512 * 2**20 + 16 * len(content)]
-
-
 class Long(bytes):
     """Of so many bytes, as it says."""
 

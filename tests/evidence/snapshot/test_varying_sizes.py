@@ -55,14 +55,6 @@ def steps_of(lengths, *, unit=MIB):
     ]
 
 
-def test_the_first_line_that_the_rest_follows(table):
-    found = table(*steps_of(LENGTHS))
-    assert found.steps == len(LENGTHS)
-    assert found.varying.site.line == 5
-    assert found.varying.sizes == tuple(length * 512 for length in LENGTHS)
-    assert not found.varying.grows
-
-
 def test_what_varies_on_its_own_is_not_the_cause(table):
     unrelated = [3, 1, 2, 1, 3, 2, 1, 3, 1, 2]
     steps = [
@@ -70,11 +62,6 @@ def test_what_varies_on_its_own_is_not_the_cause(table):
         for number, step in zip(unrelated, steps_of(LENGTHS), strict=True)
     ]
     assert table(*steps).varying.site.line == 5
-
-
-def test_steps_of_one_size_have_no_cause(table):
-    found = table(*steps_of([40] * 8))
-    assert (found.steps, found.varying) == (8, None)
 
 
 @pytest.mark.parametrize(("steps", "found"), [(6, 6), (5, 0)])
@@ -98,36 +85,9 @@ def test_a_small_program_is_enlarged_and_a_large_one_is_not(table):
     assert table(*steps_of([*LENGTHS, edge])).varying.scale == 1.0
 
 
-def test_weights_are_not_enlarged(table):
-    held = 100 * MIB
-    scale = table(*steps_of(LENGTHS), weights=held).varying.scale
-    assert scale * 78 * MIB == pytest.approx(varying_sizes.TYPICAL - held, rel=0.01)
-
-
 @pytest.mark.parametrize(("unit", "replayed"), [(14 * 1024, True), (12 * 1024, False)])
 def test_steps_below_a_mebibyte_are_not_replayed(table, unit, replayed):
     assert bool(table(*steps_of(LENGTHS, unit=unit)).varying.reserved) is replayed
-
-
-def test_two_sizes_are_not_replayed(table):
-    assert not table(*steps_of([40, 60] * 5)).varying.reserved
-    assert table(*steps_of([40, 60, 50] * 4)).varying.reserved
-
-
-def test_the_longest_first_costs_nothing(table):
-    found = table(*steps_of(sorted(LENGTHS, reverse=True))).varying
-    assert found.extra < 0.1 * found.reserved
-
-
-def test_what_is_held_and_grows(table):
-    def bank(*, kept):
-        return [
-            [(4, 8 * MIB, False), (6, number * MIB, False), (7, MIB, kept)]
-            for number in range(1, 10)
-        ]
-
-    assert table(*bank(kept=True)).varying.grows
-    assert not table(*bank(kept=False)).varying.grows
 
 
 @pytest.mark.parametrize(

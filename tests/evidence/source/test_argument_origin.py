@@ -35,11 +35,6 @@ def home(texts: dict[str, str], documents: dict[str, str], ran: object = 0) -> H
     ).home
 
 
-@pytest.mark.parametrize("written", ["0", "2"])
-def test_in_the_call(written):
-    assert home({"t.py": LOADER.format(written)}, YAML).own
-
-
 # fmt: on
 
 

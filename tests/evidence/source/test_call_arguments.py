@@ -35,38 +35,12 @@ def test_a_line_that_is_not_certain_is_not_named(name):
     assert found.edits("True", reason="r") == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("x = batch.to(device)\n", ""),
-        (CALL.format("False"), "non_blocking=False"),
-        ("x = nothing\ny = to(1)\n", ""),
-    ],
-)
-def test_the_call_itself_decides_where_it_is_given_nothing_or_a_constant(text, said):
-    found = at(text)
-    assert (found.said, found.advice, found.refused) == (said, "", None)
-    (edit,) = found.edits("True", safe=True, reason="r")
-    wanted = ("set_keyword", "non_blocking", found.site.line, True)
-    assert (edit.action, edit.keyword, edit.site.line, edit.safe) == wanted
-
-
 def test_a_constant_that_decides_more_is_edited_but_not_called_safe():
     text = "gpu = False\nif gpu:\n    model.cuda()\n" + CALL.format("gpu")
     (edit,) = at(text).edits("True", safe=True, reason="r")
     assert edit.site.line == 1 and not edit.safe and "what else reads `gpu`" in edit.reason
     alone = "pin = False\n" + CALL.format("pin")
     assert at(alone).edits("True", safe=True, reason="r")[0].safe
-
-
-def test_an_argument_given_by_its_position_is_seen():
-    found = at("fast = f()\nx = batch.cuda(device, fast)\n", call="cuda")
-    assert found.said == "non_blocking=fast, which was False (set at t.py:1: `fast = f()`)"
-    constant = at("x = batch.cuda(device, False)\n", call="cuda")
-    assert (
-        constant.edits("True", reason="r") == ()
-        and constant.refused == "`non_blocking` is given by its position"
-    )
 
 
 ATTRIBUTE = CALL.format("c.fast")

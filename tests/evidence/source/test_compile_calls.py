@@ -40,43 +40,6 @@ def test_a_line_without_one_such_call_says_nothing(text):
     assert call(text) is None
 
 
-HANDED_ON = """def setup():
-    net = Net()
-    fast = torch.compile(net)
-    return net, fast, 3
-
-{}
-"""
-
-
-@pytest.mark.parametrize(
-    ("callers", "read"),
-    [
-        ("net, fast, n = setup()", False),
-        ("net, _, n = setup()\nnet(x)", False),
-        ("net, quick, n = setup()\nnet(x)", False),
-        ("net, fast, n = setup()\nfast(x)", True),
-        ("net, quick, n = setup()\nquick(x)", True),
-        ("net, *rest = setup()", True),
-        ("found = setup()", True),
-        ("use(*setup())", True),
-        ("net, fast, n = setup()\nagain = setup", True),
-        ("", True),
-        ("class A:\n    def __init__(self):\n        self.net, self.fast, n = setup()", True),
-    ],
-)
-def test_a_name_that_is_only_handed_on_is_read_where_the_caller_reads_it(callers, read):
-    found = call(HANDED_ON.format(callers), line=3)
-    assert found is not None
-    assert found.read is read
-
-
-def test_a_name_that_is_returned_and_called_is_read():
-    found = call(HANDED_ON.replace("return", "fast(x); return").format("a, b, c = setup()"), line=3)
-    assert found is not None
-    assert found.read
-
-
 def test_a_statement_of_several_lines_is_found_by_each_of_them():
     text = "x = 1\nnet = torch.compile(\n    net,\n)\ny = 2\n"
     wanted = [False, True, True, True, False]

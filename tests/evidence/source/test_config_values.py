@@ -40,11 +40,6 @@ def test_whole_numbers_and_flags_of_documents(configs):
     assert found.settings[0].site.file == "config.yaml"
 
 
-def test_a_byte_order_mark_is_no_text(configs):
-    (found,) = configs(config__json=b'\xef\xbb\xbf{\r"batch": 3}').settings
-    assert (found.site.line, found.value) == (2, 3)
-
-
 def test_a_list_has_no_line_of_its_own(configs):
     assert configs(config__json=b"[7, 8]").settings == ()
 
@@ -52,17 +47,3 @@ def test_a_list_has_no_line_of_its_own(configs):
 def test_what_does_not_parse_is_left_out(configs):
     found = configs(bad__json=b"{", good__json=b'{"a": 1}')
     assert [each.value for each in found.settings] == [1]
-
-
-def test_lines_that_set_the_allocator(configs):
-    text = b"#!/bin/sh\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\nMY_PYTORCH_ALLOC_CONF=b\nPYTORCH_ALLOC_CONF=c\n"
-    found = configs(run__sh=text, other__yaml=b"PYTORCH_ALLOC_CONF=: 3\n")
-    assert [(each.site.line, each.where, each.value) for each in found.allocator] == [
-        (2, ("PYTORCH_CUDA_ALLOC_CONF",), "export PYTORCH_CUDA_ALLOC_CONF=a:1"),
-        (4, ("PYTORCH_ALLOC_CONF",), "PYTORCH_ALLOC_CONF=c"),
-    ]
-    assert found.allocator[0].site.text == "export PYTORCH_CUDA_ALLOC_CONF=a:1"
-
-
-def test_a_run_that_read_none_has_none(configs):
-    assert configs() == Configs((), ())

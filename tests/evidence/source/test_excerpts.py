@@ -45,9 +45,3 @@ def test_source_without_a_function_or_without_sense_has_lines_only(recorded, tex
     found = excerpt(recorded(text), Site("t.py", 2))
     assert found.opening == ()
     assert found.lines == tuple(text.split("\n"))
-
-
-@pytest.mark.parametrize(("line", "first"), [(22, 7), (23, 7), (24, 20)])
-def test_near_is_twelve_lines_before_what_is_shown(recorded, line, first):
-    """Four lines before the line itself are shown, and twelve before these are near."""
-    assert excerpt(recorded(TEXT), Site("t.py", line)).first == first

@@ -1,10 +1,8 @@
 """What a line of the user's source says."""
 
-import ast
-
 import pytest
 
-from auditor.evidence.source.files import Source, Span, lines_of, span_of, the_only
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Site
 
 
@@ -30,13 +28,6 @@ def site(line):
 def test_an_excerpt_lies_on_one_line(span, text):
     assert source("x\nya\x0cbé=1\nz").excerpt("a.py", span) == text
     assert source("x").excerpt("b.py", span) == ""
-
-
-def test_calls_cover_their_lines():
-    one = source("f(\n    g(1),\n    h(2),\n)\nk()\n")
-    names = {n: [call.func.id for call in one.calls_at(site(n))] for n in (1, 2, 3, 4, 5)}
-    assert names == {1: ["f"], 2: ["f", "g"], 3: ["f", "h"], 4: ["f"], 5: ["k"]}
-    assert one.called(site(3), "h", "g") == "h" and one.called(site(4), "h") == ""
 
 
 @pytest.mark.parametrize(
@@ -214,20 +205,3 @@ class Both:
 )
 def test_where_a_function_moves_tensors(line, move):
     assert source(MOVES).move_in_function("a.py", line) == move
-
-
-def test_what_does_not_parse_has_no_nodes():
-    assert list(source("def f(:").nodes("a.py")) == []
-    assert list(source("x\0").nodes("a.py")) == []
-    assert list(source("x").calls_at(Site("b.py", 1))) == []
-
-
-@pytest.mark.parametrize(("found", "only"), [([], None), ([3], 3), ([3, 4], None), ([3, 3], None)])
-def test_the_only_one(found, only):
-    assert the_only(iter(found)) == only
-
-
-def test_lines_of_a_node():
-    (call,) = ast.parse("\nf(\n  1,\n)\n").body
-    assert list(lines_of(call)) == [2, 3, 4]
-    assert span_of(call.value) == Span(2, 4, 0, 1)

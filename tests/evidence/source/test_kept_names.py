@@ -95,7 +95,6 @@ TAKEN = "model.state_dict()"
         (LATER, TAKEN, "torch.save(best_state, path)", True),
         (LATER, TAKEN, "other.load_state_dict(best_state)", False),
         (LATER, TAKEN, "print(best_state)", False),
-        (LATER, "copy.deepcopy(model.state_dict())", "model.load_state_dict(best_state)", False),
         (LATER, "{k: v.cpu() for k, v in model.state_dict().items()}", "return best_state", False),
         (IN_TURN, TAKEN, "model.load_state_dict(state)", True),
         (IN_TURN, TAKEN, "torch.save(state, path)", False),

@@ -27,10 +27,6 @@ def test_the_innermost_loop_of_the_same_function(line, head):
     assert loop_around(Source({"t.py": TEXT}), Site("t.py", line)) == head
 
 
-def test_of_an_unknown_file_nothing_is_known():
-    assert loop_around(Source({}), Site("t.py", 1)) is None
-
-
 @pytest.mark.parametrize(
     ("loop", "whole"),
     [

@@ -116,9 +116,3 @@ def test_a_call_that_failed_further_inside_is_tried_again():
 )
 def test_where_the_exception_itself_is_kept(body, line):
     assert harms(handled(body), BACKWARD) == ([] if line is None else [(line, "kept")])
-
-
-def test_functions_by_name_without_those_that_several_have():
-    indices = list(map(index_of, ["def a(): pass\nasync def b(): pass\n", "def b(): pass\n"]))
-    assert functions(indices).keys() == {"a"}
-    assert functions(indices[:1]).keys() == {"a", "b"}

@@ -125,14 +125,6 @@ def test_what_is_never_saved(program, expected):
     assert lacking(program) == expected
 
 
-def test_a_program_in_two_files():
-    text = textwrap.dedent(NO_OPTIMIZER)
-    cut = text.index("def main")
-    files = {"checkpoints.py": text[:cut], "train.py": "import torch\n" + text[cut:]}
-    (found,) = resumes(Source(files)).unsaved
-    assert (found.site.file, found.made.file) == ("checkpoints.py", "train.py")
-
-
 MODEL_ONLY = "torch.save(model.state_dict(), path)"
 
 SILENT = {

@@ -22,8 +22,6 @@ TAKEN = {
     "its exponential is printed": LOOP.format("loss.item()")
     + "        if i % 10 == 0:\n            mean = total / 9\n    "
     "        print('{:.2f} {:.2f}'.format(mean, math.exp(mean)))\n",
-    "printed at the end of the loader": LOOP.format("loss.item()")
-    + "        if verbose and i + 1 == len(loader):\n            print(total)\n",
     "printed by a counter of its own": LOOP.format("loss.item()")
     + "        if not i % every:\n            print(total)\n",
     "at the top of a script": "n = 0\nfor x in l:\n    n += 0\n    n += loss.item()\nprint(n)\n",
@@ -43,12 +41,8 @@ LEFT = {
         LOOP.format("loss.item()") + "        if verbose:\n            print(f'{total:.3f}')\n"),
     "shown on every step of one rank": (
         LOOP.format("loss.item()") + "        if rank == 0:\n            print(f'{total:.3f}')\n"),
-    "shown on all steps but a few": LOOP.format("loss.item()") + "        if i % 100:\n            print(f'{total:.3f}')\n",
     "shown otherwise": (
         LOOP.format("loss.item()") + "        if i % 100 == 0:\n            pass\n        else:\n            print(total)\n"),
-    "shown every second step": LOOP.format("loss.item()") + "        if i % 2 == 0:\n            print(total)\n",
-    "shown every N steps, which are few": (
-        "every = 1\n" + LOOP.format("loss.item()") + "        if i % every == 0:\n            print(total)\n"),
     "shown by a function of its own": (
         LOOP.replace("    for", "    def show():\n        print(total)\n\n    for").format("loss.item()") + "        show()\n"),
     "shown by a function of the loop": LOOP.format("loss.item()") + "        later(lambda: print(total))\n",

@@ -43,21 +43,6 @@ def test_lines_of_a_statement(line, first, last):
         assert known.lines(Site("a.py", line)) == range(first, last + 1)
 
 
-def test_files_are_apart_and_read_once():
-    asked = []
-
-    def read(file):
-        asked.append(file)
-        return ["x = [", "1]"] if file == "a.py" else ["x = 1", "y = 2"]
-
-    known = Statements(read)
-    for file, last in (("a.py", 2), ("b.py", 1), ("a.py", 2)):
-        assert known.lines(Site(file, 1)) == range(1, last + 1)
-    assert asked == ["a.py", "b.py"]
-    assert Statements().lines(Site("a.py", 7)) == range(7, 8)
-    assert Statements(lambda _: ["def f(:"]).lines(Site("a.py", 1)) == range(1, 2)
-
-
 def test_texts_are_cut_to_sixty_characters():
     assert LONGEST_TEXT == 60
     assert shorten("x" * 60) == "x" * 60

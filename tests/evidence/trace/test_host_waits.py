@@ -4,18 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace, _cause, _untimed
+from auditor.evidence.trace.host_waits import WaitPlace, _cause, _untimed
 from auditor.model import Site
 
 CALL = "copy to host", "aten::to", "cudaMemcpyAsync", Site("train.py", 4, "step")
 WAITED = {"backward": False, "synchronises": True, "asynchronous": False, "held_us": 800.0}
 COPIED = {"copied": 6 * 2048, "slow_us": 40.0, "copying_us": 2.0, "pinned": "25 GB/s"}
 PLACE = WaitPlace(*CALL, **WAITED, seen=frozenset({0, 2}), n=6, won_us=400.0, of=4, **COPIED)
-
-
-def test_averages_are_over_all_steps():
-    assert (PLACE.per_step, PLACE.won_us_per_step, PLACE.lost_us_per_step) == (1.5, 100.0, 110.0)
-    assert str(PLACE.pattern) == "2 of 4 steps"
 
 
 @pytest.mark.parametrize(
@@ -54,19 +49,6 @@ def test_facts():
         ("pass", "backward"),
     )
     assert (bare.held_us, bare.won_us, bare.slow_us, bare.copying_us) == (0.0, 0.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize(("change", "where"), [({}, " in step"), ({"site": None}, "")], ids=str)
-def test_a_place_that_is_only_a_function(change, where):
-    assert replace(PLACE, **change).where == where
-
-
-def test_places_by_cause_the_costliest_first():
-    cheap, dear = replace(PLACE, won_us=1.0), replace(PLACE, won_us=9.0, cause="copy")
-    later, other = replace(PLACE, asynchronous=True), replace(PLACE, cause="scalar")
-    table = TraceWaits(places=(cheap, dear, later, other))
-    assert table.of("copy to host", "copy") == [dear, cheap]
-    assert table.of("copy to host", asynchronous=True) == [later]
 
 
 @pytest.mark.parametrize(

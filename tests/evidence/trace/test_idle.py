@@ -9,9 +9,6 @@ from auditor.evidence.trace.idle import (
     DRIVER,
     HOST,
     INPUT,
-    LAUNCHING,
-    PROFILER,
-    UNKNOWN,
     WAIT,
     DeviceIdle,
 )
@@ -42,20 +39,3 @@ def test_shares_of_the_windows():
 )
 def test_most_kernels_are_short(short, kernels, small):
     assert replace(IDLE, short=short, kernels=kernels).small is small
-
-
-def test_facts_tell_a_thousandth_and_more():
-    assert IDLE.facts == (
-        ("idle because the host had waited for it", "30%"),
-        ("idle while the host did something else (gaps from 500 us)", "10%"),
-        ("idle because the host allocated or freed memory in the driver", "0.1%"),
-        ("kernels", "1,234, median 8 us, 617 under 10 us"),
-    )
-    causes = (INPUT, WAIT, DRIVER, LAUNCHING, HOST, DEVICE, PROFILER, UNKNOWN)
-    told = replace(IDLE, idle_us=tuple((cause, 100.0) for cause in causes)).facts
-    assert len({words for words, _ in told}) == len(causes) + 1
-
-
-def test_what_the_shares_are_of():
-    assert IDLE.of_what == "the steps' time"
-    assert "marks no steps" in replace(IDLE, marked=False).of_what

@@ -28,13 +28,6 @@ def test_shares_of_a_part(loads, share, mean, steady):
     assert table.steady("loader_us") == steady
 
 
-def test_no_time_no_share():
-    table = steps(5.0, 5.0, 5.0, us=0.0)
-    assert (table.share("loader_us"), table.steady("loader_us")) == (0.0, 0.0)
-    short = steps(0.25, 0.25, 0.25, us=0.5)
-    assert (short.share("loader_us"), short.steady("loader_us")) == (0.5, 0.5)
-
-
 @pytest.mark.parametrize(
     ("loads", "recurs", "above"),
     [
@@ -57,15 +50,6 @@ def test_what_recurs_after_the_first_step(loads, recurs, above):
 )
 def test_three_steps_of_the_profilers_are_certain(number, source, certain):
     assert steps(*[1.0] * number, source=source).certain is certain
-
-
-def test_what_the_shares_are_of():
-    assert steps(1.0).where == "the only step"
-    assert steps(1.0, 1.0).where == "2 steps"
-    assert steps(1.0, 1.0, source=OPTIMIZER).where.startswith("2 steps (from one optimizer")
-    assert steps(1.0, marked=False).where == "the trace, which marks no steps"
-    assert steps(loader="_SingleProcessDataLoaderIter").workers == "num_workers=0"
-    assert steps(loader="_MultiProcessingDataLoaderIter").workers == "worker processes"
 
 
 def test_what_is_needed():

@@ -115,18 +115,6 @@ def file(tmp_path):
     return path
 
 
-def test_lines_with_places_and_an_exit_code(file):
-    done = check(str(file), "--fail-on", "warning")
-    assert done.exit_code == 1
-    assert [line.split(": ")[0] for line in done.stdout.splitlines()] == [
-        f"{file}:2:1",
-        f"{file}:3:1",
-    ]
-    assert "2 findings in 1 file" in done.stderr and "audit run" in done.stderr
-    assert check(str(file), "--fail-on", "error").exit_code == 0
-    assert check(str(file)).exit_code == 0
-
-
 def test_rules_are_chosen_and_lines_silenced(file):
     assert "NUM009" not in check(str(file), "--select", "COMP").stdout
     assert "COMP004" not in check(str(file), "--ignore", "comp004").stdout

@@ -22,26 +22,6 @@ def values(path):
     return {each.name: each.value for each in read(path)}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("c.json", '{"optimizer": {"lr": 0.0003, "name": "adamw"}, "layers": [1, 2]}'),
-        ("c.toml", 'layers = [1, 2]\n[optimizer]\nlr = 3e-4\nname = "adamw"\n'),
-        ("c.yaml", "optimizer:\n  lr: 3e-4\n  name: adamw\nlayers: [1, 2]\n"),
-    ],
-)
-def test_trees(tmp_path, name, text):
-    if name.endswith("yaml"):
-        pytest.importorskip("yaml")
-    (tmp_path / name).write_text(text)
-    found = values(tmp_path / name)
-    assert (
-        found["optimizer.lr"] == 3e-4
-        and found["optimizer.name"] == "adamw"
-        and found["layers"] == 2
-    )
-
-
 def test_constants_of_a_program_that_would_end_itself(tmp_path):
     (tmp_path / "train.py").write_text(PYTHON)
     found = values(tmp_path / "train.py")

@@ -85,11 +85,6 @@ def test_what_is_said_of_a_shard_is_said_of_the_whole(sharded):
     assert refused.verdict == "refused" and "os.system" in refused.scan.refused
 
 
-def test_an_index_without_a_map_is_no_checkpoint(tmp_path):
-    (tmp_path / "m.index.json").write_text("{}")
-    assert "it has no weight_map" in str(*scans_of([tmp_path / "m.index.json"]))
-
-
 def test_shards_without_an_index_are_all_there(tmp_path):
     def shard(number, of=2, name="model", suffix="safetensors"):
         path = tmp_path / f"{name}-{number:05}-of-{of:05}.{suffix}"

@@ -47,21 +47,6 @@ def test_a_disk_that_is_nearly_full_has_no_look(tmp_path, monkeypatch, free, loo
 # -- trackers --------------------------------------------------------------------------------------
 
 
-def test_a_function_and_a_summary_writer_get_name_value_and_step():
-    seen = []
-    sink(lambda name, value, step: seen.append((name, value, step)))({"a": 1.0, "b": 2.0}, 7)
-
-    class Writer:
-        def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):
-            seen.append((tag, scalar_value, global_step))
-
-    sink(Writer())({"a": 3.0}, 8)
-    assert seen == [("a", 1.0, 7), ("b", 2.0, 7), ("a", 3.0, 8)]
-    sink(None)({"a": 1.0}, 1)
-    with pytest.raises(AuditProblem, match="log_to takes a function"):
-        sink("comet")
-
-
 def test_trackers_that_are_not_there_or_have_no_run_are_left_alone(monkeypatch):
     for name in ("wandb", "mlflow"):
         monkeypatch.delitem(sys.modules, name, raising=False)

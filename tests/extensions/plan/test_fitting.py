@@ -2,8 +2,8 @@
 
 import pytest
 
-from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes
-from auditor.model.gpus import GPUS, gpu_named
+from auditor.extensions.plan.fitting import MemoryModel, Point, fits, usable_bytes
+from auditor.model.gpus import gpu_named
 
 T4 = gpu_named("T4")
 
@@ -11,13 +11,6 @@ T4 = gpu_named("T4")
 def point(batch, step, update=0, slack=1.0):
     peak = max(step, update)
     return Point(batch, {"step": step, "update": update}, peak, round(peak * slack))
-
-
-def test_a_line_is_found_and_goes_on():
-    model = MemoryModel([point(8, 180), point(16, 260)])
-    assert model.allocated(32) == 420
-    assert model.allocated(1) == 110
-    assert model.grows
 
 
 def test_the_highest_phase_counts():
@@ -49,23 +42,9 @@ def test_the_largest_batch_is_the_last_that_fits(usable, batch):
     assert MemoryModel([point(8, 180), point(16, 260)]).largest(usable) == batch
 
 
-@pytest.mark.parametrize(("found", "said"), [(15, 15), (16, 16), (23, 16), (24, 24), (0, 0)])
-def test_large_batches_are_multiples_of_eight(found, said):
-    assert rounded(found) == said
-
-
-def test_one_point_says_nothing_of_growth():
-    model = MemoryModel([point(8, 180)])
-    assert model.allocated(64) == 180 and not model.grows
-
-
 def test_both_sides_of_what_fits():
     usable = usable_bytes(T4)
     assert usable == T4.memory_bytes - (100 << 20)
     assert fits(T4, usable, usable) == "yes"
     assert fits(T4, usable, usable + 1) == "tight"
     assert fits(T4, usable + 1, usable + 1) == "no"
-
-
-def test_something_of_each_card_is_left():
-    assert all(0 < usable_bytes(gpu) < gpu.memory_bytes for gpu in GPUS)

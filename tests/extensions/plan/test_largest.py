@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.extensions.plan.fitting import Point
-from auditor.extensions.plan.planning import JUMP, Largest, Refused, largest_batch
+from auditor.extensions.plan.planning import largest_batch
 
 
 def at(peak, batch):
@@ -31,24 +31,8 @@ def test_both_sides_of_the_limit(usable, batch):
     assert (found.batch, found.basis, found.more) == (batch, "rehearsed", False)
 
 
-def test_it_does_not_jump_too_far():
-    found, asked = searched(line, 100_000)
-    assert asked[0] == 2 * JUMP and asked[-1] == found.batch == 9984
-    assert all(after <= JUMP * before for before, after in zip(asked, asked[1:], strict=False))
-
-
 def test_a_step_up_is_found_from_above():
     """A predicted batch that does not fit is never told."""
     found, asked = searched(lambda n: line(n) + 1000 * (n > 50), 1100)
     assert asked[0] == 64 and found.batch in (48, 50, 40)
     assert found.reserved == line(found.batch)
-
-
-def test_without_a_rehearsal_little_more_is_told_than_is_known():
-    def refuse(batch):
-        return Refused("no time")
-
-    found, _ = searched(line, 100_000, refuse)
-    assert found == Largest(16, "estimated", 260, "no time", more=True)
-    near, _ = searched(line, 200, refuse)
-    assert near == Largest(10, "estimated", 200, "no time")

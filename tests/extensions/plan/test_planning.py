@@ -1,6 +1,5 @@
 """Which re-runs are made, what becomes of their answers, and what is told of them."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from auditor.extensions.plan import changes
 from auditor.extensions.plan.command import lines
 from auditor.extensions.plan.fitting import usable_bytes
-from auditor.extensions.plan.planning import AS_IT_IS, Largest, Planning
+from auditor.extensions.plan.planning import AS_IT_IS, Planning
 from auditor.extensions.plan.reruns import Wanted
 from auditor.model.gpus import gpu_named
 from tests.extensions.plan.made import ADAM, MIB, formula, measured
@@ -33,15 +32,6 @@ def rows(result):
 def names(result):
     """Of the rows that have a peak."""
     return [row.name for row in result.rows if row.allocated is not None]
-
-
-def test_the_largest_batch_is_rehearsed():
-    reruns = formula(linear)
-    result = planned(reruns)
-    row = rows(result)[AS_IT_IS]
-    assert row.largest["T4"] == Largest(144, "rehearsed", 14_900 * MIB)  # of 15004 MiB
-    assert row.fits == {"T4": "yes"} and row.smallest == "T4"
-    assert [wanted.batch for wanted in reruns.asked if wanted.batch][:2] == [16, 32]
 
 
 def test_each_change_is_a_row_with_a_larger_batch_where_it_saves():
@@ -76,28 +66,12 @@ def test_peaks_that_differ_are_a_note_without_the_largest_batch(even, varies, sa
     assert sum("larger batches than these may need more" in note for note in notes) == said
 
 
-def test_a_curve_is_followed_to_the_limit():
-    """Not linear in the batch: each check adds a point, and none that did not fit is told."""
-    reruns = formula(lambda batch, wanted: 200 * MIB + batch * batch * MIB)
-    result = planned(reruns)
-    largest = rows(result)[AS_IT_IS].largest["T4"]
-    assert largest.basis == "rehearsed"
-    assert largest.reserved <= usable_bytes(T4)
-    assert 96 <= largest.batch <= 120  # 120 * 120 + 200 = 14600 of 15004 MiB
-
-
 def test_memory_that_does_not_fit_at_all():
     result = planned(formula(lambda batch, wanted: 60_000 * MIB + batch * MIB))
     row = rows(result)[AS_IT_IS]
     assert row.fits == {"T4": "no"} and row.smallest == "RTX-PRO-5000"
     assert row.largest["T4"].batch is None
     assert "no batch fits" in "\n".join(lines(result))
-
-
-def test_a_smaller_batch_is_looked_for_where_the_own_one_does_not_fit():
-    result = planned(formula(lambda batch, wanted: 1000 * MIB + batch * 4000 * MIB))
-    assert rows(result)[AS_IT_IS].fits == {"T4": "no"}
-    assert rows(result)[AS_IT_IS].largest["T4"] == Largest(3, "rehearsed", 13_000 * MIB)
 
 
 def test_a_batch_that_does_not_obey_is_said_and_not_shown():
@@ -150,27 +124,9 @@ def test_a_time_out_is_no_lack_of_memory(outcome, monkeypatch):
         assert "the program ended with Timeout" in largest.why
 
 
-def test_an_interrupt_tells_what_is_known():
-    result = planned(formula(linear, stop_at=4))
-    assert result.interrupted and names(result) == [
-        AS_IT_IS,
-        changes.CHECKPOINTED,
-        changes.AUTOCAST,
-    ]
-    assert "interrupted" in list(lines(result))[-1]
-
-
 def test_an_interrupt_before_anything_is_known_ends_it():
     with pytest.raises(KeyboardInterrupt):
         planned(formula(linear, stop_at=1))
-
-
-def test_points_of_one_card_serve_the_other():
-    reruns = formula(linear)
-    result = planned(reruns, (T4, A10))
-    assert set(rows(result)[AS_IT_IS].largest) == {"T4", "A10"}
-    assert all(each.basis == "rehearsed" for each in rows(result)[AS_IT_IS].largest.values())
-    assert len(reruns.asked) < 25
 
 
 def test_sharding_is_arithmetic_and_marked():
@@ -219,12 +175,3 @@ def test_memory_reserved_beyond_tensors_is_tight():
     assert row.fits == {"T4": "tight"} and row.smallest == "L4"
     assert changes.EXPANDABLE in rows(result) and not rows(result)[changes.EXPANDABLE].why
     assert row.largest["T4"].why == "the peak does not grow with the batch"
-
-
-def test_the_table_as_data():
-    data = planned(formula(linear), world=4).to_dict()
-    again = json.loads(json.dumps(data))
-    assert again["schema"] == "audit-plan/1"
-    assert again["rows"][0]["purposes"]["optimizer state"] == 80 * MIB
-    assert again["rows"][0]["largest"]["T4"]["basis"] == "rehearsed"
-    assert again["cards"][0]["usable"] == usable_bytes(T4)

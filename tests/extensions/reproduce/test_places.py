@@ -56,10 +56,6 @@ def test_generators_without_a_seed(cause):
     assert lines_to_blame(GENERATORS, cause) == marked(GENERATORS, cause)
 
 
-def test_other_causes_have_no_lines():
-    assert lines_to_blame(GENERATORS, "clock") == []
-
-
 @given(st.text(), st.sampled_from(BLAMED))
 def test_any_text_is_read(text, cause):
     assert lines_to_blame(text, cause) == sorted(set(lines_to_blame(text, cause)))

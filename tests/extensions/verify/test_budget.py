@@ -31,11 +31,3 @@ def test_rounds_are_planned_and_begun_by_the_longest_run_of_late():
         budget.measured(clock.run(seconds))
     assert budget.length() == 6.0  # the first was long ago
     assert (budget.spent, budget.room()) == (52.0, 8)
-
-
-def test_a_spent_budget_fits_nothing():
-    clock = Clock()
-    assert Budget(0.0, clock).room() == 0
-    budget = Budget(5.0, clock)
-    budget.measured(clock.run(7.0))
-    assert budget.room() == 0

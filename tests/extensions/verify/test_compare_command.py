@@ -47,24 +47,6 @@ def _compare(*arguments):
     return CliRunner().invoke(main, ["compare", *map(str, arguments)])
 
 
-def test_findings_are_told_apart_by_their_key_not_by_their_line(tmp_path):
-    moved = replace(_finding("a.item()"), site=Site("train.py", 99, "step", "a.item()"))
-    before = _audit(tmp_path / "before", 1000, _finding("a.item()"), _finding("b.item()"))
-    after = _audit(tmp_path / "after", 1000, moved, _finding("c.item()"))
-    facts = json.loads(_compare(before, after, "--json").stdout)
-    named = {name: [each["message"] for each in found] for name, found in facts["findings"].items()}
-    assert named == {
-        "new": ["`c.item()` reads"],
-        "gone": ["`b.item()` reads"],
-        "kept": ["`a.item()` reads"],
-        "not_compared": [],
-    }
-    assert facts["syncs_per_step"] == {"before": 4.0, "after": 4.0}
-    shown = _compare(before / "report.json", after / "recording" / "..").stdout
-    assert "findings: 1 new, 1 gone, 1 kept" in shown
-    assert "new  SYNC001 train.py:7" in shown
-
-
 def test_a_proven_regression_fails_and_one_within_the_noise_does_not(tmp_path):
     before, slower = _audit(tmp_path / "before", 1000), _audit(tmp_path / "slower", 1400)
     little = _audit(tmp_path / "little", 1080)

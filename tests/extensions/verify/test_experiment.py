@@ -12,7 +12,7 @@ from auditor import patch
 from auditor.errors import AuditProblem
 from auditor.extensions.verify.arms import Arm, Candidate
 from auditor.extensions.verify.experiment import Experiment
-from auditor.extensions.verify.intervals import MOST_PAIRS, Interval
+from auditor.extensions.verify.intervals import MOST_PAIRS
 from auditor.extensions.verify.trials import Budget, Measured, Results
 from auditor.model import Edit, Site
 
@@ -76,23 +76,6 @@ def faster(applied, run):
     return {"step_us": 500.0 if "first" in applied else 1000.0}
 
 
-def test_what_is_faster_is_better_with_an_interval_around_the_truth():
-    done = verify(faster, 0)
-    first = done.found[0]
-    assert first.status == "better"
-    assert first.ratio_low <= 0.5 <= first.ratio_high
-    assert first.same_result is True
-    assert first.pairs == 3  # no more runs than it takes
-    assert done.summary.together == first
-    assert done.summary.noise[0] < 1.0 < done.summary.noise[1]
-
-
-def test_what_changes_nothing_stays_the_same_until_the_budget_is_spent():
-    done = verify(faster, 1, budget=20.0)
-    assert done.found[1].status == "same"
-    assert done.found[1].pairs > 3
-
-
 def test_what_is_slower_is_worse_and_not_among_those_together():
     done = verify(
         lambda on, run: {"step_us": 1000.0 + 300.0 * ("second" in on) - 400.0 * ("first" in on)},
@@ -101,13 +84,6 @@ def test_what_is_slower_is_worse_and_not_among_those_together():
     )
     assert (done.found[0].status, done.found[1].status) == ("better", "worse")
     assert done.summary.codes == ("CODE000",)
-
-
-def test_all_good_patches_are_measured_together():
-    done = verify(lambda on, run: {"step_us": 1000.0 * 0.8 ** len(on)}, 0, 1, 2)
-    assert done.summary.codes == ("CODE000", "CODE001", "CODE002")
-    assert done.summary.together.status == "better"
-    assert done.summary.together.ratio == pytest.approx(0.512, rel=0.02)
 
 
 def test_without_budget_one_round_still_checks_the_result():
@@ -137,11 +113,6 @@ def test_the_budget_holds_but_for_the_run_in_progress(budget, rehearsed):
     }
 
 
-def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs():
-    done = verify(lambda on, run: {"takes": 1.0 if run < 6 else 10.0}, 0, 1, budget=40.0)
-    assert done.took <= 40.0
-
-
 @pytest.mark.parametrize(("patched", "pairs"), [(1, [3, 1, 1]), (2, [3, 3, 1])])
 def test_time_for_few_intervals_goes_to_the_dearest_findings_and_not_to_halves(patched, pairs):
     done = verify(
@@ -154,12 +125,6 @@ def test_time_for_few_intervals_goes_to_the_dearest_findings_and_not_to_halves(p
     assert done.found[0].status == "better"
     said = "not tried, the budget was spent before (a run takes 1 s): all together"
     assert said in done.summary.notes
-
-
-def test_where_no_interval_fits_the_patches_are_still_checked_together():
-    done = verify(lambda on, run: {}, 0, 1, budget=4 + 3.5)
-    assert [each.pairs for each in done.found.values()] == [1, 1]
-    assert done.summary.together.pairs == 1 and done.summary.together.same_result is True
 
 
 def test_all_have_an_interval_before_any_goes_on():
@@ -271,13 +236,6 @@ def test_what_only_a_gpu_runs_is_checked_in_the_rehearsal_and_not_priced():
     assert ({"first", "third"}, False) in done.asked  # and it is among those together
 
 
-def test_a_target_that_was_only_rehearsed_is_not_timed():
-    done = verify(faster, 0, device="rehearse")
-    assert done.found[0].ratio is None
-    assert all(rehearsed for _, rehearsed in done.asked)
-    assert done.summary.noise is None
-
-
 def test_time_for_single_patches_is_not_spent_on_all_together():
     """Eight runs are left after a round: an interval for each patch, or for both together."""
     done = verify(lambda on, run: {"step_us": 1000.0 * 0.5 ** len(on)}, 0, 1, budget=12.5)
@@ -319,29 +277,6 @@ def test_less_device_memory_in_the_same_time_is_better():
     done = verify(lambda on, run: {"peak_device": 900 if "first" in on else 1000}, 0, device="cuda")
     assert done.found[0].status == "better"
     assert (done.found[0].peak_bytes_before, done.found[0].peak_bytes_after) == (1000, 900)
-
-
-def test_an_effect_no_larger_than_between_unpatched_runs_is_none():
-    laboratory: Any = Laboratory(lambda on, run: {"step_us": 1100.0 if on else 1000.0})
-    arm = Arm(candidate(0))
-    for _ in range(3):
-        arm.add(laboratory.run(), laboratory.run(arm.candidate.files))
-    unsteady = Interval(1.2, 1.1, 1.3)
-    assert arm.decided(None)
-    assert not arm.decided(unsteady)
-    assert [
-        done.status for noise in (None, unsteady) if (done := arm.verified(noise, repeatable=True))
-    ] == ["worse", "inconclusive"]
-
-
-def test_patches_that_only_a_gpu_runs_are_checked_together_too():
-    done = verify(lambda on, run: {}, candidate(0, rehearsed=True), candidate(1, rehearsed=True))
-    assert done.asked[-1] == ({"first", "second"}, True) and len(done.asked) == 5
-    assert done.summary.together.status == "same" and done.summary.together.ratio is None
-    assert done.summary.notes == (
-        "all 2 patches together, in the rehearsal: 2 losses and 1 parameter bit-identical",
-    )
-    assert done.summary.steps == 12
 
 
 def test_rehearsed_patches_that_only_break_together_are_said():

@@ -61,10 +61,6 @@ def test_drift_from_pair_to_pair_cancels():
     assert interval.high == pytest.approx(0.8)
 
 
-def test_two_pairs_say_nothing():
-    assert of_pairs([1.0, 1.0], [0.5, 0.5]) is None
-
-
 @given(st.lists(st.tuples(times, times), min_size=3, max_size=8))
 def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(pairs):
     before, after = zip(*pairs, strict=True)
@@ -127,10 +123,3 @@ def test_a_busy_machine_makes_an_interval_wider():
         of_recordings([Run(steps)], [Run(steps, busy=0.4)]),
     )
     assert _width(busy) > 2 * _width(quiet)
-
-
-@pytest.mark.parametrize("empty", [[], [Run(())], [Run((1.0,)), Run(())]])
-def test_no_steps_no_interval(empty):
-    steps = [Run((1.0, 2.0))]
-    assert of_recordings(empty, steps) is None
-    assert of_recordings(steps, empty) is None

@@ -67,10 +67,6 @@ def _recording(project, **facts):
     return Recording(folder)
 
 
-def test_an_unchanged_project_may_be_run_again(project):
-    require_unchanged(_recording(project))
-
-
 @pytest.mark.parametrize(
     ("facts", "why"),
     [

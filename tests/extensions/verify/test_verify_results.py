@@ -12,13 +12,6 @@ from auditor.model import Edit, Site
 BASE = Results((0.5, 0.25), (("parameter 0", 3.0, 17), ("parameter 1", 4.0, 18)))
 
 
-def test_the_same_bits_agree():
-    assert (
-        agree(BASE, Results(*((BASE.losses, BASE.parameters)))).note
-        == "2 losses and 2 parameters bit-identical"
-    )
-
-
 @pytest.mark.parametrize(
     ("other", "note"),
     [

@@ -1,6 +1,5 @@
 import torch
 from torch import nn
-from torch.cuda.amp import autocast
 
 from tests.rules.programs import optimized
 
@@ -10,16 +9,6 @@ def by_its_full_name():
 
     def step():
         with torch.cuda.amp.autocast(enabled=True):  # AMP005
-            model(torch.ones(4, 8)).mean()
-
-    return step
-
-
-def imported_by_name_and_made_before():
-    model, mixed = nn.Linear(8, 1), autocast()
-
-    def step():
-        with mixed:  # AMP005
             model(torch.ones(4, 8)).mean()
 
     return step

@@ -172,23 +172,3 @@ def updated_after_each_of_two_optimizers_is_a_note():
         scaled_once(other, scaler, second(X).mean())
 
     return step
-
-
-def updated_twice_in_a_script_whose_step_ends_with_the_second_optimizer_is_a_note():
-    first, one, scaler = with_a_scaler(growth_interval=500)
-    second, other, _ = with_a_scaler()
-    begun = []
-
-    def step():
-        if begun:
-            scaler.update()
-        begun.append(True)
-        one.zero_grad()
-        scaler.scale(first(X).mean()).backward()
-        scaler.step(one)
-        scaler.update()  # AMP006
-        other.zero_grad()
-        scaler.scale(second(X).mean()).backward()
-        scaler.step(other)
-
-    return step

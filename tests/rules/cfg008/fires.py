@@ -31,37 +31,6 @@ def targets_that_a_dataset_never_converted():
     return trained_by(model, loss)
 
 
-def layers_behind_a_promotion():
-    first, second = nn.Linear(8, 8), nn.Linear(8, 1).double()
-    scale = torch.linspace(0.5, 1.0, 8, dtype=torch.float64)
-
-    def loss():
-        hidden = first(torch.ones(16, 8)) * scale  # CFG008
-        return second(hidden).square().mean()
-
-    return trained_by(nn.ModuleList([first, first, second]), loss)
-
-
-def a_model_run_in_double_on_the_way():
-    model, mixer = nn.Linear(8, 8), torch.ones(8, 8, dtype=torch.float64)
-
-    def loss():
-        hidden = model(torch.ones(16, 8)).double()  # CFG008
-        return (hidden @ mixer).square().mean()
-
-    return trained_by(model, loss)
-
-
-def positions_made_in_double():
-    model = nn.Linear(8, 8)
-
-    def loss():
-        place = torch.arange(8, dtype=torch.float64).cos()  # CFG008
-        return (model(torch.ones(16, 8)) * place).mean()
-
-    return trained_by(model, loss)
-
-
 def loss_in_double_as_a_note():
     model, y = nn.Linear(8, 4), torch.zeros(16, dtype=torch.long)
     return trained_by(model, lambda: F.cross_entropy(model(torch.ones(16, 8)).double(), y))  # CFG008

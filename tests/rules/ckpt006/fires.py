@@ -12,10 +12,6 @@ def cosine_from_another_rate():
     return saving({"lr": 3e-4}, lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100))
 
 
-def lower_rate_configured_and_no_scheduler():
-    return saving({"learning_rate": 1e-4}, lambda o: None)
-
-
 def schedule_shorter_than_the_run():
     return saving({"total_steps": 5000}, lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.05, total_steps=100))
 
@@ -45,14 +41,6 @@ def rate_lowered_and_the_old_state_loaded():
     parameter = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
     state = _saved(5e-4)
-    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
-
-
-def peak_of_a_one_cycle_lowered():
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
-    torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-4, total_steps=100)
-    state = _saved(5e-4, lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 5e-4, total_steps=100))
     return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
 
 

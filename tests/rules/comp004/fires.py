@@ -36,18 +36,6 @@ def second_name_that_nobody_reads():
     return step
 
 
-def handed_on_beside_the_module_and_called_by_nobody():
-    def compiled_beside():
-        plain = nn.Linear(16, 16)
-        quicker = torch.compile(plain, backend=BACKEND)  # COMP004
-        return plain, quicker
-
-    plain, quick = compiled_beside()
-    step = trained_on_noise(plain, plain.parameters())
-    step.locals = locals()
-    return step
-
-
 def forward_called_past_the_compiler():
     net = nn.Linear(16, 16)
     net.compile(backend=BACKEND)  # COMP004

@@ -36,28 +36,6 @@ def gate_that_only_picks_an_expert():
     return step
 
 
-def encoder_under_no_grad():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoder, self.head = nn.Linear(8, 8), nn.Linear(8, 1)
-
-        def forward(self, x):
-            with torch.no_grad():  # GRAPH005
-                x = self.encoder(x)
-                x = x / x.norm()
-            return self.head(x)
-
-    net, optimizer = optimized(Net(), lr=0.1)
-
-    def step():
-        with torch.no_grad():
-            x = torch.ones(4, 8)
-        trained_once(net, optimizer, x)
-
-    return step
-
-
 def layer_that_forward_never_calls():
     class Model(nn.Module):
         def __init__(self):

@@ -75,29 +75,6 @@ def layers_in_a_plain_list():
     return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
 
 
-def registered_layers_that_are_listed_too_and_left_out():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem, self.late = nn.Linear(8, 8), nn.Linear(8, 8)
-            self.order = [self.stem, self.late]
-
-        def forward(self, x):
-            for layer in self.order:
-                x = layer(x)
-            return x
-
-    model = Net()
-    optimizer = torch.optim.SGD(model.stem.parameters(), lr=0.1)
-
-    def step():
-        model.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()  # GRAPH006
-        optimizer.step()
-
-    return step
-
-
 def head_replaced_behind_the_optimizer():
     class Model(nn.Module):
         def __init__(self):

@@ -1,8 +1,6 @@
-import copy
 
 import torch
 from torch import nn
-
 
 
 def rolled_row_by_row():
@@ -55,19 +53,6 @@ def dice_of_each_class():
             t = (y == c).float()  # KERN006
             total = total + 1 - 2 * (p[:, c] * t).sum() / (p[:, c].sum() + t.sum() + 1)
         total.backward()
-
-    return step
-
-
-def an_average_of_weights_by_hand():
-    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
-    average = copy.deepcopy(model).requires_grad_(False)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        with torch.no_grad():
-            for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
-                slow.mul_(0.99).add_(fast, alpha=0.01)  # KERN006
 
     return step
 

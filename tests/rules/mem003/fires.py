@@ -95,28 +95,6 @@ def a_bank_on_the_host_put_behind_itself():
     return step
 
 
-def a_replay_list_on_the_host():
-    class Replay:
-        def __init__(self):
-            self.rows = []
-
-        def push(self, *row):
-            self.rows.append(row)  # MEM003
-
-        def some(self):
-            return self.rows[torch.randint(len(self.rows), ()).item()]
-
-    model, replay = nn.Linear(64, 8), Replay()
-
-    def step():
-        x = torch.ones(64, 64)
-        out = model(x)
-        replay.push(x, out.detach())
-        (out - replay.some()[1]).square().mean().backward()
-
-    return step
-
-
 def outputs_copied_to_the_host__rehearsal():
     class Log:
         def __init__(self):
@@ -154,28 +132,6 @@ def arrays_kept_on_the_host():
         log.arrays.append(out.detach().numpy())  # MEM003
 
     return step
-
-
-def _scored(scores):
-    model = nn.Linear(64, 8)
-
-    def step():
-        out = model(torch.ones(64, 64))
-        out.mean().backward()
-        scores.keep(out)
-
-    return step
-
-
-def numbers_of_each_row_kept():
-    class Scores:
-        def __init__(self):
-            self.by_step = []
-
-        def keep(self, out):
-            self.by_step.append(out.flatten().tolist())  # MEM003
-
-    return _scored(Scores())
 
 
 def images_of_a_cache_without_a_limit__note():

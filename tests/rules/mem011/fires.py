@@ -90,37 +90,6 @@ def cache_emptied_every_fourth_step__cuda():
     return behind_a_backward(lambda loss: next(done) % 4 or torch.cuda.empty_cache(), "cuda")  # MEM011
 
 
-def handlers_of_an_episode_trainer():
-    class Trainer:
-        def __init__(self):
-            self.model, self.last_error = nn.Linear(8, 1), None
-            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
-
-        def _update(self, loss):
-            try:
-                loss.backward()
-                self.optimizer.step()
-            except torch.cuda.OutOfMemoryError as error:
-                self.last_error = error  # MEM011
-                torch.cuda.empty_cache()
-                loss.backward()  # MEM011
-                self.optimizer.step()
-
-        def _episode(self):
-            for _ in range(2):
-                self.optimizer.zero_grad()
-                self._update(self.model(torch.ones(4, 8)).square().mean())
-
-        def step(self):
-            try:
-                self._episode()
-            except torch.cuda.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                self._episode()  # MEM011
-
-    return Trainer().step
-
-
 def a_smaller_try_by_another_function_inside_the_handler():
     model, optimizer = optimized(nn.Linear(8, 1))
 

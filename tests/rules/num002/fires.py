@@ -36,17 +36,6 @@ def root_at_zero_in_the_backward():
     return _trained(model, loss)
 
 
-def root_in_a_branch_that_is_not_taken():
-    model = nn.Linear(4, 4)
-
-    def loss():
-        x = model(torch.ones(2, 4)) * 0.0 - 1.0
-        root = torch.sqrt(x)  # NUM002
-        return torch.where(x > 0, root, x).mean()
-
-    return _trained(model, loss)
-
-
 def a_row_with_everything_masked():
     model = nn.Linear(4, 4)
     mask = torch.zeros(4, 4)
@@ -70,18 +59,6 @@ def masked_scores_that_overflow_in_place():
         return (scores / scores.sum(-1, keepdim=True))[:, 0].mean()
 
     return _trained(model, loss)
-
-
-def learning_rate_without_bound():
-    model, optimizer = optimized(nn.Linear(4, 1), lr=1e30)
-
-    def step():
-        torch.manual_seed(0)
-        optimizer.zero_grad()
-        (model(torch.ones(2, 4)) * 1e9).sum().backward()
-        optimizer.step()  # NUM002
-
-    return step
 
 
 def division_inside_a_functions_own_backward():

@@ -71,17 +71,6 @@ def divisor_that_is_zero_behind_where():
     return _guarded(model, loss)
 
 
-def root_of_what_is_negative_behind_where():
-    model, x = nn.Linear(4, 4), torch.cat([torch.eye(4), -torch.eye(4)])
-
-    def loss():
-        score = model(x) * 100
-        root = torch.sqrt(score)  # NUM008
-        return torch.where(score > 0, root, torch.zeros_like(score)).mean()
-
-    return _guarded(model, loss)
-
-
 def fractional_power_of_zero():
     model = nn.Linear(4, 4, bias=False)
     return _guarded(model, lambda: ((model(torch.zeros(1, 4)).abs() ** 0.5)).mean())  # NUM008

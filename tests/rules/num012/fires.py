@@ -36,15 +36,6 @@ def cosine_similarity_with_its_default():
     return trained_by(model, loss)
 
 
-def squared_in_python_before_it_is_added():
-    model, tiny = nn.Linear(8, 4), 1e-24
-
-    def loss():
-        return torch.sqrt(model(torch.ones(4, 8)).square().sum(-1) + tiny**2).mean()  # NUM012
-
-    return trained_by(model, loss)
-
-
 def adam_on_weights_in_half():
     model, optimizer = optimized(nn.Linear(8, 4).half(), torch.optim.Adam, foreach=False)
 

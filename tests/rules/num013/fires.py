@@ -18,10 +18,6 @@ def _saved(change, **more):
     return step
 
 
-def one_weight_is_nan():
-    return _saved(lambda model, _: model.weight[1, 2].fill_(float("nan")))
-
-
 def moment_is_infinite_in_the_old_format():
     return _saved(
         lambda model, optimizer: optimizer.state[model.weight]["exp_avg_sq"].fill_(float("inf")), _use_new_zipfile_serialization=False
@@ -31,10 +27,6 @@ def moment_is_infinite_in_the_old_format():
 def weights_in_bfloat16_overflowed():
     weights = {"a.weight": torch.full((3, 3), 3e38).bfloat16() * 10}
     return lambda: torch.save(weights, "last.pt")
-
-
-def minus_infinity_among_weights():
-    return _saved(lambda model, _: model.weight[0].fill_(-float("inf")))
 
 
 def shadow_weights_of_an_average():
@@ -50,20 +42,6 @@ def run_that_starts_from_a_poisoned_weight():
         return model(torch.ones(2, 4)).square().mean()  # NUM013
 
     return trained_with(torch.optim.SGD(model.parameters(), lr=0.1), loss)
-
-
-def run_with_a_poisoned_moment():
-    model, optimizer = optimized(nn.Linear(4, 2), torch.optim.Adam, foreach=False)
-    model(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-    optimizer.state[model.weight]["exp_avg"][0, 0] = float("nan")
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).square().mean().backward()
-        optimizer.step()  # NUM013
-
-    return step
 
 
 def weights_loaded_with_a_nan():

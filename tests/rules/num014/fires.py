@@ -19,21 +19,6 @@ def norm_that_clipping_hides():
     return step
 
 
-def under_a_gradient_scaler():
-    model, gain = nn.Linear(8, 1), [1.0]
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
-
-    def step():
-        gain[0] *= 1.6
-        optimizer.zero_grad()
-        scaler.scale((model(torch.ones(4, 8)) * gain[0]).mean()).backward()
-        scaler.step(optimizer)  # NUM014
-        scaler.update()
-
-    return step
-
-
 def norm_that_clipping_hides__rehearsal():
     model, gain = nn.Linear(8, 1).cuda(), [1.0]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -15,18 +15,6 @@ def no_zero_grad_at_all():
     return step
 
 
-def clearing_the_other_model():
-    model, teacher = nn.Linear(8, 4), nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        teacher.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()  # OPT005
-
-    return step
-
-
 def one_of_two_optimizers():
     body, head = nn.Linear(8, 8), nn.Linear(8, 4)
     first, second = torch.optim.SGD(body.parameters(), lr=1e-3), torch.optim.SGD(head.parameters(), lr=1e-3)

@@ -52,19 +52,6 @@ def stepped_in_a_function():
     return step
 
 
-def divided_by_more_than_there_are():
-    model, optimizer = _trained()
-
-    def step():
-        for number, (x,) in enumerate(LOADER):
-            (model(x).square().mean() / 4).backward()  # OPT015
-            if number % 4 == 3 or number + 1 == len(LOADER):
-                optimizer.step()
-                optimizer.zero_grad()
-
-    return step
-
-
 def divided_on_a_line_of_its_own__note():
     model, optimizer = _trained()
     loader = DataLoader(TensorDataset(torch.rand(40, 8)), batch_size=4)

@@ -12,16 +12,6 @@ def predictions_as_a_list__rehearsal():
     return looked_at(lambda out: predictions.append(out.argmax(1).tolist()), 3)  # SYNC003
 
 
-def metric_in_numpy__rehearsal():
-    metrics = {}
-    return looked_at(lambda out: metrics.update(out=out.detach().cpu().numpy()))  # SYNC003
-
-
-def moved_by_name__rehearsal():
-    kept = {}
-    return looked_at(lambda out: kept.update(out=out.detach().to("cpu")))  # SYNC003
-
-
 def loss_printed__rehearsal():
     def after(loss):
         with contextlib.redirect_stdout(io.StringIO()):

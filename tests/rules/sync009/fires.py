@@ -30,14 +30,3 @@ def peak_reset_every_step__cuda():
 
 def cache_emptied_every_step__cuda():
     return behind_a_backward(lambda loss: torch.cuda.empty_cache(), "cuda")  # SYNC009
-
-
-def peak_reset_by_its_old_name__rehearsal():
-    return _before_the_forward(lambda: torch.cuda.reset_max_memory_allocated())  # SYNC009
-
-
-def peak_reset_through_the_module_of_memory__rehearsal():
-    def reset():
-        torch.cuda.memory.reset_peak_memory_stats()  # SYNC009
-
-    return _before_the_forward(reset)

@@ -26,15 +26,3 @@ def log_of_every_step():
         os.fsync(file.fileno())  # TIME004
 
     return behind_a_backward(lambda loss: write(f"step {next(done)}"))
-
-
-def by_an_imported_name_on_every_other_step():
-    file, done = tempfile.TemporaryFile("w"), itertools.count(1)
-
-    def after(loss):
-        if next(done) % 2:
-            for part in range(4):
-                print(part, file=file, flush=True)
-                fsync(file)  # TIME004
-
-    return behind_a_backward(after)

@@ -59,15 +59,6 @@ def a_channel_left_in_the_output_beside_slices(model):
     return error.cosh().log().mean()
 
 
-@losses(lambda: (nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])))
-def quantiles_against_a_target_of_three_dimensions(model, levels):
-    x = torch.randn(16, 4)
-    y = x.sum(1).view(-1, 1, 1)
-    model.zero_grad()
-    gap = y - model(x)  # TRAIN001
-    return torch.maximum(levels * gap, (levels - 1.0) * gap).mean()
-
-
 @losses(lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)))
 def values_clipped_around_those_of_the_rollout(model):
     """What is repaired in one place meets the same column in another."""

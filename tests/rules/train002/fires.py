@@ -23,12 +23,6 @@ def cross_entropy_by_hand(out, y):
     return -logarithms.gather(1, y[:, None]).mean()
 
 
-@case_of(classified)
-def sigmoid_before_its_own_loss(out, y):
-    shares = torch.sigmoid(out)
-    return F.binary_cross_entropy_with_logits(shares, F.one_hot(y, 5).float())  # TRAIN002
-
-
 def logarithm_left_out():
     return classified(lambda out, y: F.nll_loss(F.softmax(out, dim=1), y))  # TRAIN002
 
@@ -70,13 +64,6 @@ def probabilities_that_are_floats_already(model):
     x = torch.randn(16, 4)
     shares = model(x).softmax(-1).float()
     return torch.nn.functional.cross_entropy(shares, (x.sum(1) > 0).long())  # TRAIN002
-
-
-@losses(lambda: (nn.Linear(4, 5), nn.CTCLoss()))
-def scores_for_ctc(model, criterion):
-    out = model(torch.randn(3, 12, 4)).transpose(0, 1)
-    texts, sizes = torch.randint(1, 5, (3, 4)), torch.tensor([4, 3, 2])
-    return criterion(out, texts, torch.full((3,), 12), sizes)  # TRAIN002
 
 
 @losses(lambda: (nn.Linear(4, 6), nn.BCEWithLogitsLoss()))

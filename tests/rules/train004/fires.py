@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -67,18 +66,6 @@ def difference_of_frames_in_the_last_dimension(model):
     return diff.square().mean()
 
 
-@losses(lambda: nn.Linear(2, 3))
-def two_differences_in_one_sum(model):
-    """The first is right at the padding; the mean still needs both in the same form."""
-    lengths = torch.tensor(LENGTHS)
-    frames = padded_frames(lengths)
-    fine = model(torch.randn(4, 12, 2))
-    coarse = fine * (frames != 0)
-    first = (coarse - frames) ** 2
-    second = (fine - frames) ** 2  # TRAIN004
-    return (first + second).mean()
-
-
 def _heads(tensor):
     return tensor.unflatten(-1, (2, 4)).transpose(1, 2)
 
@@ -112,12 +99,6 @@ def heads_and_rows_in_one_dimension(x, mask):
     return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
 
 
-@case_of(_classified, lambda: nn.Dropout(0.1))
-def softmax_by_hand(drop, x, mask):
-    weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
-    return drop(weights) @ x
-
-
 @case_of(_classified, lambda: nn.Dropout(0.1).eval())
 def softmax_by_hand_and_functions_that_give_back_what_they_are_given(drop, x, mask):
     weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
@@ -127,35 +108,6 @@ def softmax_by_hand_and_functions_that_give_back_what_they_are_given(drop, x, ma
 def a_layer_of_torch():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     return _classified(lambda x, mask: layer(x))  # TRAIN004
-
-
-@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)))
-def padding_in_front_of_a_causal_model(embed, out):
-    tokens = padded_texts().flip(1)
-    x = embed(tokens)[:, None]
-    x = F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]  # TRAIN004
-    labels = tokens.masked_fill(tokens == PAD, -100)
-    return F.cross_entropy(out(x).transpose(1, 2)[..., :-1], labels[:, 1:])
-
-
-@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 1)))
-def a_class_of_each_text(embed, out):
-    tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
-    x = embed(tokens)[:, None]
-    x = F.scaled_dot_product_attention(x, x, x)[:, 0, 0]  # TRAIN004
-    return F.binary_cross_entropy_with_logits(out(x)[:, 0], torch.rand(4)), lengths
-
-
-@losses(lambda: (nn.Embedding(9, 8), nn.Embedding(12, 8), nn.Embedding(2, 8), nn.Linear(8, 9)))
-def positions_and_segments_beside_the_text(embed, place, segment, out):
-    """Of its shape, and no text."""
-    tokens = padded_texts()
-    attention_mask = (tokens != PAD).long()
-    places = torch.arange(12).repeat(4, 1)
-    x = (embed(tokens) + place(places) + segment(tokens % 2))[:, None]
-    x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
-    labels = tokens.masked_fill(attention_mask == 0, -100)
-    return F.cross_entropy(out(x).transpose(1, 2), labels)
 
 
 def only_the_forward_holds_the_mask():
@@ -195,53 +147,6 @@ def a_named_tuple_of_thepadded_texts():
     return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
 
 
-@dataclass
-class _Molecules:
-    atoms: torch.Tensor
-    node_mask: torch.Tensor
-
-
-def a_dataclass_of_thepadded_texts():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
-
-    def forward(batch):
-        x = embed(batch.atoms)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
-        return out(x[:, 0])
-
-    def score():
-        atoms = padded_texts()
-        return forward(_Molecules(atoms, atoms != PAD))
-    return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
-
-
-def padding_whose_number_is_a_words_too():
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
-
-    def forward(atoms, node_mask):
-        x = embed(atoms)
-        x = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1) @ x  # TRAIN004
-        kept = node_mask.unsqueeze(-1).float()
-        return out((x * kept).sum(1) / kept.sum(1))
-
-    def score():
-        atoms = padded_texts()
-        node_mask = atoms != PAD
-        return forward(atoms.masked_fill(~node_mask, 3), node_mask)
-    return lambda: F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
-
-
-@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 8), nn.Linear(8, 3)))
-def a_mean_that_counts_zeros(embed, mix, out):
-    tokens = padded_texts()
-    x = embed(tokens)
-    first = x.mean(dim=1)  # TRAIN004
-    second = (mix(x) * (tokens != PAD)[..., None]).mean(1)  # TRAIN004
-    return F.cross_entropy(out(first + second), torch.tensor([0, 1, 2, 0]))
-
-
 def a_mean_over_all_positions():
     torch.manual_seed(0)
     embed, mix, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 8), nn.Linear(8, 3)
@@ -252,18 +157,6 @@ def a_mean_over_all_positions():
         pooled = x.mean(dim=1)  # TRAIN004
         return out(pooled)
     return lambda: F.cross_entropy(score(padded_texts()), torch.tensor([0, 1, 2, 0])).backward()
-
-
-@losses(lambda: (nn.Embedding(9, 8), nn.Linear(8, 3)))
-def a_bool_of_any_name(embed, out):
-    def forward(tokens, blank):
-        x = embed(tokens)[:, None]
-        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
-        kept = (~blank).unsqueeze(-1).float()
-        return out((x * kept).sum(1) / kept.sum(1))
-
-    tokens = padded_texts()
-    return F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0]))
 
 
 def _captioned(attend):
@@ -357,21 +250,6 @@ def ids_with_positions_before_rows(embed, layer, out):
     return F.cross_entropy(out(state[-1]), torch.tensor([0, 1, 2, 0]))
 
 
-@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)))
-def frames_of_many_lengths_in_a_recurrent_layer(layer, out):
-    def encode(frames, lengths):
-        return layer(frames)[1][-1]  # TRAIN004
-
-    lengths = torch.tensor(LENGTHS)
-    scores = out(encode(padded_frames(lengths), lengths))
-    return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
-
-
-def a_sum_over_all_positions():
-    mix = nn.Linear(8, 8)
-    return classed_by(lambda x, lengths: mix(x).relu().sum(1))  # TRAIN004
-
-
 @case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
 def attention_that_pools(score, mix, x, lengths):
     x = mix(x)
@@ -379,36 +257,10 @@ def attention_that_pools(score, mix, x, lengths):
     return (weights * x).sum(1)
 
 
-@case_of(_classified)
-def attention_by_einsum(x, mask):
-    weights = torch.einsum("bqd,bkd->bqk", x, x).softmax(-1)  # TRAIN004
-    return torch.einsum("bqk,bkd->bqd", weights, x)
-
-
-@case_of(classed_by, lambda: (nn.Linear(8, 1), nn.Linear(8, 8)))
-def attention_that_pools_by_a_product(score, mix, x, lengths):
-    x = mix(x)
-    weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
-    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
-
-
 @case_of(classed_by, lambda: nn.Linear(8, 1))
 def attention_that_pools_what_is_zero_at_padding(score, x, lengths):
     weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
     return (weights[..., None] * x).sum(1)
-
-
-@losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
-def frames_behind_a_mask_of_the_wrong_sign(embed, out):
-    def forward(frames, valid):
-        x = embed(frames)
-        scores = (x @ x.transpose(1, 2)).masked_fill(valid[:, None], -1e4)  # TRAIN004
-        weights = scores.softmax(-1)
-        return out(weights @ x).squeeze(-1) * valid
-
-    lengths = torch.tensor((7, 3, 6, 2))
-    valid = torch.arange(12) < lengths[:, None]
-    return F.mse_loss(forward(padded_frames(lengths), valid), torch.randn(4, 12) * valid)
 
 
 def the_mask_of_the_other_text():

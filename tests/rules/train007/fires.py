@@ -24,23 +24,6 @@ def images_and_dropout():
     return fed_by(Net(), _images)
 
 
-def one_column_of_prices():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(4, 32), nn.Linear(32, 4)
-
-        def forward(self, x):
-            return self.head(torch.relu(self.body(x)))  # TRAIN007
-
-    def batch():
-        x = torch.rand(32, 4)
-        x[:, 2] = 1e5 * x[:, 2]
-        return x, torch.randint(0, 4, (32,))
-
-    return fed_by(Net(), batch, rate=1e-12)
-
-
 def recurrent_over_raw_series():
     class Net(nn.Module):
         def __init__(self):
@@ -95,19 +78,6 @@ def gates_that_never_shut():
             return self.head(gate * self.body(x))
 
     return fed_by(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
-
-
-def hidden_layer_of_weights_too_large():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body, self.head = nn.Linear(64, 32), nn.Linear(32, 4)
-            nn.init.normal_(self.body.weight, std=30.0)
-
-        def forward(self, x):
-            return self.head(self.body(x).tanh())  # TRAIN007
-
-    return fed_by(Net(), lambda: (torch.randn(32, 64), torch.randint(0, 4, (32,))))
 
 
 def the_only_output_died():

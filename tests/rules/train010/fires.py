@@ -26,18 +26,6 @@ def shuffled_by_python():
     return in_epochs(lambda number: data[random.sample(range(16), 4)], evaluate)
 
 
-def augmented_by_numpy():
-    data = torch.randn(4, 4)
-
-    def evaluate(number):
-        np.random.seed(0)  # TRAIN010
-
-    def batch(number):
-        return data + torch.from_numpy(np.random.normal(size=(4, 4)).astype("float32"))
-
-    return in_epochs(batch, evaluate)
-
-
 def loader_that_shuffles_alike():
     loader = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=4, shuffle=True)
 

@@ -27,38 +27,6 @@ def softmax_over_the_batch(query, head):
     return F.cross_entropy(head((shares @ x).mean(1)), y)
 
 
-@losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 4)))
-def view_for_transpose(mixed, head):
-    x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
-    hidden = mixed(x)
-    hidden = hidden.view(10, 6, 12)  # TRAIN011
-    out = torch.tanh(hidden.transpose(0, 1))
-    return F.cross_entropy(head(out.mean(1)), y)
-
-
-@losses(lambda: (nn.Conv1d(8, 12, 3, padding=1), nn.BatchNorm1d(12), nn.Linear(12, 4)))
-def convolution_behind_a_wrong_form(convolution, norm, head):
-    x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
-    hidden = torch.relu(norm(convolution(x.transpose(1, 2))))
-    hidden = hidden.reshape(12, 6, 10)  # TRAIN011
-    return F.cross_entropy(head(hidden.permute(1, 2, 0).mean(1)), y)
-
-
-def one_step_for_each_sample_of_a_loader():
-    data = [(torch.randn(1, 8), torch.tensor(1)) for _ in range(240)]
-    loader = torch.utils.data.DataLoader(data, batch_size=6)
-    layer, head = nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)
-    batches = iter([batch for _ in range(9) for batch in loader])
-
-    def step():
-        assert loader.batch_size
-        x, y = next(batches)
-        out = layer(x)  # TRAIN011
-        F.cross_entropy(head(out[:, 0]), y).backward()
-
-    return step
-
-
 @losses(lambda: (nn.Linear(8, 12), nn.Linear(12, 5), nn.Linear(12, 5)))
 def tags_pooled_by_a_softmax_over_the_batch(mixed, shares, tags):
     hidden = mixed(torch.randn(6, 10, 8))

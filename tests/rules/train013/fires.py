@@ -41,24 +41,6 @@ def a_mask_that_an_inner_module_ignores():
     return step
 
 
-def the_ends_of_episodes():
-    value = nn.Linear(4, 1)
-    episodes = [(torch.randn(12), torch.rand(12) < 0.2, torch.randn(12, 4)) for _ in range(40)]
-
-    def returns(rewards, dones):  # TRAIN013
-        total, found = 0.0, []
-        for reward in reversed(rewards.tolist()):
-            total = reward + 0.9 * total
-            found.append(total)
-        return torch.tensor(found[::-1])
-
-    def step():
-        rewards, dones, states = episodes.pop()
-        F.mse_loss(value(states)[:, 0], returns(rewards, dones)).backward()
-
-    return step
-
-
 @losses(lambda: nn.Linear(8, 2))
 def a_write_into_a_copy(model):
     x, mask, _ = _batch()

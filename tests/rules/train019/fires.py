@@ -36,14 +36,3 @@ def by_equal_weights_of_a_checkpoint_that_are_assigned():
     state = {name: weight.clone() for name in ("embed.weight", "head.weight")}
     model.load_state_dict(state, assign=True)  # TRAIN019
     return _trained(model)
-
-
-def by_an_initialization_of_each_layer():
-    model = _Tied()
-
-    def init(module):
-        if isinstance(module, nn.Linear):
-            module.weight = nn.Parameter(torch.randn(16, 8))  # TRAIN019
-
-    model.apply(init)
-    return _trained(model)

@@ -31,15 +31,6 @@ def attributes_of_an_agent():
     return Agent(lambda net: net).learn
 
 
-def a_shallow_copy():
-    class Agent(_Agent):
-        def wanted(self, after):
-            with torch.no_grad():
-                return 1 + 0.9 * self.target_net(after).amax(1)  # TRAIN020
-
-    return Agent(copy.copy).learn
-
-
 def updated_by_assignment():
     student = nn.Linear(8, 2)
     teacher, count = copy.deepcopy(student), [0]

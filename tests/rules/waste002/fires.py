@@ -37,57 +37,6 @@ def metrics_each_step_shown_each_hundredth():
     return numbered(step)
 
 
-def grad_norm_dropped():
-    model, opt = optimized(nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)), lr=0.01)
-
-    def norm_of(parameters):
-        return torch.stack([p.grad.norm() for p in parameters]).norm()
-
-    def step():
-        opt.zero_grad()
-        model(torch.randn(4, 256)).square().mean().backward()
-        norm = norm_of(model.parameters())  # WASTE002
-        opt.step()
-
-    return step
-
-
-def one_of_the_results_of_a_return():
-    class Shared(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoder, self.head = nn.Linear(32, 64), nn.Linear(64, 4)
-            self.decoder = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 32))
-
-        def forward(self, x):
-            z = self.encoder(x).tanh()
-            return self.head(z), self.decoder(z)  # WASTE002
-
-    model = Shared()
-
-    def loss():
-        x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
-        logits, made = model(x)
-        return F.cross_entropy(logits, y)
-
-    return trained_with(torch.optim.Adam(model.parameters()), loss)
-
-
-def one_of_two_results_unread_in_one_of_two_calls():
-    body, extra, head = nn.Linear(32, 64), nn.Linear(64, 512), nn.Linear(64, 1)
-
-    def both(x):
-        h = body(x)
-        return head(h), extra(h)
-
-    def loss():
-        first, more = both(torch.randn(64, 32))
-        second, _ = both(torch.randn(64, 32))  # WASTE002
-        return first.square().mean() + second.square().mean() + more.square().mean()
-
-    return trained_with(torch.optim.SGD([*body.parameters(), *extra.parameters(), *head.parameters()], lr=0.1), loss)
-
-
 def norms_of_all_gradients_that_nobody_logs():
     model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
     params = list(model.parameters())

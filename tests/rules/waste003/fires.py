@@ -17,20 +17,6 @@ def batch_moved_whole__rehearsal():
     return trained_by(model, loss)
 
 
-def weights_moved_never_read__rehearsal():
-    device = "cuda"
-    model = nn.Linear(32, 8).to(device)
-
-    def loss():
-        x, y, w = torch.randn(64, 32), torch.randint(0, 8, (64,)), torch.rand(64, 16)
-        x = x.to(device)
-        y = y.to(device)
-        w = w.to(device)  # WASTE003
-        return F.cross_entropy(model(x), y)
-
-    return trained_by(model, loss)
-
-
 def read_only_by_another_model__rehearsal():
     """What decides is the same on each step."""
     uses_weights = False

@@ -114,6 +114,11 @@ CLIP_BY_NORM: Final = "_clip_grads_with_norm_"
 clips_by_norm: Any = private(f"torch.nn.utils.clip_grad.{CLIP_BY_NORM}")
 """That function. Without it: None, and clipping by norm is not seen."""
 
+set_static_graph: Callable[..., Any] = for_rehearsals(
+    "torch.nn.parallel.DistributedDataParallel._set_static_graph"
+)
+"""A method of DistributedDataParallel that tells its reducer."""
+
 BatchNorm: Any = private("torch.nn.modules.batchnorm._BatchNorm")
 """Base of all batch norms, with their ``forward``. Without it: None; buffers are not seen."""
 

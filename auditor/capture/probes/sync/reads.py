@@ -15,6 +15,7 @@ from auditor.capture.instruments.torch_private.dispatch import destroy
 from auditor.capture.instruments.torch_private.tensors import print_tensor, tensor_printing
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.sync.reads_log import PART, ReadLog
+from auditor.errors import fault
 
 Method = Callable[..., Any]
 
@@ -156,12 +157,39 @@ def _copy(log: ReadLog, original: Method) -> Method:
     return copy_
 
 
+# On a torch without torch.library.get_kernel: fewer constructs, no operator that C++ calls by
+# itself.
+
+_SCALARS: Final = tuple(
+    "item __bool__ __float__ __int__ __index__ __complex__ is_nonzero allclose".split()
+)
+_COUNTED: Final = {
+    **{name: name for name in ("nonzero", "masked_select", "unique", "equal", "bincount")},
+    "argwhere": "nonzero",
+    "unique_consecutive": "unique",
+}
+
+
+def watch_reads(log: ReadLog, patches: Patches) -> None:
+    """Patch the methods and functions that read values: the fallback for kernel overrides.
+
+    Not ``__getitem__`` and ``__setitem__``: a class that defines them in Python is a sequence to C,
+    and ``torch.tensor([loss])`` would fail. So masks as an index are not seen, nor functions that
+    read a value only where they are given some arguments.
+    """
+    for name, kind in {**dict.fromkeys(_SCALARS, "item"), **_COUNTED}.items():
+        for owner in (torch.Tensor,) if name.startswith("__") else (torch.Tensor, torch):
+            original = getattr(owner, name, None)
+            if original is not None:
+                patches.attribute(owner, name, _method_reading(log, original, kind))
+
+
 class ReadsProbe(Probe):
     """Counts reads by place and kind, of a run on CUDA; those of a rehearsal are the shadow's.
 
     Operators that need a value on the host are overridden at the dispatch key of CUDA; transfers
-    are patched methods of Tensor. Without ``torch.library.get_kernel`` (torch 2.9) no row is written
-    and the part is missing.
+    are patched methods of Tensor. Where torch has no ``torch.library.get_kernel`` (before 2.9), the
+    common methods are patched instead, and a warning says so.
     """
 
     name = "reads"
@@ -175,17 +203,34 @@ class ReadsProbe(Probe):
     def start(self) -> None:
         """Override kernels and patch methods; nothing stays changed if that fails halfway."""
         self.stop()
-        get_kernel = getattr(torch.library, "get_kernel", None)
-        if get_kernel is None or not self.context.device.accelerator:
+        if not self.context.device.accelerator:
             return
         super().start()
         self._log = ReadLog(self.context)
         try:
-            watch_transfers(self._log, self._patches)
-            override(self._log, self._patches, get_kernel)
+            self._watch(self._log)
         except BaseException:
             self.stop()
             raise
+
+    def _watch(self, log: ReadLog) -> None:
+        watch_transfers(log, self._patches)
+        kernels = Patches()
+        try:
+            overridden = override(log, kernels)
+        except Exception as error:  # the API is young: any change of it must not cost the audit
+            kernels.undo()
+            overridden = False
+            self.context.warn(
+                f"kernel overrides failed in torch {torch.__version__}: {fault(error)}"
+            )
+        self._patches.on_undo(kernels.undo)
+        if not overridden:
+            self.context.warn(
+                f"torch {torch.__version__} cannot override kernels: some reads are seen less "
+                "exactly"
+            )
+            watch_reads(log, self._patches)
 
     def step_begin(self) -> None:
         if self._log is not None:
@@ -254,10 +299,14 @@ OPERATORS: Final[dict[str, tuple[str, Counts]]] = {
 """Operator -> kind of read, and whether a call of it reads."""
 
 
-def override(log: ReadLog, patches: Patches, get_kernel: Callable[..., Any]) -> None:
-    """Override the reading operators."""
+def override(log: ReadLog, patches: Patches) -> bool:
+    """Override the reading operators; False where this torch cannot (before 2.9)."""
+    get_kernel = getattr(torch.library, "get_kernel", None)
+    if get_kernel is None:
+        return False
     library = torch.library.Library("aten", "IMPL")
     patches.on_undo(lambda: destroy(library))
+    done = 0
     with warnings.catch_warnings():
         # torch warns that a kernel is overridden: that is the purpose
         warnings.simplefilter("ignore")
@@ -268,6 +317,8 @@ def override(log: ReadLog, patches: Patches, get_kernel: Callable[..., Any]) -> 
                 reading = _unless(log, kernel, reading, _fills)
             if reading is not None:
                 library.impl(name, reading, KEY, with_keyset=True, allow_override=True)
+                done += 1
+    return done > 0
 
 
 def _kernel(get_kernel: Callable[..., Any], name: str) -> Kernel | None:

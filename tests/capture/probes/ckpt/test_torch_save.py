@@ -2,7 +2,7 @@
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.ckpt.load_state_dict import TorchSaveProbe
-from tests.capture.drive import Drive, load, watched
+from tests.capture.drive import Drive, load
 
 COMPILED = """
 import io, torch
@@ -22,11 +22,6 @@ def step():
     torch.save(net.state_dict(), io.BytesIO())
     torch.save([1], io.BytesIO())
 """
-
-
-def test_where_nothing_is_known_to_compile_no_name_is_looked_at(tmp_path):
-    user, drive = watched(tmp_path, COMPILED, TorchSaveProbe, run="quiet", steps=1)
-    assert all("compiled" not in row for row in drive.rows("saves"))
 
 
 def test_what_a_mapping_raises_does_not_reach_the_program(tmp_path):

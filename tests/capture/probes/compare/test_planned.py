@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from auditor.capture.probes.compare.planned import PlannedChangeProbe, class_name, repeated_blocks
+from auditor.capture.probes.compare.planned import PlannedChangeProbe, class_name
 from auditor.runs.plan import Change
 from tests.capture.drive import Drive, line_of, load, watched
 
@@ -125,13 +125,6 @@ def test_optimizers_take_the_setting(tmp_path):
     assert of(rows, "changed")[-1]["name"] == "optimizer"
 
 
-def test_a_setting_takes_the_place_of_the_other(tmp_path):
-    with Drive(tmp_path, changing(Change(optimizer={"fused": True}))):
-        made = torch.optim.AdamW([nn.Parameter(torch.ones(1))], 0.1, foreach=True)
-    assert made.param_groups[0]["fused"] is True and not made.param_groups[0]["foreach"]
-    assert torch.optim.AdamW([nn.Parameter(torch.ones(1))]).param_groups[0]["fused"] is None
-
-
 @pytest.mark.parametrize(
     ("largest", "lengths", "taken", "of_batches"),
     [
@@ -189,39 +182,13 @@ def sizes(loader):
     return [len(batch[0]) for batch in loader]
 
 
-def test_only_the_loaders_of_these_lines(loaders):
-    found, counted = loaders(8, "TRAIN")
-    assert found["train"].batch_size == 8 and found["valid"].batch_size == 4
-    assert sizes(found["valid"]) == [4] * 5
-    assert found["cut"].batch_sampler.batch_size == 2
-    assert counted == [1]
-
-
 def test_a_batch_sampler_cuts_larger_ones(loaders):
     found, counted = loaders(8, "TRAIN", "CUT")
     assert sizes(found["cut"]) == [4] * 5
     assert counted == [2]
 
 
-def test_what_a_framework_builds_from_it_is_not_changed_again(loaders):
-    found, _ = loaders(8, "TRAIN")
-    assert set(sizes(found["rebuilt"])) == {8}
-
-
 @pytest.mark.parametrize(("batch", "given"), [(2, [2] * 10), (8, [8] * 8), (40, [40] * 8)])
 def test_a_small_dataset_gives_its_samples_again(loaders, batch, given):
     found, _ = loaders(batch, "TRAIN")
     assert sizes(found["train"]) == given
-
-
-def test_blocks_of_torch_and_lists_are_none_of_the_models():
-    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU())
-    assert repeated_blocks(plain) is None
-    lists = nn.ModuleList(nn.Sequential(nn.Linear(4, 4)) for _ in range(3))
-    assert repeated_blocks(nn.Sequential(lists)) is None
-
-
-def test_the_larger_blocks_count():
-    layer = nn.TransformerEncoderLayer(8, 2, 16)
-    found = repeated_blocks(nn.TransformerEncoder(layer, 3, enable_nested_tensor=False))
-    assert found is not None and (found.kind, found.n) == (nn.TransformerEncoderLayer, 3)

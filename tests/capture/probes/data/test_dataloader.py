@@ -2,14 +2,10 @@ import gc
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Subset
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
-from auditor.capture.probes.data.dataloader_facts import describe_loader
 from tests.capture.drive import Drive, framework, line_of, load, watched
 
 HEAD = """
@@ -22,37 +18,6 @@ def program(tmp_path, source):
     import textwrap
 
     return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
-
-
-def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path):
-    class Lines(list[float]):
-        file: Any = None
-
-    plain, opened, over, hdf5 = (Lines([1.0]) for _ in range(4))
-    hdf5.file = type("File", (), {"__module__": "h5py._hl.files"})()
-    with (tmp_path / "lines.txt").open("w") as opened.file:
-        over.file = (tmp_path / "lines.txt").open()
-        over.file.close()
-        told = [
-            describe_loader(DataLoader(each), None).open_file
-            for each in (plain, opened, Subset(opened, [0]), over, hdf5)
-        ]
-    assert told == [False, True, True, False, True]
-
-
-def test_default_device_is_told(tmp_path):
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(
-            tmp_path, "batches = iter(DataLoader([1.0, 2.0]))\ndef step(): next(batches)\n"
-        )
-        try:
-            torch.set_default_device("meta")
-            drive.run("loud", user.step, steps=1)
-        finally:
-            torch.set_default_device(None)
-        (row,) = drive.rows("batches")
-    wanted = ("meta", {"meta": 1}, ["cpu"])
-    assert (row["default_device"], row["devices"], row["sample_devices"]) == wanted
 
 
 def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path):
@@ -111,20 +76,6 @@ def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path):
             drive.step(elsewhere)
             user.use()
         assert drive.rows("batches") == [] and drive.rows("loaders") == []
-
-
-def test_a_loader_made_in_every_step_is_one_loader(tmp_path):
-    user, drive = watched(
-        tmp_path,
-        "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n",
-        DataLoaderProbe,
-        run="quiet",
-        steps=3,
-        load=program,
-    )
-    (loader,) = drive.rows("loaders")
-    assert [row["loader"] for row in drive.rows("batches")] == [0, 0, 0]
-    assert loader["at_line"] == loader["made_at_line"] == line_of(user, "here")
 
 
 def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path):

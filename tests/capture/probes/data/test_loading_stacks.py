@@ -6,13 +6,12 @@ import tempfile
 import textwrap
 import threading
 
-import pytest
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import fetch, worker
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
 from auditor.recordings.folder import Recording
-from tests.capture.drive import Drive, line_of, load, watched
+from tests.capture.drive import Drive, load, watched
 
 HEAD = """
 import random, time, numpy, torch
@@ -122,39 +121,3 @@ def test_everything_is_put_back(tmp_path):
     assert state() == before and set(glob.glob(folders)) <= there
     assert set(threading.enumerate()) <= threads
     next(iter(DataLoader([1, 2], num_workers=1)))
-
-
-STARTS = """
-class Data(Dataset):
-    def __len__(self): return 8
-    def __getitem__(self, i): return torch.ones(3)
-loader = DataLoader(Data(), batch_size=2, num_workers={w}, persistent_workers={p})
-def dropped(): next(iter(loader))  # iter
-def epoch():
-    for batch in loader: pass
-"""
-
-
-@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (1, True)])
-def test_how_iterators_begin(workers, persistent, tmp_path):
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, STARTS.format(w=workers, p=persistent))
-        drive.run("quiet", user.dropped, steps=3)
-        drive.run("quiet", user.epoch, steps=1)
-        rows, (loader,) = drive.rows("batches"), drive.rows("loaders")
-        site = Recording(drive.folder).site_row(loader["iter_at"])
-        user.loader._iterator = None
-    assert site.line == line_of(user, "iter")
-    assert [(row["n"], row["made"]) for row in rows] == [(1, 1)] * 3 + [(4, 1)]
-    assert all(0 < row["start_us"] <= row["wait_us"] for row in rows)
-    once = rows[1]
-    assert once["start_us"] == pytest.approx(once["wait_us"]), "there was nothing but the beginning"
-
-
-def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path):
-    source = "batches = iter(DataLoader([1.0] * 9))\ndef step(): next(batches)\n"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        drive.run("quiet", program(tmp_path, source).step, steps=2)
-        assert all("made" not in r and "start_us" not in r for r in drive.rows("batches"))
-        assert "iter_at" not in drive.rows("loaders")[0]
-    assert isinstance(DataLoader([1]), DataLoader)

@@ -37,23 +37,6 @@ def reuse(rows) -> set[tuple[int, int]]:
     return {(row["at_line"], row["by_line"]) for row in rows}
 
 
-def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_step(tmp_path):
-    source = """
-    h = model(x)
-    def step():
-        global h
-        loss = h.mean()
-        loss.backward(retain_graph=True)  # kept
-        torch.autograd.grad(loss, x_needed, retain_graph=True)  # grad
-        h = h * 1.0
-    x_needed = model[2].weight
-    """
-    user, rows, reused = record(tmp_path, source)
-    kept, grad = line_of(user, "kept"), line_of(user, "grad")
-    assert reuse([row for row in reused if row["step"] == 0]) == {(kept, grad)}
-    assert reuse([row for row in reused if row["step"] == 1]) == {(kept, grad), (grad, kept)}
-
-
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointing(tmp_path, reentrant):
     source = f"""

@@ -1,7 +1,5 @@
 """The probes of graphs in eval mode and of gradients with a graph."""
 
-import json
-
 import torch
 from auditor.rules.graph.probes.summed_losses import CreateGraphCyclesProbe
 from auditor.rules.graph.probes.unused_graphs import UnusedGraphsProbe
@@ -87,34 +85,3 @@ def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path):
     ]
     held = [row["held_bytes"] for row in rows]
     assert held[0] > 0 and held[1] == 2 * held[0] and held[2] == 3 * held[0]
-
-
-def test_the_line_below_which_no_graph_is_needed(tmp_path):
-    user, drive = watched(
-        tmp_path,
-        """
-        import torch
-        model = torch.nn.Linear(4, 4)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        x = torch.ones(2, 4)
-
-        def sampled(x):
-            for _ in range(2):
-                x = model(x).argmax(-1, keepdim=True).expand(2, 4).float()  # called
-            return x
-
-        def step():
-            optimizer.zero_grad()
-            drawn = sampled(x)  # outer
-            model(drawn).mean().backward()
-            optimizer.step()
-        """,
-        UnusedGraphsProbe,
-        steps=3,
-    )
-    rows = drive.rows("evals")
-    (row,) = [row for row in rows if not row["walked"]]
-    (sites,) = [each.read_text() for each in tmp_path.glob("recording*/sites.jsonl")]
-    lines = [json.loads(line)["line"] for line in sites.splitlines()]
-    assert row["at_line"] == line_of(user, "called")
-    assert lines[row["outer"]] == line_of(user, "outer")

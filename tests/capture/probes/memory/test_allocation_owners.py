@@ -74,14 +74,6 @@ def test_what_the_program_keeps_over_steps_is_told_from_what_a_step_makes(tmp_pa
     assert found[OF_STEP] >= 1 * MIB
 
 
-def test_without_an_optimizer_nothing_is_said(tmp_path):
-    def make():
-        return lambda: torch.ones(1024, 1024, device="cuda").sum()
-
-    found, _ = categories(tmp_path, make)
-    assert found == {}
-
-
 class Marks:
     """A recording with an ``owners`` part, of a run that has no second one up to its error."""
 
@@ -97,18 +89,6 @@ class Marks:
 
     def rows(self, kind):
         return self._rows
-
-
-def test_an_address_counts_for_the_block_that_lived_there_when_it_was_seen():
-    """Address 8: a gradient until 30, then an activation; at 60 something else again."""
-    trace = [{"action": "alloc", "addr": 8}, {"action": "free_completed", "addr": 8}] * 3
-    times = [10, 30, 40, 50, 60, 70]
-    owners = Owners(Marks(("step", 5), ("gradient", 20, 8), ("optimizer state", 65, 8)))
-    at = [
-        by_category([LiveBlock(8, 512, born, False, ())], trace, born, times, owners)[0].name
-        for born in (0, 2, 4)
-    ]
-    assert at == ["gradients", OF_STEP, "optimizer state"]
 
 
 def test_blocks_from_before_the_history_belong_to_whom_they_were_seen_with():

@@ -58,11 +58,6 @@ def test_gradients_that_the_step_adds_to_are_left_alone(tmp_path):
     assert rows[1]["changed"] == 0
 
 
-def test_gradients_filled_with_zeros_are_cleared_too(tmp_path):
-    user, rows = changes(tmp_path, "optimizer.zero_grad(set_to_none=False)")
-    assert rows[1]["changed"] == 2 and user.seen[1] == (False, None)
-
-
 def test_a_step_that_breaks_off_leaves_the_optimizer_as_it_was(tmp_path):
     user = load(
         tmp_path, SOURCE.replace("CLEAR", "assert optimizer.param_groups[0]['foreach'] is None")

@@ -11,14 +11,6 @@ def held(folder: Path) -> RehearsedMemory:
     return RehearsedMemory(1 << 30, Frames(RecordingWriter(folder)), folder)
 
 
-def test_allocator_settings_are_read_and_bad_ones_passed_over(tmp_path, monkeypatch):
-    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    assert held(tmp_path / "a").allocator.settings.expandable_segments
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:soon")
-    assert not held(tmp_path / "b").allocator.settings.expandable_segments
-
-
 def test_a_free_is_done_before_the_next_question(tmp_path):
     memory = held(tmp_path)
     memory.allocated(7, 4 << 20)

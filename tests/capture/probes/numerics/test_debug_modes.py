@@ -51,13 +51,6 @@ def step():
         assert anomaly(drive) == [] and not drive.probes[0].anomaly_seen
 
 
-def test_switched_on_before_the_recorder_has_no_line(tmp_path):
-    user = program(tmp_path, "set_detect_anomaly(True)\n")
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        drive.run("quiet", user.backward, steps=1)
-        assert anomaly(drive) == [(None, 1)]
-
-
 def test_the_warning_of_detect_anomaly_still_names_the_users_line(tmp_path):
     with Drive(tmp_path, DebugModesProbe):
         user = program(tmp_path, "def use():\n    with detect_anomaly():  # here\n        pass\n")
@@ -111,13 +104,6 @@ def test_our_own_profiler_is_not_the_users(tmp_path):
                 pass
             drive.step(lambda: None)
         assert drive.rows("profilers") == [] and not modes.user_profiler_seen
-
-
-def test_a_profiler_that_is_running_is_seen_although_it_began_outside(tmp_path):
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        with torch.profiler.profile():
-            assert drive.probes[0].user_profiler_seen
-        assert not drive.probes[0].user_profiler_seen
 
 
 PROFILES = """

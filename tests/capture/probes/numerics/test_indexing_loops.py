@@ -34,20 +34,6 @@ def test_turns_and_operators_of_a_loop(tmp_path):
     assert rows[0]["at_line"] == line_of(user, "piece")
 
 
-def test_parameters_are_those_of_now_each_time():
-    model = torch.nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    now = ParametersNow()
-    now.look()
-    model.bias = torch.nn.Parameter(torch.ones(2))
-    group = torch.ones(3, requires_grad=True)
-    optimizer.add_param_group({"params": [group]})
-    now.look()
-    given = [now.given_whole([each]) for each in (model.weight, model.bias, group)]
-    assert None not in given
-    assert now.given_whole([torch.ones(2)]) is None
-
-
 def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(monkeypatch):
     monkeypatch.setattr(indexing_loops, "live_optimizers", list)  # those of other tests
     now = ParametersNow()

@@ -1,7 +1,6 @@
 """Modules that are called with pieces of a tensor: which series of calls are written."""
 
 import pytest
-from auditor.rules.kern.probes import module_loops
 from auditor.rules.kern.probes.module_loops import ModuleLoopsProbe
 
 from auditor.recordings.folder import Recording
@@ -51,14 +50,3 @@ def test_calls_with_pieces_are_counted(tmp_path, turns, found):
     for row in outside:
         assert (row["module"], row["n"], row["elements"]) == ("Sequential", turns, 4)
         assert row["lines"][-1] == line_of(user, "calls") and not row["recurrent"]
-
-
-def test_lines_are_those_inside_the_module_that_calls(tmp_path):
-    user, rows = rows_of(tmp_path, "modules")
-    (row,) = rows
-    assert set(row["lines"]) == {line_of(user, "inner")}
-
-
-def test_only_so_many_series_are_followed(tmp_path, monkeypatch):
-    monkeypatch.setattr(module_loops, "SERIES", 0)
-    assert rows_of(tmp_path, "plain")[1] == []

@@ -7,7 +7,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.probes.optim import optimizer_hooks
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from tests.capture.drive import Drive, load, watched
+from tests.capture.drive import Drive, load
 
 SOURCE = """import torch, weakref
 made = []
@@ -84,13 +84,3 @@ def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(tmp_path, given
     plain.step()
     assert user.weight.equal(plain.weight)
     assert user.count == plain.count
-
-
-def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(tmp_path):
-    source = CLOSURE.format(optimizer="SGD", given="closure").replace(
-        "return loss", "torch.nn.utils.clip_grad_norm_([weight], 1e-3); return loss"
-    )
-    user, drive = watched(tmp_path, source, GradNormsProbe, steps=3)
-    rows = drive.rows("norms")
-    assert [row["clipped"] for row in rows] == [True] * 3
-    assert [round(row["norm"]) for row in rows] == [4, 8, 12]

@@ -1,10 +1,9 @@
 """Trained modules that are called in train mode with gradients off."""
 
-from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from tests.capture.drive import Drive, load, watched
+from tests.capture.drive import Drive, load
 
 SOURCE = """
 import contextlib
@@ -68,25 +67,6 @@ def rows_of(tmp_path, evaluate, steps=9, **more):
         return user, drive.rows("train_mode_forwards")
 
 
-def test_nothing_is_trained_before_the_first_step(tmp_path):
-    user, drive = watched(tmp_path, SOURCE, TrainModeForwardsProbe, step="decorated", steps=2)
-    assert drive.rows("train_mode_forwards") == []
-
-
-def test_steps_before_the_pass_count_as_well(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
-        drive.run("quiet", user.step, 3)
-        drive.run("loud", user.step, 1)
-        (row,) = drive.rows("train_mode_forwards")
-    assert (row["times"], row["steps"]) == (1, 4)
-
-
 def test_programs_that_compile_are_left_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(COMPILED_CODE, "compiles", 1)
-    assert rows_of(tmp_path, "decorated")[1] == []
-
-
-def test_only_so_many_blocks_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(train_mode_forwards, "BLOCKS", 0)
     assert rows_of(tmp_path, "decorated")[1] == []

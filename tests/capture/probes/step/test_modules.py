@@ -104,10 +104,6 @@ def test_a_share_of_the_peak_is_that_of_a_gpu_in_the_table(tmp_path, name, peak)
     assert made.peak == (None if peak is None else pytest.approx(made.flops_per_s / peak))
 
 
-def test_a_step_without_modules_says_nothing(tmp_path):
-    assert found(tmp_path, "bare")[0] is None
-
-
 def test_what_is_computed_again_is_counted_where_it_is(tmp_path):
     made, _ = found(tmp_path, "again")
     flops = [each.flops for each in every(made.modules) if ".wide." in each.path]

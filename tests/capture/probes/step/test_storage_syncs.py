@@ -2,10 +2,8 @@
 
 import os
 
-import pytest
-
 from auditor.capture.probes.step.torch_warnings import StorageSyncsProbe
-from tests.capture.drive import Drive, line_of, load, watched
+from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """
 import os, tempfile, threading
@@ -32,26 +30,3 @@ def test_aliases_count_and_are_put_back(tmp_path):
     dotted, imported = rows[line_of(user, "dotted")], rows[line_of(user, "imported")]
     assert (dotted["name"], dotted["n"], imported["n"]) == ("os.fsync", 1, 3)
     assert len(dotted["stack"]) == len(imported["stack"]) + 1
-
-
-WRITER = """
-from torch.utils.tensorboard import SummaryWriter
-
-writer = SummaryWriter("FOLDER/log")
-
-def step():
-    writer.add_scalar("loss", 1.0, 0)
-    writer.flush()                               # flushes
-"""
-
-
-def test_the_flush_of_tensorboards_writer_counts(tmp_path):
-    pytest.importorskip("tensorboard")
-    user, drive = watched(
-        tmp_path, WRITER.replace("FOLDER", str(tmp_path)), StorageSyncsProbe, run="quiet", steps=2
-    )
-    rows = drive.rows("synced")
-    user.writer.close()
-    assert [(row["at_line"], row["name"], row["n"]) for row in rows] == [
-        (line_of(user, "flushes"), "SummaryWriter.flush", 1)
-    ] * 2

@@ -202,14 +202,6 @@ def test_a_parameter_that_holds_nan_all_along_is_not_changed(tmp_path, dtype):
     assert spoiled.numel() == 3  # alive till here
 
 
-def test_without_a_warm_up_nothing_is_said_of_operators(tmp_path):
-    recording = record(
-        tmp_path, no_torch, (), roots=[Path(__file__)], steps=8, warmup=0, device="cpu"
-    )
-    found = Evidence(recording).get(Trained)
-    assert found.state == "evaluated" and "torch ran" not in found.caveat
-
-
 def test_the_report_says_it_first_and_a_run_that_ended_early_says_nothing(tmp_path):
     recording = record(tmp_path, forward_only, (), roots=[Path(__file__)], steps=8, device="cpu")
     report = build_report.report(Evidence(recording), engine.judge(Evidence(recording), ()), ())

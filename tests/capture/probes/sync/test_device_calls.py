@@ -1,6 +1,3 @@
-import pytest
-import torch
-
 from auditor.capture.probes.sync.device_calls import DeviceCallsProbe
 from tests.capture.drive import Drive, line_of, load
 
@@ -27,19 +24,3 @@ def test_a_deprecated_name_is_the_same_and_other_libraries_are_not_the_user(tmp_
     assert [(row["name"], row["at_line"]) for row in rows] == [
         ("reset_peak_memory_stats", line_of(user, "torchs"))
     ]
-
-
-def test_the_same_functions_of_torch_accelerator(tmp_path):
-    if not hasattr(torch, "accelerator"):
-        pytest.skip("this torch has no torch.accelerator")
-    user = load(
-        tmp_path,
-        "import torch\n\ndef step():\n    try:\n        torch.accelerator.synchronize()\n    "
-        "except RuntimeError:\n        pass\n",
-    )
-    before = torch.accelerator.synchronize.__code__
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        drive.run("quiet", user.step, steps=1)
-        (row,) = drive.rows("calls")
-    assert (row["name"], row["at_line"], row["n"]) == ("synchronize", 5, 1)
-    assert torch.accelerator.synchronize.__code__ is before

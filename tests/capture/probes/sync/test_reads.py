@@ -11,7 +11,7 @@ from auditor.capture.probes.sync import reads, reads_log
 from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from auditor.model.devices import CUDA
 from tests.capture import drive as driving
-from tests.capture.drive import Drive, line_of, load, watched
+from tests.capture.drive import HAS_KERNELS, NO_KERNELS, Drive, line_of, load, watched
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -76,9 +76,6 @@ def torch_as_it_is() -> dict[str, object]:
     return state
 
 
-# ---- the zoo
-
-
 # ---- what a row says
 
 
@@ -120,18 +117,6 @@ def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path):
             drive.step(in_a_thread)
             module.step()
     assert drive.rows("reads") == []
-
-
-def test_a_step_that_raises_keeps_what_it_read(tmp_path):
-    before = torch_as_it_is()
-    with Drive(tmp_path, ReadsProbe) as drive:
-        module = program(
-            tmp_path, "x = torch.ones(())\ndef step():\n    x.item()\n    torch.ones(2).item()\n"
-        )
-        with pytest.raises(RuntimeError, match="2 elements"):
-            drive.run("loud", module.step, 1)
-        assert torch_as_it_is() == before
-    assert [(row["at_line"], row["n"]) for row in drive.rows("reads")] == [(6, 1)]
 
 
 # ---- torch's own affairs
@@ -181,7 +166,10 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
         monkeypatch.setattr(
-            "auditor.capture.probes.sync.reads.override", lambda log, patches, get_kernel: 1 / 0
+            "auditor.capture.probes.sync.reads.watch_reads", lambda log, patches: 1 / 0
+        )
+        monkeypatch.setattr(
+            "auditor.capture.probes.sync.reads.override", lambda log, patches: False
         )
         with pytest.raises(ZeroDivisionError):
             drive.probes[0].start()
@@ -233,13 +221,28 @@ def step():
     assert Counter({row["kind"]: row["n"] for row in rows}) == Counter(cpu=1, item=1, tolist=1)
 
 
-def test_without_kernel_overrides_the_part_is_missing(tmp_path, monkeypatch):
-    monkeypatch.delattr(torch.library, "get_kernel", raising=False)
+# ---- an older torch
+
+
+@pytest.mark.parametrize("breakage", ["absent", "broken"])
+def test_without_kernel_overrides_methods_are_patched(tmp_path, monkeypatch, breakage):
+    if breakage == "absent":
+        monkeypatch.delattr(torch.library, "get_kernel", raising=False)
+    else:
+        monkeypatch.setattr(torch.library, "get_kernel", lambda op, key: 1 / 0, raising=False)
     before = torch_as_it_is()
     with Drive(tmp_path, ReadsProbe) as drive:
-        assert run_zoo(drive, zoo_module(tmp_path), "loud") == []
+        module = zoo_module(tmp_path)
+        rows = run_zoo(drive, module, "loud")
         assert torch_as_it_is() == before
-    assert not (drive.folder / "reads.jsonl").exists()
+    assert sum(NO_KERNELS in text for text in drive.warnings) == HAS_KERNELS
+    found = Counter((row["at_line"], row["kind"]) for row in rows)
+    expected = marks(module)
+    # Reads by a mask are lost: patching __getitem__ would make every tensor a sequence to C.
+    by_mask = {key for key in expected if key[1] in ("mask_index", "mask_put")}
+    assert len(set(expected) & set(found)) >= 0.9 * len(set(expected) - by_mask), sorted(
+        set(expected) - set(found)
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,11 +261,6 @@ def test_without_kernel_overrides_the_part_is_missing(tmp_path, monkeypatch):
 def test_one_read_for_one_call(tmp_path, line):
     _, rows = reads_of(tmp_path, f"x = torch.randn(20, 20)\ndef step():\n    {line}\n")
     assert [row["n"] for row in rows] == [1]
-
-
-def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path):
-    _, rows = reads_of(tmp_path, "x = [torch.ones(3), torch.ones(())]\ndef step():\n    str(x)\n")
-    assert [(row["kind"], row["n"]) for row in rows] == [("print", 2)]
 
 
 def test_statement_is_the_innermost_one(tmp_path):

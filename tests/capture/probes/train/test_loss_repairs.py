@@ -6,7 +6,7 @@ import textwrap
 import pytest
 import torch
 import torch.nn.functional as F
-from auditor.rules.train.probes import padding_reads, second_gradient, token_weights
+from auditor.rules.train.probes import second_gradient, token_weights
 from auditor.rules.train.probes.function_tape import MOST, FunctionTape, Wanted
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 
@@ -64,44 +64,6 @@ def step():
         (F.cross_entropy(out.flatten(0, 1), labels.flatten()) / 3).backward()  # loss
     optimizer.step()
 """
-
-
-UNSHIFTED = """
-import torch
-from torch.nn import functional as F
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.head = torch.nn.Embedding(9, 8), torch.nn.Linear(8, 9)
-        self.mix, self.drop = torch.nn.GRU(8, 8, batch_first=True), torch.nn.Dropout(0.5)
-
-    def forward(self, tokens):
-        return self.head(self.drop(self.mix(self.drop(self.embed(tokens)))[0]))
-
-torch.manual_seed(0)
-model = Model()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-def step():
-    tokens = torch.randint(0, 9, (2, 12))
-    optimizer.zero_grad()
-    F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()  # loss
-    optimizer.step()
-"""
-
-
-@pytest.mark.parametrize("source", [BROADCAST, ACCUMULATED, UNSHIFTED])
-def test_training_is_the_same_to_the_bit(tmp_path, source):
-    plain = load(tmp_path, source)
-    for _ in range(4):
-        plain.step()
-    wanted = state_of(plain)
-    user, repairs, weights, lapses = run(tmp_path, source, steps=4)
-    assert repairs or weights
-    assert lapses == []
-    for one, two in zip(wanted, state_of(user), strict=True):
-        assert torch.equal(one, two)
 
 
 def angle_and_ratio(model, *losses):
@@ -274,47 +236,3 @@ def test_gradients_of_an_earlier_step_are_not_taken_for_this_ones():
         leaf.grad += 1
         sums.ends()
     assert not sums.unequal
-
-
-ATTENTION = """
-import torch
-from torch.nn import functional as F
-
-torch.manual_seed(0)
-embed, out = torch.nn.Embedding(9, 8, padding_idx=0), torch.nn.Linear(8, 9)
-layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
-
-def step():
-    tokens = torch.randint(1, 9, (4, 12))
-    tokens[1, 5:] = 0
-    x = embed(tokens)
-    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
-    x = x + F.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
-    logits = out(layer(x, x, x)[0])
-    F.cross_entropy(logits.transpose(1, 2), tokens, ignore_index=0).backward()
-"""
-
-
-@pytest.mark.parametrize(("most", "n"), [(2 * 12 * 12, 2), (2 * 12 * 12 - 1, 0)])
-def test_attention_of_too_many_weights_is_not_computed_again(tmp_path, monkeypatch, most, n):
-    monkeypatch.setattr(padding_reads, "WEIGHTS", most)
-    user, drive = watched(tmp_path, ATTENTION, LossRepairsProbe, run="gradients", steps=1)
-    rows = drive.rows("padding_reads")
-    assert len(rows) == n
-    for row in rows:
-        assert row["padded"] == 7 and row["tokens"] == 48 and 0.2 < row["share"] < 0.9
-
-
-@pytest.mark.parametrize("kept", [12, 9, 5])
-def test_share_of_attention_is_that_of_its_weights(tmp_path, kept):
-    """With queries that are zero all keys weigh the same."""
-    source = ATTENTION.replace("(heads, heads, heads)", "(heads * 0, heads, heads)")
-    user, drive = watched(
-        tmp_path,
-        source.replace("tokens[1, 5:]", f"tokens[1, {kept}:]"),
-        LossRepairsProbe,
-        run="gradients",
-        steps=1,
-    )
-    found = [row for row in drive.rows("padding_reads") if row["function"].startswith("scaled")]
-    assert [row["share"] for row in found] == [pytest.approx((12 - kept) / 12)] * (kept < 12)
