@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import median
 from typing import ClassVar
 
@@ -194,9 +193,6 @@ class GradientsExplode(Rule):
         1.0,
         "Report only if this many of them lie in the second half (growth that levels off is silent).",
     )
-    rising: float = knob(
-        0.9, "Report only if the later norm is larger in this share of pairs of the second half."
-    )
     raised: float = knob(
         4.0, "Name a scheduler only if it raised the learning rate to this multiple of its base."
     )
@@ -204,23 +200,17 @@ class GradientsExplode(Rule):
     def detect(self, norms: GradientNorms, source: Source) -> Iterator[Finding]:
         for series in norms.series:
             growth = series.growth
-            if (
-                growth is None
-                or growth.decades < self.decades
-                or growth.late_decades < self.late
-                or growth.rising < self.rising
-            ):
+            if growth is None or growth.decades < self.decades or growth.late_decades < self.late:
                 continue
             rates = series.rose(self.raised)
             made = None if rates is None else scheduler(source)
             risen = "" if rates is None or made is None else _risen(rates, series.base)
-            tenfold = max(1.0, growth.late_steps / growth.late_decades)
             over = "; then it was not finite" if len(series.finite) < len(series.points) else ""
             yield Finding(
                 made or series.site,
-                f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from "
-                f"{growth.before:.3g} to {growth.after:.3g}, and still grows tenfold every "
-                f"{tenfold:.0f} steps{over}{risen}",
+                f"the gradient norm grew {_fold(growth.decades)}-fold in {growth.steps} steps, from "
+                f"{growth.before:.3g} to {growth.after:.3g}, {_fold(growth.late_decades)}-fold in "
+                f"the second half{over}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
                 remedy=RAISED if made is not None else CLIPPED if series.clipped else None,
@@ -234,8 +224,8 @@ def _risen(rates: tuple[float, float], base: float) -> str:
     )
 
 
-def _fold(growth: Growth) -> str:
-    times = 10**growth.decades
+def _fold(decades: float) -> str:
+    times = 10**decades
     return f"{times:,.0f}" if times < 1e6 else f"{times:.0e}"
 
 
@@ -303,57 +293,30 @@ class NormSeries:
     @property
     def growth(self) -> Growth | None:
         """How it grew; None with too few points, or where a norm is 0 (no gradient yet)."""
-        points = [(step, norm) for step, norm in self.finite if norm > 0]
+        points = [(step, math.log10(norm)) for step, norm in self.finite if norm > 0]
         if len(points) < FEWEST or len(points) < 0.9 * len(self.finite):
             return None
         size = len(points) // PARTS
-        halfway = (points[0][0] + points[-1][0]) / 2  # by steps: not all passes look at each
-        near = next(n for n, (step, _) in enumerate(points) if step >= halfway)
-        middle = min(near, len(points) - 2 * size)
-        logs = [math.log10(norm) for _, norm in points]
-        first, half, last = (
-            median(part) for part in (logs[:size], logs[middle : middle + size], logs[-size:])
+        first, middle, last = (
+            median(norm for _, norm in points[begin : begin + size])
+            for begin in (0, 2 * size, len(points) - size)
         )
-        apart = median(step for step, _ in points[-size:]) - median(
-            step for step, _ in points[middle : middle + size]
-        )
-        late = logs[middle:]
-        pairs = list(combinations(late, 2))
-        rising = sum(after > before for before, after in pairs) / len(pairs)
         return Growth(
-            points[0][0],
-            points[-1][0],
-            10**first,
-            10**last,
-            last - first,
-            last - half,
-            apart,
-            rising,
+            points[-1][0] - points[0][0], 10**first, 10**last, last - first, last - middle
         )
 
 
 @dataclass(frozen=True)
 class Growth:
-    """From the typical norm of the first fifth to that of the last.
-
-    ``decades`` and ``late_decades`` are powers of ten, over all of it and since its middle,
-    ``late_steps`` before; ``rising`` is the share of pairs in its second half of which the later is
-    the larger (0.5: no trend).
+    """In ``steps`` steps, from the typical norm of the first fifth to that of the last; ``decades``
+    and ``late_decades`` are powers of ten, over all of it and since the middle fifth.
     """
 
-    first_step: int
-    last_step: int
+    steps: int
     before: float
     after: float
     decades: float
     late_decades: float
-    late_steps: float
-    rising: float
-
-    @property
-    def steps(self) -> int:
-        """Steps from the first to the last."""
-        return self.last_step - self.first_step
 
 
 @dataclass(frozen=True)

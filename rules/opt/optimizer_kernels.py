@@ -232,7 +232,7 @@ def _training_loader(batches: Batches) -> tuple[int, int]:
     """
     gave: Counter[int] = Counter()
     for each in batches.loud:
-        gave[each.loader] += each.batches
+        gave[each.loader] += each.n
     for number, n in gave.most_common(1):
         loader = next((each for each in batches.loaders if each.number == number), None)
         if loader is not None and n >= MOST_OF_THEM * gave.total():

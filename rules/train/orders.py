@@ -48,7 +48,7 @@ class SortedByClass(Rule):
             return
         if classes < 2 or samples < self.each * classes:
             return
-        if any(each.in_order < each.batches for each in taken):
+        if any(each.in_order < each.n for each in taken):
             return
         edit = _edit(source, loader)
         yield Finding(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from auditor import amounts
-from auditor.evidence.recorded.batches import Batches, Loader, Texts
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Function, Source, lines_of, the_only
@@ -72,17 +72,17 @@ class PaddingComputed(Rule):
             return
         for loader in batches.loaders:
             taken = [each for each in batches.loud if each.loader == loader.number]
-            texts = [one for each in taken for one in each.texts]
-            many = sum(each.batches for each in taken)
+            texts = [one for each in taken for one in each.texts or () if len(one) > 1]
+            many = sum(each.n for each in taken)
             if self.fewest <= len(texts) and 2 * len(texts) > many:
                 yield from self._wasted(loader, texts, len(taken), source)
 
     def _wasted(
-        self, loader: Loader, texts: list[Texts], steps: int, source: Source
+        self, loader: Loader, texts: list[list[int]], steps: int, source: Source
     ) -> Iterator[Finding]:
-        lengths = [length for each in texts for length in each.lengths]
-        positions = sum(each.positions for each in texts)
-        longest = sum(max(each.lengths) * len(each.lengths) for each in texts)
+        lengths = [length for _, *rows in texts for length in rows]
+        positions = sum(width * len(rows) for width, *rows in texts)
+        longest = sum(max(rows) * len(rows) for _, *rows in texts)
         padding = (positions - sum(lengths)) / positions
         trimmed = (positions - longest) / positions
         alike = (positions - _sorted_positions(texts)) / positions
@@ -126,18 +126,18 @@ def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
         yield Edit(site, "set_keyword", call, "padding", LONGEST, reason=reason)
 
 
-def _sorted_positions(texts: Sequence[Texts]) -> int:
+def _sorted_positions(texts: Sequence[list[int]]) -> int:
     """Positions of the same rows, in batches of the same sizes, by length."""
-    lengths = sorted((length for each in texts for length in each.lengths), reverse=True)
+    lengths = sorted((length for _, *rows in texts for length in rows), reverse=True)
     positions = begin = 0
-    for size in (len(each.lengths) for each in texts):
-        positions += lengths[begin] * size
-        begin += size
+    for _, *rows in texts:
+        positions += lengths[begin] * len(rows)
+        begin += len(rows)
     return positions
 
 
-def _widths(texts: Sequence[Texts]) -> str:
-    low, high = min(each.width for each in texts), max(each.width for each in texts)
+def _widths(texts: Sequence[list[int]]) -> str:
+    low, high = min(texts)[0], max(texts)[0]
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 

@@ -135,7 +135,7 @@ def test_barriers(more, expected):
     ],
 )
 def test_ranks_that_part(other, said):
-    parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
+    parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1)
     (found,) = RanksPart().detect(CollectiveOrder(parting))
     assert said in found.message
 
@@ -144,7 +144,7 @@ def test_a_rank_that_left_the_loop():
     one = Call(1, Site("t.py", 9, "train"), "all_reduce", 1, 7)
     other = Call(0, Site("t.py", 3, "train"), "backward", 1, 7)
     rule = RanksPart()
-    (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0, 7)))
+    (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0)))
     said = "rank 1 calls all_reduce here after 7 steps, while rank 0 waits for gradients at t.py:3"
     assert (found.site.line, found.message) == (9, said)
     assert [place.site.line for place in found.places] == [3, 9]

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader, Loading, Seen
+from auditor.evidence.recorded.batches import Batches, Loader, Loading, Seen
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import ask
 
 TEXT = """\
@@ -45,11 +46,11 @@ def asked(
     """
     made = made or (0,) * len(waits)
     quiet = tuple(
-        Batch(
+        batch(
             0,
             n,
             us,
-            batches=taken,
+            n=taken,
             made=made[n],
             start_us=us * started * made[n],
             queued_us=None if queued is None else us * queued,

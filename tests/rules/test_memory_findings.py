@@ -157,7 +157,7 @@ def test_norms_that_grow(norms, said):
     if found:
         (finding,) = found
         assert finding.message.startswith("the gradient norm grew 10,000-fold in 19 steps")
-        assert finding.message.endswith("and still grows tenfold every 4 steps")
+        assert finding.message.endswith(", 100-fold in the second half")
         assert (finding.steps, finding.per_step) == (20, 1.0)
 
 
@@ -166,7 +166,7 @@ def test_norms_that_ended_in_infinity():
     series = NormSeries(None, tuple(enumerate(norms)), clipped=True)
     rule = GradientsExplode()
     (finding,) = ask(rule, GradientNorms((series,)))
-    assert finding.message.endswith("tenfold every 1 steps; then it was not finite")
+    assert finding.message.endswith("1e+06-fold in the second half; then it was not finite")
     assert "1e+10-fold" in finding.message and finding.steps == 12
     assert "Clipping only" in rule.remedy(finding).text
 

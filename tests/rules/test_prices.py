@@ -12,7 +12,7 @@ from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.num.backward import AnomalyModeLeftOn, DebugModes
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.table import Evidence
@@ -22,6 +22,7 @@ from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import Rule
+from tests.evidence.recorded.rows import batch
 
 from .asking import anomaly, ask, lines
 
@@ -87,7 +88,7 @@ def test_on_a_quiet_machine_the_same_difference_is_proven() -> None:
 
 def _waiting(waits: list[float], us: float, queued_us: float = 0.0) -> Finding:
     steps = tuple(Step(k, us, queued_us=queued_us) for k in range(len(waits)))
-    quiet = tuple(Batch(0, k, each) for k, each in enumerate(waits))
+    quiet = tuple(batch(0, k, each) for k, each in enumerate(waits))
     batches = Batches("cpu", (Loader(0, SITE, SITE),), steps, 0, quiet)
     (found,) = ask(StepWaitsForInput(), batches, CPU)
     return found

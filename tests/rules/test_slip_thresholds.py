@@ -16,13 +16,14 @@ from auditor.rules.opt.optimizer_kernels import ScheduleInEpochs
 from auditor.rules.opt.rows import ClippingRow, SchedulerRow
 from auditor.rules.time.storage_syncs import StorageWaitedFor
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.lines import TrainingLoop
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow, SyncedRow
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import ask, lines, rows
 
 CPU = Machine("cpu")
@@ -314,7 +315,7 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
 
 def fed(length=None, given={0: 1}, steps=8):
     """Batches that loaders gave in so many steps."""
-    loud = [Batch(k, step, batches=n) for step in range(steps) for k, n in given.items() if n]
+    loud = [batch(k, step, n=n) for step in range(steps) for k, n in given.items() if n]
     loaders = tuple(Loader(number, length=length) for number in given)
     return Batches(loaders=loaders, loud=tuple(loud))
 

@@ -24,7 +24,7 @@ from auditor.rules.sync.waiting import (
 from msgspec import structs
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
-from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
+from auditor.evidence.recorded.batches import Batches, InWorker, Loader
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
@@ -40,6 +40,7 @@ from auditor.patch.edits import apply_edits
 from auditor.recordings.schema.graph import BackwardRow, ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import (
     anomaly,
     ask,
@@ -152,7 +153,7 @@ LOADER = Loader(1, made_at=LINE, length=1000)
 
 def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
     steps = tuple(Step(number, us) for number in range(len(waits)))
-    batches = tuple(Batch(loader.number, number, wait) for number, wait in enumerate(waits))
+    batches = tuple(batch(loader.number, number, wait) for number, wait in enumerate(waits))
     return list(ask(StepWaitsForInput(), Batches("cpu", (loader,), steps, 0, batches), machine))
 
 
@@ -202,7 +203,7 @@ def test_workers_are_proposed_only_where_they_would_help(cpus, loader, edits):
     ("table", "why"),
     [
         (Batches(), "no torch DataLoader"),
-        (Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), "no step was timed"),
+        (Batches(loaders=(LOADER,), quiet=(batch(1, 0, 5000.0),)), "no step was timed"),
     ],
 )
 def test_without_a_loader_or_steps_input_is_not_judged(table, why):
@@ -211,8 +212,8 @@ def test_without_a_loader_or_steps_input_is_not_judged(table, why):
 
 
 def resident(on=range(20), machine=CUDA, set_at=None, **more):
-    facts = {"devices": frozenset({"cuda:0"}), "sample_devices": frozenset({"cpu"}), **more}
-    batches = tuple(replace(Batch(1, 0), step=step, **facts) for step in on)
+    facts = {"devices": {"cuda:0": 1}, "sample_devices": ["cpu"], **more}
+    batches = tuple(batch(1, step, **facts) for step in on)
     table = Batches("cuda", (LOADER,), (), 20, (), batches, default_set_at=set_at)
     return list(LoaderYieldsDeviceTensors().detect(table, machine))
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from auditor.rules.train.orders import SortedByClass
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.source.files import Source
 from auditor.model import Site
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import ask
 
 LINE = "loader = DataLoader(data, batch_size=8)"
@@ -19,7 +20,7 @@ LOADER = Loader(
     samples=64,
     sorted_classes=4,
 )
-BATCHES = tuple(Batch(0, step, batches=1, in_order=1) for step in range(10))
+BATCHES = tuple(batch(0, step, n=1, in_order=1) for step in range(10))
 
 
 def found(loader=LOADER, batches=BATCHES, others=(), line=LINE, **knobs):
@@ -56,12 +57,12 @@ def test_most_steps_must_take_a_batch(taken, knobs, number):
 
 
 def test_every_batch_must_be_in_order():
-    assert found(batches=(*BATCHES[:-1], replace(BATCHES[-1], in_order=0))) == []
+    assert found(batches=(*BATCHES[:-1], batch(0, 9, n=1))) == []
 
 
 def test_of_two_loaders_one_may_evaluate():
     other = replace(LOADER, number=1, sorted_classes=None)
-    beside = tuple(replace(each, loader=1) for each in BATCHES)
+    beside = tuple(batch(1, step, n=1, in_order=1) for step in range(10))
     assert found(batches=(*BATCHES, *beside), others=(other,)) == []
     assert len(found(batches=(*BATCHES, *beside[:8]), others=(other,))) == 1
 

@@ -15,11 +15,12 @@ from auditor.rules.waste.wasting import (
     handed_on,
 )
 
-from auditor.evidence.recorded.batches import Batch, Batches, Loader, Texts
+from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
+from tests.evidence.recorded.rows import batch
 from tests.rules.asking import rows
 
 SITE = Site("train.py", 3, "step", "")
@@ -188,9 +189,9 @@ def test_a_repeat_says_where_it_was_computed() -> None:
 
 def padded(width: int, *batches: tuple[int, ...], of: int | None = None) -> Batches:
     """A step with a batch for each of these, of ``of`` in all."""
-    texts = tuple(Texts(width, lengths) for lengths in batches)
+    texts = [[width, *lengths] for lengths in batches]
     many = len(texts) if of is None else of
-    loud = (Batch(0, 0, batches=many, texts=texts),)
+    loud = (batch(0, 0, n=many, texts=texts),)
     return Batches("cpu", (Loader(0, made_at=SITE),), loud_steps=1, loud=loud)
 
 

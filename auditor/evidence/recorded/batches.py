@@ -55,49 +55,6 @@ class Loader:
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Rows that are padded to one width, and their lengths without it (at least one)."""
-
-    width: int
-    lengths: tuple[int, ...]
-
-    @property
-    def positions(self) -> int:
-        """All of them, padding included."""
-        return self.width * len(self.lengths)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What one loader gave in one step. ``devices`` are those of the batch, ``sample_devices``
-    those of the samples.
-    """
-
-    loader: int
-    step: int
-    wait_us: float = 0.0
-    devices: frozenset[str] = frozenset()
-    sample_devices: frozenset[str] = frozenset()
-    default_device: str = "cpu"
-    batches: int = 0
-    made: int = 0
-    start_us: float = 0.0
-    queued_us: float | None = None
-    """The longest that one of its workers waited for a processor since the batch before; None if
-    that is not known.
-    """
-    in_order: int = 0
-    """Batches whose labels never fall, taken with gradients on, of a loader with ``sorted_classes``."""
-    texts: tuple[Texts, ...] = ()
-    """Those with padding, taken with gradients on."""
-
-    @property
-    def resident(self) -> bool:
-        """True if a tensor of the batch was on the device already."""
-        return any(device.startswith("cuda") for device in self.devices)
-
-
-@dataclass(frozen=True)
 class Starts:
     """How often the iterators of one loader began in the quiet steps, how many ``batches`` these
     took, and how much of the ``wait_us`` went to beginning: making it, its first batch, ending its
@@ -229,8 +186,8 @@ class Batches(Table):
     loaders: tuple[Loader, ...] = ()
     quiet_steps: tuple[Step, ...] = ()
     loud_steps: int = 0
-    quiet: tuple[Batch, ...] = ()
-    loud: tuple[Batch, ...] = ()
+    quiet: tuple[BatchRow, ...] = ()
+    loud: tuple[BatchRow, ...] = ()
     default_set_at: Site | None = None
     in_worker: InWorker | None = None
     copied_at: Site | None = None
@@ -241,8 +198,9 @@ class Batches(Table):
         """From the quiet and loud passes."""
         rows, source, steps = rows_of(evidence, BatchRow), evidence.get(Source), evidence.get(Steps)
         loaders = tuple(_loader(evidence, source, row) for row in rows_of(evidence, LoaderRow))
-        quiet = tuple(_batch(row) for row in rows if row.pass_name == "quiet")
-        loud = tuple(_batch(row) for row in rows if row.pass_name == "loud")
+        quiet, loud = (
+            tuple(row for row in rows if row.pass_name == name) for name in ("quiet", "loud")
+        )
         default = source.first_call("set_default_device")
         return cls(
             device_of(evidence),
@@ -261,7 +219,7 @@ class Batches(Table):
         if not self.quiet and not self.loud:
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 
-    def usual(self, share: float) -> tuple[Loader, list[Batch]] | None:
+    def usual(self, share: float) -> tuple[Loader, list[BatchRow]] | None:
         """The loader that gave a batch to this share of the diagnosed steps, with these; None if
         there is none, or where it is not known which of several trains.
         """
@@ -309,7 +267,7 @@ class Batches(Table):
             at_most=Waiting(loader, whole, steps_us),
         )
 
-    def _for_their_workers(self) -> Iterator[tuple[Batch, float]]:
+    def _for_their_workers(self) -> Iterator[tuple[BatchRow, float]]:
         """The quiet batches, and how much of each wait its loader's workers may have waited for a
         processor: a wait of theirs that one step did not notice may hold up a later one, which
         takes what was loaded ahead.
@@ -326,7 +284,7 @@ class Batches(Table):
         mine = [batch for batch in self.quiet if batch.loader == loader]
         return Starts(
             sum(batch.made for batch in mine),
-            sum(batch.batches for batch in mine),
+            sum(batch.n for batch in mine),
             sum(batch.start_us for batch in mine),
             sum(batch.wait_us for batch in mine),
             tuple(batch.start_us for batch in mine if batch.made),
@@ -334,13 +292,13 @@ class Batches(Table):
 
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""
-        resident = [batch for batch in self.loud if batch.resident]
+        resident = [batch for batch in self.loud if _on_a_gpu(batch.devices)]
         # which of several made a copy is not recorded
         copied_at = self.copied_at if len({each.loader for each in resident}) == 1 else None
         for loader in self.loaders:
             mine = [batch for batch in resident if batch.loader == loader.number]
             if mine:
-                devices = tuple(sorted(set().union(*(batch.devices for batch in mine))))
+                devices = tuple(sorted(set[str]().union(*(batch.devices or () for batch in mine))))
                 on = step_pattern({batch.step for batch in mine}, self.loud_steps)
                 yield Resident(loader, on, _cause(mine), devices, self.default_set_at, copied_at)
 
@@ -378,31 +336,16 @@ def _copied_at(evidence: Evidence, loaders: tuple[Loader, ...]) -> Site | None:
     return next((each for each in found if all(each != by.consumed_at for by in loaders)), None)
 
 
-def _cause(batches: list[Batch]) -> Cause:
+def _on_a_gpu(devices: Iterable[str] | None) -> bool:
+    return any(device.startswith("cuda") for device in devices or ())
+
+
+def _cause(batches: list[BatchRow]) -> Cause:
     """Who put the batch on the device: its samples, the default device, or the collate function."""
-    if all(batch.default_device.startswith("cuda") for batch in batches):
+    if all(_on_a_gpu([batch.default_device or ""]) for batch in batches):
         return "default device"
-    there = sum(
-        any(device.startswith("cuda") for device in batch.sample_devices) for batch in batches
-    )
+    there = sum(_on_a_gpu(batch.sample_devices) for batch in batches)
     return "dataset" if 2 * there >= len(batches) else "collate function"
-
-
-def _batch(row: BatchRow) -> Batch:
-    return Batch(
-        loader=row.loader,
-        step=row.step,
-        wait_us=row.wait_us,
-        devices=frozenset(row.devices or ()),
-        sample_devices=frozenset(row.sample_devices or ()),
-        default_device=row.default_device or "cpu",
-        batches=row.n,
-        made=row.made or 0,
-        start_us=row.start_us or 0.0,
-        queued_us=row.queued_us,
-        in_order=row.in_order or 0,
-        texts=tuple(Texts(each[0], tuple(each[1:])) for each in row.texts or () if len(each) > 1),
-    )
 
 
 def _loader(evidence: Evidence, source: Source, row: LoaderRow) -> Loader:

@@ -5,16 +5,12 @@ number in a copy of its source.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from auditor.errors import AuditProblem
 from auditor.extensions.plan.measured import Loader, Measured
-
-NAMED = re.compile(r"(?:^|_)(?:batch_?size|bs|batch)$", re.IGNORECASE)
-"""Names of variables and arguments that are batch sizes; of others the user says so (``--batch``)."""
 
 LEAST_GROWTH = 0.5
 """Share of the growth asked for that the bytes of a loader's batches must show: datasets may hold
@@ -96,17 +92,9 @@ def found(
         return _named(named, args, files)
     if base.loaders:
         return _loaders(base)
-    own = list(_arguments(args, None))
-    own = own or [each for file in files for each in _numbers(file, None)]
-    if len(own) == 1:
-        return own[0]
-    several = ", ".join(each.said for each in own[:4])
-    why = (
-        f"several numbers may be the batch size ({several})" if own else "no number is named as one"
-    )
     return (
-        f"no DataLoader made the batches, and {why}: --batch NAME names the argument, or "
-        "--batch FILE:NAME the variable, that sets their size"
+        "no DataLoader made the batches: --batch NAME names the argument, or --batch FILE:NAME the "
+        "variable, that sets their size"
     )
 
 
@@ -141,7 +129,7 @@ def _named(named: str, args: Sequence[str], files: Sequence[str]) -> BatchSettin
     )
 
 
-def _arguments(args: Sequence[str], name: str | None) -> Iterator[BatchSetting]:
+def _arguments(args: Sequence[str], name: str) -> Iterator[BatchSetting]:
     """Arguments ``--name=8``, ``--name 8`` and ``name=8``."""
     for number, word in enumerate(args):
         option, equals, value = word.partition("=")
@@ -151,7 +139,7 @@ def _arguments(args: Sequence[str], name: str | None) -> Iterator[BatchSetting]:
             yield BatchSetting(int(value), f"the argument {option}", argument=number + follows)
 
 
-def _numbers(file: str, name: str | None) -> Iterator[BatchSetting]:
+def _numbers(file: str, name: str) -> Iterator[BatchSetting]:
     """Assignments of a whole number to the name."""
     try:
         text = Path(file).read_bytes()
@@ -176,7 +164,5 @@ def _numbers(file: str, name: str | None) -> Iterator[BatchSetting]:
             yield BatchSetting(value.value, said, file=file, place=(first, last))
 
 
-def _meant(name: str, wanted: str | None) -> bool:
-    if wanted is not None:
-        return name == wanted.lstrip("-").replace("-", "_")
-    return NAMED.search(name) is not None and not name.lower().startswith(("eval", "val", "test"))
+def _meant(name: str, wanted: str) -> bool:
+    return name == wanted.lstrip("-").replace("-", "_")

@@ -63,10 +63,10 @@ class BatchRow(PassRow, kw_only=True):
             "workers, without the time in which its thread was ready to run and had no processor"
         ),
     ] = older(0.0)
-    made: Annotated[int | None, doc("iterators that began (absent: none)")] = None
+    made: Annotated[int, doc("iterators that began")] = 0
     start_us: Annotated[
-        float | None, doc("of the wait: making iterators, their first batch, ending their workers")
-    ] = None
+        float, doc("of the wait: making iterators, their first batch, ending their workers")
+    ] = 0.0
     queued_us: Annotated[
         float | None,
         doc(
@@ -87,12 +87,12 @@ class BatchRow(PassRow, kw_only=True):
         ),
     ] = None
     in_order: Annotated[
-        int | None,
+        int,
         doc(
-            "(loud) batches with a vector of whole numbers that never falls, taken with gradients on "
-            "(absent: the loader has no `sorted_classes`)"
+            "(loud) batches of a loader with `sorted_classes` with a vector of whole numbers that "
+            "never falls, taken with gradients on"
         ),
-    ] = None
+    ] = 0
     texts: Annotated[
         list[list[int]] | None,
         doc(

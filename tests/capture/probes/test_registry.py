@@ -88,7 +88,7 @@ def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
 
 def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path):
     names = {probe.name for probe in _selected(tmp_path, CPU, "reads", "leaner")}
-    assert names == {*("modes", "training", "owners", "reads", "eager_held", "torch_warnings")}
+    assert names == {"modes", "training", "owners", "reads", "eager_held", "torch_warnings"}
 
 
 @pytest.mark.parametrize("own", PROBES, ids=lambda own: own.name)

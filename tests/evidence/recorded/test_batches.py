@@ -4,7 +4,6 @@ import pytest
 
 from auditor.evidence.recorded.batches import (
     CROWDED,
-    Batch,
     Batches,
     Loader,
     Resident,
@@ -14,7 +13,7 @@ from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Step
 from auditor.model import Site
 from auditor.rule import NotLooked
-from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.evidence.recorded.rows import batch, loud, quiet, steps
 
 
 def waiting(waits, us=100.0):
@@ -29,12 +28,8 @@ def test_batches_by_pass(seen):
     ]
     table = seen(steps=steps(2, "quiet") + steps(4), loaders=[], batches=rows).get(Batches)
     assert (len(table.quiet_steps), table.loud_steps) == (2, 4)
-    assert table.quiet == (Batch(1, 0, 30.0, batches=1),)
-    assert table.loud[0] == Batch(
-        1, 1, 0.0, frozenset({"cuda:0", "cpu"}), frozenset({"cpu"}), batches=1
-    )
-    assert [each.resident for each in table.loud] == [True, False]
-    assert [each.default_device for each in table.loud] == ["cpu", "cuda:0"]
+    assert [(each.step, each.wait_us) for each in table.quiet] == [(0, 30.0)]
+    assert [each.step for each in table.loud] == [1, 0]
 
 
 def test_what_was_not_watched_is_not_looked_at():
@@ -42,14 +37,14 @@ def test_what_was_not_watched_is_not_looked_at():
         Batches().need_a_loader()
     with pytest.raises(NotLooked, match="no step was timed"):
         Batches().need_times()
-    Batches(quiet=(Batch(0, 0),)).need_a_loader()
-    Batches(loud=(Batch(0, 0),)).need_a_loader()
+    Batches(quiet=(batch(0, 0),)).need_a_loader()
+    Batches(loud=(batch(0, 0),)).need_a_loader()
     Batches(quiet_steps=(Step(0, 1.0),)).need_times()
 
 
 def test_waits_of_the_loader_that_was_waited_for_most():
     quiet_steps = tuple(Step(n, 100.0, queued_us=20.0) for n in range(3))
-    batches = (Batch(1, 0, 30.0), Batch(1, 2, 10.0), Batch(2, 0, 5.0), Batch(2, 9, 900.0))
+    batches = (batch(1, 0, 30.0), batch(1, 2, 10.0), batch(2, 0, 5.0), batch(2, 9, 900.0))
     loaders = (Loader(1, workers=4), Loader(2))
     found = Batches(loaders=loaders, quiet_steps=quiet_steps, quiet=batches).waiting()
     assert (found.loader.number, found.waits_us) == (1, (35.0, 0.0, 10.0))
@@ -62,7 +57,7 @@ def test_waits_of_the_loader_that_was_waited_for_most():
 def crowd(queued, waits, workers=2, step_queued_us=20.0):
     """The waiting of steps of 100 us, of batches that waited so long for a processor in workers."""
     steps = tuple(Step(n, 100.0, queued_us=step_queued_us) for n in range(len(waits)))
-    quiet = tuple(Batch(1, n, us, queued_us=queued[n]) for n, us in enumerate(waits))
+    quiet = tuple(batch(1, n, us, queued_us=queued[n]) for n, us in enumerate(waits))
     return Batches(loaders=(Loader(1, workers=workers),), quiet_steps=steps, quiet=quiet).waiting()
 
 
@@ -87,7 +82,7 @@ def test_what_the_workers_of_one_loader_waited_is_not_the_others():
     found = Batches(
         loaders=(Loader(1, workers=1), Loader(2, workers=1)),
         quiet_steps=(Step(0, 100.0),),
-        quiet=(Batch(1, 0, 30.0, queued_us=90.0), Batch(2, 0, 40.0, queued_us=0.0)),
+        quiet=(batch(1, 0, 30.0, queued_us=90.0), batch(2, 0, 40.0, queued_us=0.0)),
     ).waiting()
     assert (found.loader.number, found.waits_us) == (2, (40.0,))
 
@@ -123,10 +118,10 @@ def test_a_price_needs_five_steps(number):
 )
 def test_who_put_the_batches_on_the_device(batches, cause):
     rows = tuple(
-        Batch(7, step, 0.0, frozenset({"cuda:0"}), frozenset(samples), default)
+        batch(7, step, devices={"cuda:0": 1}, sample_devices=[*samples], default_device=default)
         for step, (default, samples) in enumerate(batches)
     )
-    other = (Batch(8, 0, 0.0, frozenset({"cuda:5"})), Batch(7, 1, 0.0, frozenset({"cpu"})))
+    other = (batch(8, 0, devices={"cuda:5": 1}), batch(7, 1, devices={"cpu": 1}))
     line = Site("trainer.py", 2)
     table = Batches(
         loaders=(Loader(7), Loader(9)), loud_steps=4, loud=rows + other, default_set_at=line

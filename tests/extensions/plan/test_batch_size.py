@@ -43,31 +43,24 @@ def test_a_loader_of_unknown_size_is_said():
     [
         (("--batch_size=8", "--lr=1"), ("--batch_size=32", "--lr=1")),
         (("--lr", "1", "--batch-size", "8"), ("--lr", "1", "--batch-size", "32")),
-        (("train.bs=8",), None),
         (("batch_size=8",), ("batch_size=32",)),
     ],
 )
 def test_an_argument_of_the_program(args, after):
-    setting = found(without_loader(), args, [])
-    if after is None:
-        assert isinstance(setting, str)
-    else:
-        assert (setting.size, setting.args(args, 32)) == (8, after)
+    setting = found(without_loader(), args, [], "batch_size")
+    assert (setting.size, setting.args(args, 32)) == (8, after)
 
 
-def test_the_one_number_named_so(source):
-    setting = found(without_loader(), [], source)
+def test_the_number_named_so(source):
+    setting = found(without_loader(), [], source, "BATCH")
     assert (setting.size, setting.said) == (12, "BATCH at train.py:3")
     assert setting.files(48)["train.py"].decode() == SOURCE.replace("12", "48")
     assert setting.files(12) == {}
 
 
-def test_several_numbers_are_not_guessed_from(source, tmp_path):
-    (tmp_path / "train.py").write_text("batch_size = 4\nBATCH = 8\n")
-    told = found(without_loader(), [], source)
-    assert "batch_size at train.py:1, BATCH at train.py:2" in told and "--batch" in told
-    assert found(without_loader(), [], source, "batch_size").size == 4
-    assert found(without_loader(), [], source, "train.py:BATCH").size == 8
+def test_numbers_are_not_guessed_from(source):
+    assert "no DataLoader made the batches: --batch NAME" in found(without_loader(), [], source)
+    assert found(without_loader(), [], source, "train.py:BATCH").size == 12
 
 
 def test_a_name_that_is_not_there_is_refused(source):

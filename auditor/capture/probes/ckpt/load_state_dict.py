@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, cast
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -105,11 +105,6 @@ RATES = ("lr", "initial_lr", "max_lr")
 NAMED = 5
 """Tensors that are named; the rest are counted."""
 
-SETTLED = 3
-"""Steps that an optimizer takes on what was loaded inside a step before that counts: a program that
-returns to a snapshot again and again loads it before that.
-"""
-
 Rates = list[dict[str, float]]
 """Of each parameter group."""
 
@@ -122,15 +117,14 @@ class _Loaded:
     at: int
     before: Rates
     after: Rates
-    in_step: bool = False
 
 
 class LoadStateDictProbe(OptimizerProbe):
     """Writes ``loads``: of a module's state where it is not finite, of an optimizer's when it then
     steps.
 
-    Inside a step it looks only at optimizers that have not stepped yet (a script's second phase, a
-    resumed run), so a program that goes back to a snapshot there is neither slowed nor judged.
+    It does not look inside a step: a program that goes back to a snapshot there is neither slowed
+    nor judged.
     """
 
     name = "loads"
@@ -142,10 +136,6 @@ class LoadStateDictProbe(OptimizerProbe):
         super().__init__(context)
         self._loaded: dict[int, _Loaded] = {}
         self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
-        self._stepped: WeakSet[Optimizer] = WeakSet()
-        self._unsettled: WeakKeyDictionary[Optimizer, tuple[OptimizerLoadRow, int]] = (
-            WeakKeyDictionary()
-        )
 
     def install(self) -> None:
         super().install()
@@ -169,13 +159,6 @@ class LoadStateDictProbe(OptimizerProbe):
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """The first step since the load: what the program set after it is in the groups."""
-        with contextlib.suppress(TypeError):  # a class of the user's that has no hash
-            self._stepped.add(optimizer)
-            row, left = self._unsettled.pop(optimizer, (None, 0))
-            if row is not None and left > 1:
-                self._unsettled[optimizer] = row, left - 1
-            elif row is not None:
-                self.context.add(row)
         loaded = self._loaded.pop(id(optimizer), None)
         if loaded is None or loaded.optimizer is not optimizer:
             return
@@ -189,29 +172,24 @@ class LoadStateDictProbe(OptimizerProbe):
             RateGroup(before=b, after=a, first=f)
             for b, a, f in zip(loaded.before, loaded.after, _rates(optimizer), strict=False)
         ]
-        row = OptimizerLoadRow(
-            at=loaded.at,
-            owner=type(optimizer).__name__,
-            bad=len(bad),
-            tensors=bad[:NAMED],
-            groups=groups,
-            default=_default(type(optimizer)),
-            made_at=self._made.get(optimizer),
+        self.context.add(
+            OptimizerLoadRow(
+                at=loaded.at,
+                owner=type(optimizer).__name__,
+                bad=len(bad),
+                tensors=bad[:NAMED],
+                groups=groups,
+                default=_default(type(optimizer)),
+                made_at=self._made.get(optimizer),
+            )
         )
-        if loaded.in_step:
-            self._unsettled[optimizer] = row, SETTLED
-        else:
-            self.context.add(row)
 
     def _around(
         self, original: Callable[..., Any], loaded: Callable[[Any, int, Rates], None]
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def load_state_dict(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(owner, Optimizer) and self._unsettled:
-                with contextlib.suppress(TypeError):
-                    self._unsettled.pop(owner, None)
-            at = self.context.frames.here() if self._looks(owner) else None
+            at = None if self.context.in_step else self.context.frames.here()
             before: Rates = []
             self.guarded(lambda: before.extend(_rates(owner)))()
             result = original(owner, *args, **kwargs)
@@ -220,14 +198,6 @@ class LoadStateDictProbe(OptimizerProbe):
             return result
 
         return load_state_dict
-
-    def _looks(self, owner: Any) -> bool:
-        if not self.context.in_step:
-            return True
-        try:
-            return isinstance(owner, Optimizer) and owner not in self._stepped
-        except TypeError:  # a class of the user's that has no hash
-            return False
 
     def _module_loaded(self, module: torch.nn.Module, at: int, before: Rates) -> None:
         bad = [
@@ -245,7 +215,6 @@ class LoadStateDictProbe(OptimizerProbe):
             at,
             before if earlier is None else earlier.before,
             _rates(optimizer),
-            self.context.in_step,
         )
 
 

@@ -401,10 +401,10 @@ class DataLoaderProbe(Probe):
         """Write the step's rows, and describe loaders that were seen for the first time."""
         for facts, waited in self._step.items():
             row = BatchRow(loader=self._number(facts), n=waited.n, wait_us=waited.us)
-            row.made, row.start_us = waited.made or None, waited.start_us or None
+            row.made, row.start_us = waited.made, waited.start_us
             if self.context.pass_name == "loud":
                 row.devices, row.bytes = dict(waited.devices), waited.bytes
-                row.in_order = None if facts.sorted_classes is None else waited.in_order
+                row.in_order = 0 if facts.sorted_classes is None else waited.in_order
                 row.texts = waited.texts or None
                 row.sample_devices, row.default_device = (
                     sorted(waited.sample_devices),
