@@ -70,6 +70,7 @@ def line_of(module: Any, mark: str) -> int:
 SITES = {"at", "by", "made_at", "loader_at", "local_at", "entered_at", "cut_at"}
 HAS_KERNELS = hasattr(torch.library, "get_kernel")
 """False before torch 2.9."""
+NO_KERNELS = "cannot override kernels"
 
 
 class Drive:
@@ -79,10 +80,12 @@ class Drive:
         self.folder = folder / f"recording{next(_COUNT)}"
         self.writer = RecordingWriter(self.folder)
         self.warnings: list[str] = []
-        self.context = Context(
-            self.writer, UserFrames(self.writer), device=CPU, warn=self.warnings.append
-        )
+        self.context = Context(self.writer, UserFrames(self.writer), device=CPU, warn=self._warned)
         self.probes = [cls(self.context) for cls in classes]
+
+    def _warned(self, warning: str) -> None:
+        if HAS_KERNELS or NO_KERNELS not in warning:  # else each run says it (docs/log/versions.md)
+            self.warnings.append(warning)
 
     def __enter__(self):
         for probe in self.probes:
