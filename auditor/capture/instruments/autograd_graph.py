@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 import torch
 
 from auditor.capture.instruments.monkeypatch import LOOKING, Patches
 from auditor.capture.instruments.torch_private import autograd
 from auditor.capture.instruments.torch_private.compiler import is_traced
-from auditor.capture.instruments.torch_private.look_up import require
 from auditor.capture.instruments.torch_private.tensors import base_of
 
 NODE_CAP = 20_000
@@ -221,13 +221,13 @@ class BackwardHooks:
     def __init__(self) -> None:
         self._watchers: list[Watcher] = []
         self._patches = Patches()
+        self._installed = False
         self._depth = 0
 
     def add(self, watcher: Watcher) -> None:
         """Begin to tell ``watcher``; the first one installs the patch."""
-        if not self._patches:
-            require(f"torch.autograd.graph.{autograd.ENGINE}")
-            self._patches.code(autograd.engine, self._engine)
+        if not self._installed:
+            self._install()
         self._watchers.append(watcher)
 
     def remove(self, watcher: Watcher) -> None:
@@ -236,6 +236,16 @@ class BackwardHooks:
             self._watchers.remove(watcher)
         if not self._watchers:
             self._patches.undo()
+            self._installed = False
+
+    def _install(self) -> None:
+        self._installed = True
+        if autograd.engine is not None:
+            self._patches.code(autograd.engine, self._engine)
+            return
+        # A torch that renamed its funnel: the two public entries are all that is left to hold.
+        for entry in (torch.autograd.backward, torch.autograd.grad):
+            self._patches.code(cast("FunctionType", entry), self._public)
 
     def _engine(self, original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
         keep = kwargs.get("keep_graph", args[1] if len(args) > 1 else False)
@@ -243,6 +253,21 @@ class BackwardHooks:
         inputs = kwargs.get("inputs", args[3] if len(args) > 3 else None)
         call = Backward(outputs, bool(keep), bool(create), self._depth > 0, inputs)
         return self._run(call, original, (outputs, *args), kwargs)
+
+    def _public(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        names = (
+            ("outputs", "inputs", "grad_outputs")
+            if original.__name__ == "grad"
+            else ("tensors", "grad_tensors")
+        )
+        named = {
+            **dict(zip((*names, "retain_graph", "create_graph"), args, strict=False)),
+            **kwargs,
+        }
+        create, keep = bool(named.get("create_graph")), named.get("retain_graph")
+        keep = create if keep is None else bool(keep)
+        call = Backward(named[names[0]], keep, create, self._depth > 0, named.get("inputs"))
+        return self._run(call, original, args, kwargs)
 
     def _run(
         self,

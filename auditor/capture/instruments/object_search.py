@@ -12,7 +12,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
@@ -52,7 +52,7 @@ _OPAQUE = (
     *(types.BuiltinFunctionType, types.CodeType, types.TracebackType),
 )
 _MODULE_KEYS = frozenset(vars(torch.nn.Module()))
-_SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+_SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"})
 """Functions that read a frame's variables, where their name is no attribute's."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
 """Functions that read a frame's variables, when called as attributes of a module or object."""
@@ -64,6 +64,8 @@ _ITERATORS: frozenset[type] = frozenset(
 )
 """They hold others; ``cycle`` keeps all that it gave in a list, which only the collector names."""
 LRU_CACHE: type = type(functools.cache(lambda: None))
+_READER_MODULES = frozenset({"inspect", "builtins"})
+"""Modules whose attributes they are."""
 
 
 def _has_graph(tensor: torch.Tensor) -> bool:
@@ -379,12 +381,29 @@ def _slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
     )
 
 
-@functools.lru_cache(maxsize=256)
-def _reads_snapshot(code: CodeType) -> bool:
+def _reads_snapshot(code: CodeType, names: Mapping[str, Any]) -> bool:
     """Whether a function may read the dictionary of its variables."""
-    return not _SNAPSHOT_METHODS.isdisjoint(code.co_names) or any(
-        each.opname == "LOAD_GLOBAL" and each.argval in _SNAPSHOT_READERS
+    if not _SNAPSHOT_METHODS.isdisjoint(code.co_names):
+        return True
+    suspects = _SNAPSHOT_READERS.intersection(code.co_names)
+    if not suspects:
+        return False
+    if not _READER_MODULES.isdisjoint(code.co_names):
+        return True
+    plain = _plain_loads(code)
+    modules = [sys.modules[name] for name in _READER_MODULES if name in sys.modules]
+    return not plain.isdisjoint(suspects) or any(
+        names.get(each) is module for each in plain for module in modules
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _plain_loads(code: CodeType) -> frozenset[str]:
+    """Names that it loads as they stand, not as attributes."""
+    return frozenset(
+        each.argval
         for each in dis.get_instructions(code)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     )
 
 
@@ -399,7 +418,7 @@ def frame_locals(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
     if sys.version_info >= (3, 13) or not code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
-    if _reads_snapshot(code):
+    if _reads_snapshot(code, frame.f_globals):
         return {}
     snapshot = frame.f_locals
     copy = dict(snapshot)

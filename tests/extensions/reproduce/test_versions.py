@@ -57,7 +57,7 @@ def test_another_way_to_the_same_values_is_alike(versions):
     outcome = versions(training(relu), training(relu_by_hand))
     assert (outcome.found, outcome.runs) == (None, 2)
     (line,) = result.lines(outcome)  # no note on operators whose lines moved
-    assert line.endswith("as in v1")
+    assert " as in v1" in line
 
 
 def test_a_change_has_its_line(versions):

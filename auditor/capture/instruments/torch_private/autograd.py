@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from operator import attrgetter, methodcaller
+from types import FunctionType
 from typing import Any, Final
 
 import torch
@@ -19,8 +20,8 @@ ENGINE: Final = "_engine_run_backward"
 stacks. Without it: the user's line in a backward is that of the call of ``backward``, and reads
 inside the engine count as the user's."""
 
-engine: Any = private(f"torch.autograd.graph.{ENGINE}")
-"""That function. Without it: None; Missing where a probe begins to watch backwards."""
+engine: FunctionType | None = private(f"torch.autograd.graph.{ENGINE}")
+"""That function. Without it: ``torch.autograd.backward`` and ``grad`` are watched instead."""
 
 current_node: Callable[[], Any] = private("torch._C._current_autograd_node", lambda: None)
 """The node of the backward that runs in this thread; None outside of one. Without it: None, so an

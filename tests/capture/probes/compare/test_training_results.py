@@ -87,7 +87,7 @@ def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path):
     assert results.losses == (3.0, 6.0, 6.0, 12.0) * (WARMUP + 1)
     assert results.parameters == ()
     assert not BACKWARD_HOOKS._watchers
-    assert not BACKWARD_HOOKS._patches
+    assert not BACKWARD_HOOKS._installed
 
 
 @pytest.mark.parametrize(

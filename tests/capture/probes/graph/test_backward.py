@@ -171,3 +171,20 @@ def test_a_watcher_that_fails_leaves_the_step_alone():
     torch.ones(1, requires_grad=True).sum().backward()
     BACKWARD_HOOKS.remove(bad)
     assert isinstance(bad.lost, KeyError) and graph._engine_run_backward.__code__ is code
+
+
+def test_without_torchs_funnel_the_public_entries_are_watched(tmp_path, monkeypatch):
+    monkeypatch.delattr(graph, "_engine_run_backward")
+    source = """
+    def step():
+        h = model(x)
+        loss = h.mean()
+        loss.backward(retain_graph=True)  # kept
+        torch.autograd.grad(loss, [model[2].weight], None, True)  # grad
+        torch.autograd.backward([loss])  # last
+    """
+    user, rows, reused = record(tmp_path, source, steps=1)
+    kept, grad, last = (line_of(user, mark) for mark in ("kept", "grad", "last"))
+    wanted = {kept: (1, True), grad: (1, True), last: (1, False)}
+    assert {row["at_line"]: (row["n"], row["retain"]) for row in rows} == wanted
+    assert reuse(reused) == {(kept, grad), (grad, last)}

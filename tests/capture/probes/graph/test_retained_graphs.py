@@ -290,6 +290,8 @@ def test_reading_locals_leaves_the_users_own_snapshot_alone(tmp_path):
         ("torch.stack([x, x])", True),
         ("eval('1')", False),
         ("settings = vars()", False),
+        ("import inspect; inspect.stack(0)", False),
+        ("frames.stack(0)", False),
         ("sys._getframe()", False),
     ],
 )
