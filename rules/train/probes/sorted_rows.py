@@ -28,7 +28,7 @@ def left_sorted(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
         if not compares or not target.dim() or target.requires_grad:
             continue
         rows = target.shape[0]
-        if given.shape[:1] != target.shape[:1] or any(_picks(tape, loss, target, rows)):
+        if given.shape[:1] != target.shape[:1] or [*_picks(tape, loss, target, rows)]:
             continue
         sorts = list(_picks(tape, loss, given, rows))
         if sorts and all(each is not None and each is sorts[0] for each in sorts):

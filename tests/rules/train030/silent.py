@@ -25,6 +25,15 @@ def targets_sorted_as_well(layer, head):
 
 
 @losses(_parts)
+def targets_sorted_by_an_order_of_python(layer, head):
+    x, lengths, labels = _batch()
+    lengths, order = lengths.sort(descending=True)
+    packed = pack_padded_sequence(x[order], lengths, batch_first=True)
+    again = torch.tensor(sorted(range(6), key=lambda row: -LENGTHS[row]))
+    return F.cross_entropy(head(layer(packed)[1][-1]), labels[again])
+
+
+@losses(_parts)
 def put_back_by_an_inverse_that_is_filled(layer, head):
     x, lengths, labels = _batch()
     lengths, order = lengths.sort(descending=True)
