@@ -7,6 +7,7 @@ import platform
 import random
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,19 @@ import torch
 from auditor import null_device
 from auditor.errors import TargetProblem
 from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
+
+
+@contextmanager
+def host_chance_kept() -> Iterator[None]:
+    """Afterwards Python's and NumPy's own generators are as they were; torch's are not looked at."""
+    array = sys.modules.get("numpy.random")
+    python, drawn = random.getstate(), None if array is None else array.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if array is not None:
+            array.set_state(drawn)
 
 
 def random_states() -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
+from auditor.capture.instruments.environment import host_chance_kept
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.probes.base import Context, Probe
@@ -79,15 +80,14 @@ class FunctionBackwardsProbe(Probe):
         small = sum(each.numel() for each in tensors(args)) <= MOST
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
         if places and at is not None and small and alone:
-            with torch.no_grad():
-                copies = tuple(map(_copy, args))
-            self._calls[name] = _Call(function, name, at, copies, places)
+            self._calls[name] = _Call(function, name, at, tuple(map(_copy, args)), places)
 
     def step_end(self) -> None:
         """Run them again."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
-            with LOOKING, nothing_left_behind(), suppress(Exception):  # made for other dtypes
+            # a function may be made for other dtypes
+            with LOOKING, nothing_left_behind(), host_chance_kept(), suppress(Exception):
                 off = _deviation(call)
                 if off is not None:
                     percent = max(1, round(100 * off))

@@ -20,12 +20,13 @@ from auditor.capture.probes.registry import PROBES
 from tests.capture.drive import Drive, load
 
 PROGRAM = """
-import copy, io, torch
+import copy, io, random, torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
+random.seed(0)
 block = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2))
 model = nn.Sequential(block, nn.Linear(8, 4), nn.Embedding(4, 2))
 teacher = copy.deepcopy(block).eval()
@@ -37,7 +38,7 @@ batches, losses, shown = iter(loader), [], []
 
 class Witness(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x): return x * 1
+    def forward(ctx, x): return x * (1 + random.random())
     @staticmethod
     def backward(ctx, grad): return grad
 
@@ -66,7 +67,7 @@ def step():
     scaler.step(optimizer)
     scaler.update()
     scheduler.step()
-    losses.append(loss.item())
+    losses.append(loss.item() + random.random())
     saved = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)
     if len(losses) == 3:

@@ -7,8 +7,6 @@ import dataclasses
 import functools
 import inspect
 import io
-import random
-import sys
 import time
 import types
 import weakref
@@ -28,6 +26,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+from auditor.capture.instruments.environment import host_chance_kept
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import bytes_of
 from auditor.capture.instruments.torch_private import data
@@ -153,17 +152,13 @@ def _chance_as_it_was(sampler: Any) -> Iterator[None]:
     inner = getattr(sampler, "sampler", sampler)
     own = getattr(inner, "generator", None)
     own = own if isinstance(own, torch.Generator) else torch.default_generator
-    numpy_random = sys.modules.get("numpy.random")
-    drawn = own.get_state(), torch.get_rng_state(), random.getstate()
-    array = numpy_random.get_state() if numpy_random is not None else None
-    try:
-        yield
-    finally:
-        own.set_state(drawn[0])
-        torch.set_rng_state(drawn[1])
-        random.setstate(drawn[2])
-        if numpy_random is not None:
-            numpy_random.set_state(array)
+    drawn = own.get_state(), torch.get_rng_state()
+    with host_chance_kept():
+        try:
+            yield
+        finally:
+            own.set_state(drawn[0])
+            torch.set_rng_state(drawn[1])
 
 
 class LoaderOrigins:

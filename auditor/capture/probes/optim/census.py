@@ -301,7 +301,8 @@ class CensusProbe(OptimizerProbe):
         if life is None:
             return
         life.moments = life.moments or _moments(optimizer)
-        self._level(life, _rates(optimizer))
+        if life.leveled == life.steps < LEVELED and len(life.rates) > 1:
+            self._level(life, _rates(optimizer))
         life.leave(self._passes_of(life.loader))
         if life.at is not None:
             self._lines[life.at] = life
@@ -309,8 +310,8 @@ class CensusProbe(OptimizerProbe):
     def _level(self, life: _Life, rates: tuple[float, ...]) -> None:
         """Groups were made with different rates, and each step so far had one rate for all."""
         own = life.rates
-        apart = len(own) == len(rates) > 1 and 0 < min(own) * APART <= max(own)
-        if apart and life.leveled == life.steps and len(set(rates)) == 1:
+        apart = len(own) == len(rates) and 0 < min(own) * APART <= max(own)
+        if apart and len(set(rates)) == 1:
             life.leveled += 1
             if life.leveled == LEVELED:
                 self._tell("rates", life.at, life.name, n=len(rates), steps=LEVELED)
@@ -442,7 +443,8 @@ def _moments(optimizer: Optimizer) -> bool:
 def _rates(optimizer: Optimizer) -> tuple[float, ...]:
     """Of its groups; none if one is a tensor."""
     rates = [group.get("lr") for group in groups_of(optimizer)]
-    return tuple(each for each in rates if isinstance(each, float)) if None not in rates else ()
+    floats = tuple(each for each in rates if isinstance(each, float))
+    return floats if len(floats) == len(rates) else ()
 
 
 def _held(place: Place) -> Any:

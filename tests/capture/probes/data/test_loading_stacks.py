@@ -110,7 +110,9 @@ def test_what_the_loader_yields_is_the_same_to_the_bit(tmp_path):
     assert all(one.equal(other) for one, other in zip(plain, user.seen, strict=True))
 
 
-def test_everything_is_put_back(tmp_path):
+def test_everything_is_put_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests put theirs beside it
+
     def state():
         return worker._worker_loop, fetch._MapDatasetFetcher.fetch
 
