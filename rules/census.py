@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Severity
+from auditor.model import Finding, Severity, Site
 from auditor.recordings.schema.graph import CensusRow
 from auditor.rule import Rule
+
+from .lines import places_of
 
 
 @dataclass(frozen=True)
 class CensusSays(Rule):
-    """A subclass gives :attr:`kind`, :meth:`said`, ``advice`` and a manual page."""
+    """A subclass gives :attr:`kind`, :meth:`said`, ``advice`` and a manual page, and
+    :meth:`place` if the line to change is another one.
+    """
 
     severity = Severity.WARNING
     since = "0.3"
@@ -30,9 +35,16 @@ class CensusSays(Rule):
         """What is wrong at the line, and what follows from it."""
         raise NotImplementedError
 
-    def detect(self, census: Rows[CensusRow]) -> Iterator[Finding]:
+    def place(self, row: CensusRow, source: Source) -> Site | None:
+        """The line to change."""
+        return row.site
+
+    def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """One finding for each row: a note where it may be meant."""
         for row in census:
             if row.kind == self.kind:
-                severity = Severity.NOTE if row.meant else None
-                yield Finding(row.site, self.said(row), steps=row.steps, severity=severity)
+                severity, site = Severity.NOTE if row.meant else None, self.place(row, source)
+                places = places_of(site, row.site)
+                yield Finding(
+                    site, self.said(row), steps=row.steps, severity=severity, places=places
+                )

@@ -45,11 +45,9 @@ class DropoutInEvaluation(CensusSays):
             "and differs from run to run"
         )
 
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """A note where the line asks for it, or a library does it."""
-        for finding in super().detect(census):
+        for finding in super().detect(census, source):
             site = finding.site
             calls = list(source.calls_at(site)) if site is not None else []
             named = site is not None and bool(words(function_of(source, site)) & ON_PURPOSE)
@@ -115,18 +113,14 @@ class AverageWithoutBuffers(CensusSays):
             "have the running statistics of the start: the update copies parameters, not buffers"
         )
 
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
-        """At the loop over both networks' parameters, if there is one."""
+    def place(self, row: CensusRow, source: Source) -> Site | None:
+        """The loop over both networks' parameters, if there is one."""
         loops = (
             source.site_of(file, node)
             for file, node in source.every(ast.For)
             if unparsed(node.iter).count("arameters()") > 1
         )
-        update = the_only(loops)
-        for finding in super().detect(census):
-            yield finding if update is None else replace(finding, site=update)
+        return the_only(loops) or row.site
 
 
 # -- scoring ---------------------------------------------------------------------------------------

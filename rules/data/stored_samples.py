@@ -34,9 +34,7 @@ class StoredSampleChanges(CensusSays):
             "up over the epochs"
         )
 
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """At the statement that takes the row; not where the class says that it writes there."""
         for row in census:
             if row.kind != self.kind or row.site is None:

@@ -307,20 +307,15 @@ class GroupRatesOverwritten(CensusSays):
             f"the first {row.steps} steps used one rate for all of them"
         )
 
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
-        """At the line that sets the rates, if there is one, else at the optimizer."""
+    def place(self, row: CensusRow, source: Source) -> Site | None:
+        """The line that sets the rates, if there is one, else the optimizer."""
         setting = [
             source.site_of(file, node)
             for file, node in source.every(ast.Assign)
             if any(unparsed(each).endswith("['lr']") for each in node.targets)
         ]
         setting += [source.site_of(*call) for call in source.calls_of("OneCycleLR", "CyclicLR")]
-        line = the_only(setting)
-        for finding in super().detect(census):
-            places = places_of(line, finding.site)
-            yield finding if line is None else replace(finding, site=line, places=places)
+        return the_only(setting) or row.site
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,7 @@ class TargetIsTheTrainedOne(CensusSays):
         "target.load_state_dict(online.state_dict())."
     )
 
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """Where the line calls one name, says that it is another network, and another name is
         trained.
         """
@@ -106,9 +104,7 @@ class StateOfOtherSamples(CensusSays):
             "before, but the loader shuffles: the state is that of other samples"
         )
 
-    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, census: Rows[CensusRow], source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """At the line that keeps the state, else at the call of the layer."""
         for row in census:
             site, above = row.site, row.site_of(row.other_at)

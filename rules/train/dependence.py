@@ -1,4 +1,4 @@
-"""TRAIN011 to 13 and 21 to 25: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 and 30: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 

@@ -5,14 +5,19 @@ from torch.nn import functional as F
 END, LENGTHS = 8, (12, 7, 9)
 
 
+def _texts():
+    tokens = torch.randint(0, END, (3, 12))
+    for row, length in enumerate(LENGTHS):
+        tokens[row, length - 1 :] = END
+    return tokens
+
+
 def ignored_by_the_loss__note():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
 
     def step():
-        tokens = torch.randint(0, END, (3, 12))
-        for row, length in enumerate(LENGTHS):
-            tokens[row, length - 1 :] = END
+        tokens = _texts()
         out = model(tokens)[:, :-1].transpose(1, 2)
         F.cross_entropy(out, tokens[:, 1:], ignore_index=END).backward()  # TRAIN027
 
@@ -24,9 +29,7 @@ def labels_filled_by_the_token__note():
     model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
 
     def step():
-        tokens = torch.randint(0, END, (3, 12))
-        for row, length in enumerate(LENGTHS):
-            tokens[row, length - 1 :] = END
+        tokens = _texts()
         labels = tokens.masked_fill(tokens == END, -100)  # TRAIN027
         out = model(tokens)[:, :-1].transpose(1, 2)
         F.cross_entropy(out, labels[:, 1:]).backward()
