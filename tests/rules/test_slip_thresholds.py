@@ -313,6 +313,13 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
     assert len(list(ask(rule, rows(line, other, sites=(SITE,))))) == found, "a line is told once"
 
 
+def test_opt006_names_the_line_of_the_step_too():
+    line = ClippingRow(at=1, optimizer="Adam", steps=9, n=9, absent=False, stepped_at=0)
+    sites = Site("train.py", 8), Site("train.py", 3)
+    (finding,) = ask(ClippingMisplaced(), rows(line, sites=sites))
+    assert (finding.site.line, [each.site.line for each in finding.places]) == (3, [3, 8])
+
+
 def fed(length=None, given={0: 1}, steps=8):
     """Batches that loaders gave in so many steps."""
     loud = [batch(k, step, n=n) for step in range(steps) for k, n in given.items() if n]
