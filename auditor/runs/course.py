@@ -44,9 +44,6 @@ class Course:
     """The main run's recording, which the report is on, and a rehearsal's that can be judged, inside
     it. Where the target cannot run without a GPU the rehearsal is the main run.
     """
-    announce: Callable[[Recording], None] = lambda recording: None
-    """Given the main run's recording once no later stage changes its rows, while a rehearsal is still
-    to come."""
 
     @property
     def main(self) -> Made:

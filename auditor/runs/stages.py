@@ -170,10 +170,6 @@ def _beside(course: Course) -> bool:
     return len(course.made) > 1
 
 
-def _complete(course: Course) -> bool:
-    return rehearsal.wanted(course) and course.main.outcome == "completed"
-
-
 STAGES = (
     Stage("main run", lambda course: True, main_run, ""),
     Stage("run up to the error", lacks_history, explain_oom, OOM_RUN),
@@ -183,7 +179,6 @@ STAGES = (
         lambda course: replay(course, course.main),
         REPLAY,
     ),
-    Stage("first findings", _complete, lambda course: course.announce(course.main.recording), ""),
     Stage("rehearsal", rehearsal.wanted, rehearse, REHEARSAL),
     Stage(
         "replay of the rehearsal",
@@ -202,20 +197,17 @@ def record(
     progress: Progress,
     echo: Callable[[str], None],
     launched: ranks.Ranks | None = None,
-    *,
-    announce: Callable[[Recording], None] = lambda recording: None,
 ) -> Recording:
     """The recording of an audit, with those of all its stages inside.
 
-    ``timeout`` in s is for all of it; ``launched`` are the ranks where a launcher started them;
-    ``announce`` is given the recording of the main run before its GPU path is rehearsed.
+    ``timeout`` in s is for all of it; ``launched`` are the ranks where a launcher started them.
     Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the
     target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     if audit.run.world_size > 1:
         return ranks.record(audit.run, deadline, progress, echo, launched)
-    course = Course(audit, deadline, progress, echo, announce=announce)
+    course = Course(audit, deadline, progress, echo)
     for further in STAGES:
         if further.needs(course):
             further.run(course)
