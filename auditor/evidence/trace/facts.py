@@ -180,8 +180,6 @@ class TraceSteps(Table):
     frames.
     """
     silence: Silence | None = None
-    numbers: tuple[int, ...] = ()
-    """Number of each step, as the profiler counts them."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceSteps:
@@ -189,7 +187,6 @@ class TraceSteps(Table):
         line = timed_timeline(evidence)
         return cls(
             steps=_steps(line),
-            numbers=line.steps.numbers,
             source=line.steps.source,
             marked=line.steps.marked,
             device=bool(line.devices),

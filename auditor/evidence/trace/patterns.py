@@ -68,7 +68,6 @@ class Structure(Table):
 
     steps: int = 1
     marked: bool = False
-    window_us: float = 0.0
     kernel_us: float = 0.0
     attentions: int = 0
     """Softmaxes between two batched products, forward and backward."""
@@ -104,7 +103,6 @@ def _table(line: Timeline) -> Structure:
     return Structure(
         steps=steps,
         marked=line.steps.marked,
-        window_us=line.idle.windows.length / 1e3 if line.idle else 0.0,
         kernel_us=use.kernel_ns / 1e3,
         attentions=len(line.attention.softmax),
         attention_us=line.attention.ns / 1e3,

@@ -202,7 +202,7 @@ class CommunicationProbe(OperatorProbe):
             super().start()
 
     def watch(self) -> None:
-        self._watch = TrafficWatch(self.fail, self._here)
+        self._watch = TrafficWatch(self.missed, self._here)
         self._works.clear()
         for name in ASYNC:
             for owner in (dist, dist.distributed_c10d):

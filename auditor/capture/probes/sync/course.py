@@ -91,7 +91,7 @@ class CourseProbe(OperatorProbe):
             try:
                 self.ran(func, args, kwargs, result)
             except Exception as error:  # the user's step continues
-                self.fail(error)
+                self.missed(error)
             return result
 
         Rooms.operators = noted
@@ -232,7 +232,7 @@ class _Watch(Subscriber):
     """Sees operators on the null device."""
 
     def __init__(self, probe: CourseProbe) -> None:
-        super().__init__(probe.fail)
+        super().__init__(probe.missed)
         self._probe = probe
 
     def before(self, call: Call) -> tuple[int, int] | None:
