@@ -657,7 +657,7 @@ Body = tuple[str, str, int, float, float, str]
 
 
 def _body(bar: Bar, chart: Parts, scale: float) -> Body:
-    tone, amount = chart.tones[bar.tone], amounts.duration(bar.length, "µs")
+    tone, amount = chart.tones[bar.tone], text.micro(amounts.duration(bar.length))
     label = f"{text.one_line(bar.label, 120)}, {amount}" if bar.label else amount
     place = (short(bar.start / scale), short(bar.length / scale))
     return (shade(tone.colour), text.one_line(tone.name, 200), bar.row, *place, label)
@@ -671,7 +671,7 @@ def _keys(chart: Parts, bars: Sequence[Bar]) -> Iterator[Key]:
             sums[bar.tone] += bar.length
     for number, (tone, total) in enumerate(zip(chart.tones, sums, strict=True)):
         if any(bar.tone == number for bar in bars):
-            amount = f"{amounts.duration(total, 'µs')} a step"
+            amount = f"{text.micro(amounts.duration(total))} a step"
             yield Key(shade(tone.colour), text.one_line(tone.name, 200), amount)
 
 

@@ -304,7 +304,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "duration": functools.partial(amounts.duration, micro="µs"),
+        "duration": lambda us: text.micro(amounts.duration(us)),
+        "micro": text.micro,
         "size": amounts.size,
         "digits": amounts.digits,
         "operations": amounts.operations,
