@@ -263,7 +263,6 @@ def _series():
             "us",
             tuple(map(float, range(5, 55))),
             quiet,
-            ((36.0, "garbage collection, 21.4 ms"),),
         ),
         Series("loud pass", "us", tuple(map(float, range(55, 63))), loud),
         Series("allocated", "bytes", tuple(map(float, range(5, 55))), memory),
