@@ -18,7 +18,7 @@ _MESSAGE_LIMIT = 300
 
 
 @dataclass(frozen=True)
-class Row:
+class FixRow:
     """One fix as it is shown. ``anchor`` is its finding on the page, empty without a page."""
 
     code: str
@@ -34,7 +34,7 @@ class Row:
 HEADINGS = ("fix", "alone", "after those above", "step time then", "where")
 
 
-def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
+def rows(report: Report, micro: str = "us") -> tuple[FixRow, ...]:
     """The table of savings; empty for a single fix, or without a replay.
 
     ``micro`` is how the renderer writes microseconds.
@@ -43,7 +43,7 @@ def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
     return tuple(_rows(report, found, micro)) if found and len(found.fixes) > 1 else ()
 
 
-def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
+def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[FixRow]:
     left = found.recorded_us
     anchors = {
         (each.code, each.key, each.message): f"finding-{number}"
@@ -51,7 +51,7 @@ def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
     }
     for fix in found.fixes:
         left -= fix.after_us
-        yield Row(
+        yield FixRow(
             text.one_line(fix.code, 20),
             text.path(fix.place) if fix.place else "",
             amounts.duration(fix.alone_us, micro),
