@@ -47,7 +47,7 @@ def _advantage(tape: FunctionTape, tail: Tail) -> TapedCall | None:
         if call.name != "mul" or len(pair) != 2 or not all(map(_learns, pair)):
             continue
         for weight, chance in (pair, pair[::-1]):
-            made = _formed(tape, call, weight)
+            made = formed(tape, call, weight)
             if made is None or made.at is None or made.name != "sub":
                 continue
             given = tuple(tensor for tensor, _ in made.parents)
@@ -77,7 +77,7 @@ def _soft(tape: FunctionTape, tail: Tail) -> TapedCall | None:
         and isinstance(target := call.argument(1, "target"), torch.Tensor)
         and target.requires_grad
     ]
-    made = _formed(tape, *pulled[0]) if len(pulled) == 1 else None
+    made = formed(tape, *pulled[0]) if len(pulled) == 1 else None
     return made if made is not None and made.name in ("softmax", "log_softmax") else None
 
 
@@ -116,7 +116,7 @@ def _bootstrapped(tape: FunctionTape, tail: Tail) -> TapedCall | None:
         for target, output in sides if call.name == "sub" else sides[1:]:
             if not (_learns(target) and _learns(output)):
                 continue
-            made = _formed(tape, call, target)
+            made = formed(tape, call, target)
             if made is None or not _is_bootstrap(tape, made):
                 continue
             one, two = _outputs(tape, tail, call, target), _outputs(tape, tail, call, output)
@@ -133,7 +133,7 @@ def _learns(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad
 
 
-def _formed(tape: FunctionTape, call: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
+def formed(tape: FunctionTape, call: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
     """The call that computed what another one was given, whatever its form."""
     made = tape.maker_before(call, tensor)
     while made is not None and made.name in FORMING and made.parents:
@@ -146,7 +146,7 @@ def _is_bootstrap(tape: FunctionTape, made: TapedCall) -> bool:
     if made.at is None or not adds_data(made.name, given):
         return False
     data, value = sorted(given, key=_learns)
-    scaled = _formed(tape, made, value)
+    scaled = formed(tape, made, value)
     if data.numel() < 2 or scaled is None or scaled.name != "mul":
         return False
     factors = [each for each in scaled.args if not (torch.is_tensor(each) and _learns(each))]

@@ -213,7 +213,7 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
     """
     positions, rows = shifted.asked.shape
     lengths, of_text = {positions, rows * positions}, {shifted.embedding.number}
-    for call in _leading_to(tape, shifted.call.argument(0, "input")):
+    for call in leading_to(tape, shifted.call.argument(0, "input")):
         given = [tensor for tensor, number in call.parents if number in of_text]
         if any(lengths.isdisjoint(tensor.shape) for tensor in given):
             return True
@@ -311,7 +311,7 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     if asked is None:
         return None
     given, batch, loaded = asked
-    for call in _leading_to(tape, given):
+    for call in leading_to(tape, given):
         if call.result.dim() and call.result.shape[0] == batch and call.result.is_floating_point():
             segment = _Segment.of(tape, call, batch)
             if segment is not None and segment.may_mix(loaded):
@@ -327,7 +327,7 @@ def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
     if asked is None:
         return None
     given, batch, _ = asked
-    leading = list(_leading_to(tape, given))
+    leading = list(leading_to(tape, given))
     for call in leading:
         of_batch = [each for each, _ in call.parents if each.dim() > 1 and each.shape[0] == batch]
         if call.name not in STATISTICS or call.at is None or call.result.dim() or not of_batch:
@@ -363,7 +363,7 @@ def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int,
     single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
     of_units = any(
         call.name == "linear" and call.result.shape[-1] == given.shape[-1]
-        for call in _leading_to(tape, given)
+        for call in leading_to(tape, given)
     )
     if not single and not (target.dim() == 2 and of_units):
         return None  # either dimension may be the batch's
@@ -383,7 +383,7 @@ def loaded_sizes() -> set[int | None]:
     return {loader.batch_size for loader in live_instances(DataLoader)}
 
 
-def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[TapedCall]:
+def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[TapedCall]:
     """The calls that lead to a tensor, as far back as the tape goes, the first one first."""
     numbers, waiting = set[int](), [tape.maker(tensor)]
     while waiting:

@@ -28,6 +28,7 @@ from . import (
     no_effect,
     padding_reads,
     paddings,
+    ratios,
     sorted_rows,
 )
 from .function_tape import FunctionTape, TapedCall, TapeRequest
@@ -119,11 +120,13 @@ class LossRepairsProbe(OptimizerProbe):
             if made is not None and made.name in RECURRENT:  # it picks a state
                 return True
             cuts = dependence.crops_convolution(tape, name, given)
-            return cuts or dependence.forms_a_mask(tape, name, given)
+            forms = dependence.forms_a_mask(tape, name, given)
+            return cuts or forms or ratios.may_be_old(name, given)
         return (
             name in PLACED
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
+            or ratios.may_be_old(name, given)
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -196,7 +199,7 @@ class LossRepairsProbe(OptimizerProbe):
             return
         for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
             self._depends(found)
-        for found in sorted_rows.left_sorted(tape, tail):
+        for found in (*sorted_rows.left_sorted(tape, tail), *ratios.of_other_actions(tape, tail)):
             self._depends(found)
         for kind, made in bootstraps.trained_targets(tape, tail):
             self._depends(dependence.Dependence(kind, made, 0, 0))
