@@ -100,6 +100,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def from_to(first: str, last: str) -> str:
+    """An amount over the steps of a pass: at the first and at the last, once if both are alike."""
+    return first if first == last else f"{first} at first, {last} at the end"
+
+
 def moment(recorded_at: str) -> str:
     """An ISO 8601 time as ``2026-11-21 15:04 UTC``; what is not one comes back as it is."""
     try:

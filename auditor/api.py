@@ -65,7 +65,7 @@ class Report(model.Report):
     def render(self, form: str) -> str: ...
 
     def render(self, form: str) -> str | bytes:
-        """The report as ``html``, ``json``, ``sarif``, ``github``, ``codequality``,
+        """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``codequality``,
         ``markdown``, ``agent`` or ``terminal``.
         """
         from auditor.judging import catalogue

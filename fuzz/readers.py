@@ -29,7 +29,7 @@ from fuzz import seeds
 ALLOWED = (AuditProblem, NotACheckpoint)
 """How a reader refuses a file: one sentence, exit code 2."""
 
-FORMATS = ("json", "html", "terminal", "sarif", "markdown", "github")
+FORMATS = ("json", "html", "terminal", "sarif", "markdown", "junit", "github")
 
 ROUTES = ("runs", "findings", "report", "trace", "page.html", "nothing")
 """Pages of `audit view` in which something of a stranger stands."""

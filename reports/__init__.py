@@ -29,6 +29,7 @@ _HOMES = {
     "json": ("as_json", "Json"),
     "html": ("html", "Html"),
     "sarif": ("sarif", "Sarif"),
+    "junit": ("junit", "Junit"),
     "github": ("github", "Github"),
     "codequality": ("code_quality", "CodeQuality"),
     "markdown": ("markdown", "Markdown"),

@@ -84,7 +84,7 @@ def load(data: bytes) -> Report:
         )
     try:
         _bound(written)
-        return convert(_read(written), Report)
+        return convert(_in_model_shape(written), Report)
     except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
         raise ValueError(f"this report does not keep to {SCHEMA}: {error}") from None
 
@@ -169,7 +169,7 @@ def _edit(edit: Edit) -> Object:
     return site | built
 
 
-def _read(written: Object) -> Object:
+def _in_model_shape(written: Object) -> Object:
     """The written object in the shape of the model; what has another shape is left for msgspec to
     refuse.
     """

@@ -471,7 +471,7 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
         note=text.one_line(chart.note, 1000),
         unit=unit,
         x_label=f"time, {x_unit}" if chart.x_unit == "us" else "event of the history",
-        said=_said(drawn),
+        said=_memory_caption(drawn),
         keys=tuple(_layer_keys(chart, drawn, said)),
         shapes=tuple(_layer_shapes(chart, drawn, marks, top)),
         x_ticks=across(0.0, drawn.right, scale=x_scale),
@@ -506,7 +506,7 @@ def _marked(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     return [*(mark for mark in marks if mark[1] == _OOM)][:MARKS] + list(evenly(steps, MARKS))
 
 
-def _said(drawn: _Drawn) -> str:
+def _memory_caption(drawn: _Drawn) -> str:
     totals = [sum(column) for column in zip(*drawn.held, strict=True)]
     return (
         f"At most {amounts.size(max(totals))} in use and {amounts.size(max(drawn.reserved))} "

@@ -26,7 +26,7 @@ NOTED = 0.1
 
 
 @dataclass(frozen=True)
-class Row:
+class DeviceRow:
     """One line of a table: what, time of each step, share of the step (0 to 1), and what more there
     is to say.
     """
@@ -80,10 +80,10 @@ def heading(report: Report) -> str:
     return f"{'Each step' if found.steps else 'From first to last work'} on {device}{rank}"
 
 
-def parts(found: DeviceTime) -> list[Row]:
+def parts(found: DeviceTime) -> list[DeviceRow]:
     """Parts that are there; they add up to the step."""
     return [
-        Row(
+        DeviceRow(
             text.one_line(part.name, 80),
             amounts.duration(part.us),
             part.share,
@@ -100,11 +100,11 @@ def _hidden(found: DeviceTime, name: str) -> str:
     return f"of {amounts.duration(found.communication_us)} in collectives"
 
 
-def copies(found: DeviceTime) -> list[Row]:
+def copies(found: DeviceTime) -> list[DeviceRow]:
     """Copies by kind, hidden or not."""
     step_us = found.step_us or 1.0
     return [
-        Row(
+        DeviceRow(
             text.one_line(copy.kind, 80),
             amounts.duration(copy.us),
             copy.us / step_us,
@@ -150,10 +150,10 @@ def host(found: DeviceTime) -> str:
     return "; ".join(part for part in (f"the host {', '.join(told)}" if told else "", peak) if part)
 
 
-def kernels(found: DeviceTime, width: int) -> list[Row]:
+def kernels(found: DeviceTime, width: int) -> list[DeviceRow]:
     """The costliest kernels, their names no longer than about ``width``."""
     return [
-        Row(
+        DeviceRow(
             kernel_name(one.name, width),
             amounts.duration(one.us),
             one.share,

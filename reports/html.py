@@ -49,7 +49,7 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class Row:
+class FindingRow:
     """A finding in the list. ``behind`` says why it stands below another one, empty if it does
     not.
     """
@@ -78,12 +78,12 @@ class Link:
     code: str
 
 
-def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
+def groups(cards: Sequence[Card]) -> tuple[tuple[FindingRow, ...], ...]:
     """Findings of one cause or one statement together, in the order of the costliest of each."""
-    heads: list[list[Row]] = []
+    heads: list[list[FindingRow]] = []
     for card in cards:
         behind, head = _head(card, heads)
-        row = Row(card, behind, summary.family_of(card.finding.code), _file(card.finding))
+        row = FindingRow(card, behind, summary.family_of(card.finding.code), _file(card.finding))
         if head is None:
             heads.append([row])
         else:
@@ -91,7 +91,7 @@ def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
     return tuple(map(tuple, heads))
 
 
-def _head(card: Card, heads: list[list[Row]]) -> tuple[str, list[Row] | None]:
+def _head(card: Card, heads: list[list[FindingRow]]) -> tuple[str, list[FindingRow] | None]:
     follows = card.finding.follows
     for head in heads if follows else ():
         if follows in head[0].card.finding.codes:
@@ -106,7 +106,7 @@ def _file(finding: Finding) -> str:
     return text.path(finding.site.file) if finding.site is not None else ""
 
 
-def choices(rows: Iterable[tuple[Row, ...]]) -> Choices:
+def choices(rows: Iterable[tuple[FindingRow, ...]]) -> Choices:
     """Of all rows, each value once, and only where there are two or more."""
     listed = [row for group in rows for row in group]
     levels = {row.card.severity for row in listed}

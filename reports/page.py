@@ -78,7 +78,7 @@ class Fix:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePlace:
     """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and
     ``share`` where it has one.
     """
@@ -122,7 +122,7 @@ class Card:
     """Manual pages of its rules, each on the first finding of the rule only."""
     shown_in: tuple[Shown, ...]
     """Charts in which it can be seen."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PagePlace, ...] = ()
     editor: str = ""
     """Opens its line in an editor; empty if that is not known to work."""
 
@@ -292,12 +292,12 @@ def _basis(finding: Finding) -> str:
     return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
 
 
-def _parts(finding: Finding, report: Report) -> Iterator[Part]:
+def _parts(finding: Finding, report: Report) -> Iterator[PagePlace]:
     """Rows of the table of what a finding joins."""
     for place in finding.places:
         us, times = place.lost_us_per_step, report.run.step_us
         found = share_of_step(us, times) if us is not None else None
-        yield Part(
+        yield PagePlace(
             str(place.site),
             place.code if place.code != finding.code else "",
             place.text,

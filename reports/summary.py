@@ -462,7 +462,7 @@ def _of_baseline(report: Report) -> Iterator[str]:
         are = "is" if len(known.gone) == 1 else "are"
         yield (
             f"{amounts.count(len(known.gone), 'finding')} of the baseline {are} gone "
-            f"({_named(known.gone)}): --update-baseline"
+            f"({_name_list(known.gone)}): --update-baseline"
         )
     if known.unlooked:
         yield (
@@ -471,7 +471,7 @@ def _of_baseline(report: Report) -> Iterator[str]:
         )
 
 
-def _named(gone: tuple[Accepted, ...]) -> str:
+def _name_list(gone: tuple[Accepted, ...]) -> str:
     shown = [text.path(f"{each.code} {each.file}".strip()) for each in gone[:NAMED]]
     more = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     return ", ".join(shown) + more

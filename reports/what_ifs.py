@@ -18,7 +18,7 @@ _MESSAGE_LIMIT = 300
 
 
 @dataclass(frozen=True)
-class Row:
+class FixRow:
     """One fix as it is shown. ``anchor`` is its finding on the page, empty without a page."""
 
     code: str
@@ -34,13 +34,13 @@ class Row:
 HEADINGS = ("fix", "alone", "after those above", "step time then", "where")
 
 
-def rows(report: Report) -> tuple[Row, ...]:
+def rows(report: Report) -> tuple[FixRow, ...]:
     """The table of savings; empty for a single fix, or without a replay."""
     found = report.what_if
     return tuple(_rows(report, found)) if found and len(found.fixes) > 1 else ()
 
 
-def _rows(report: Report, found: WhatIf) -> Iterator[Row]:
+def _rows(report: Report, found: WhatIf) -> Iterator[FixRow]:
     left = found.recorded_us
     anchors = {
         (each.code, each.key, each.message): f"finding-{number}"
@@ -48,7 +48,7 @@ def _rows(report: Report, found: WhatIf) -> Iterator[Row]:
     }
     for fix in found.fixes:
         left -= fix.after_us
-        yield Row(
+        yield FixRow(
             text.one_line(fix.code, 20),
             text.path(fix.place) if fix.place else "",
             amounts.duration(fix.alone_us),

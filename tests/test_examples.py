@@ -1,11 +1,16 @@
 """The examples as a user audits them: planted faults at their lines alone, clean ones silent."""
 
 import json
+import re
+import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from auditor.cli import first_findings, rule_selection
+from auditor.recordings.folder import Recording
+from auditor.runs.plan import NULL_RUN, REHEARSAL, REPLAY
 from tests.lazily import Lazily
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -102,3 +107,18 @@ def test_clean_examples_are_silent(reports, name):
 def test_no_rule_failed_and_no_probe_failed(reports, name):
     assert {v["status"] for v in reports[name]["verdicts"]} <= {"found", "clean", "skipped"}
     assert reports[name]["warnings"] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_is_said_early_is_taken_back(audits, name, tmp_path):
+    report, recording, stderr = audits[name]
+    further = shutil.ignore_patterns(REHEARSAL, NULL_RUN, REPLAY)  # what is not there yet
+    shutil.copytree(recording, tmp_path / "recording", ignore=further)
+    choice = rule_selection.choose((), ())
+    early = first_findings.first(Recording(tmp_path / "recording"), choice, choice.rules)
+    loud = [each for each in report["findings"] if each["severity"] != "note"]
+    there = {place for finding in loud for place in places_of(finding)}
+    assert {(each.code, each.site.file, each.site.line) for each in early} <= there
+    said = re.findall(r"^audit:   (\S+):(\d+): ([A-Z]+\d+) ", stderr, re.MULTILINE)
+    assert {(code, file, int(line)) for file, line, code in said} <= there
+    assert bool(said) == bool(early)

@@ -46,7 +46,7 @@ def judging_options(command: Any) -> Any:
         more_commands.option(
             "--format",
             "formats",
-            "Also write the report as terminal, json, sarif, github, codequality, "
+            "Also write the report as terminal, json, sarif, junit, github, codequality, "
             "markdown or agent (repeatable); to stdout without FILE.",
             multiple=True,
             callback=parameter_types.formats,

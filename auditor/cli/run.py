@@ -10,6 +10,7 @@ from pathlib import Path
 
 from auditor import null_device
 from auditor.cli import launch, out_folder, progress_display, rule_selection, write_results
+from auditor.cli.first_findings import FirstFindings
 from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
@@ -97,7 +98,7 @@ def run(
     audit = played_ranks.planned(audit) if played else null_run.prepared(audit)
     if device == "rehearse":
         audit = replace(audit, run=audit.run.on_shadow(steps))
-    recording = _recorded(audit, timeout, meeting, folder, ours=ours, quiet=quiet)
+    recording = _recorded(audit, timeout, meeting, folder, choice, ours=ours, quiet=quiet)
     ending, evidence = Ending(), Evidence(recording)
     try:
         with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
@@ -141,6 +142,7 @@ def _recorded(
     timeout: float | None,
     meeting: RankMeeting | None,
     folder: Path,
+    choice: rule_selection.Choice,
     *,
     ours: bool,
     quiet: bool,
@@ -153,7 +155,12 @@ def _recorded(
             launch.led(meeting, folder) as launched,
         ):
             ranks = PlayedRanks() if run.played else launched
-            return stages.record(audit, timeout, display, echo, ranks)
+            first = FirstFindings(choice, lambda words: echo(f"audit: {words}\n"))
+            told = display
+            if run.world_size == 1 and not quiet:
+                told = first.beside(display, Path(run.folder))
+            with first.until_judged():
+                return stages.record(audit, timeout, told, echo, ranks, announce=first.announce)
     except (AuditProblem, KeyboardInterrupt) as ended:
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)

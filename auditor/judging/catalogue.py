@@ -22,7 +22,7 @@ GROUP = "auditor.rules"
 CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
 """A family and three digits."""
 
-FORMATS = ("terminal", "json", "sarif", "github", "codequality", "markdown", "agent")
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown", "agent")
 """Formats that ``--format`` offers; report.json and report.html are always written."""
 
 

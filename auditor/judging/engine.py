@@ -121,6 +121,41 @@ def judge(
     return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), warnings)
 
 
+def settled(
+    evidence: Evidence,
+    rules: Iterable[type[Rule]],
+    *,
+    knobs: Mapping[str, Mapping[str, Any]] | None = None,
+    per_file_ignores: Mapping[str, tuple[str, ...]] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[Finding, ...]:
+    """Findings at a line that :func:`judge` will have, too, whatever a rehearsal of the same run
+    shows, by price. A rehearsal decides only rules that ask for one, and leaves what was measured on
+    the CPU; left out are those that it may join with a finding of its own. A run that found a GPU is
+    not rehearsed. None once ``stop`` is true.
+    """
+    follows = not evidence.recording.device.accelerator
+    statements = Statements(evidence.recording.source)
+    silence = Silence(evidence.recording, per_file_ignores or {}, statements)
+    chosen = tuple(rules)
+    unsure = {rule.cause for rule in chosen if follows and rule.rehearsed and rule.cause}
+    found: list[Finding] = []
+    for rule in chosen:
+        if stop():
+            return ()
+        if rule.cause in unsure or _asks_about_others(rule):
+            continue
+        _, mine = _ask_one(rule, evidence, (knobs or {}).get(rule.code, {}))
+        stays = not (follows and rule.rehearsed) or rule.everywhere
+        found += (each for each in mine if stays or _is_measured(each))
+    loud = (each for each in found if each.site is not None and not silence.covers(each))
+    return prices.in_order(joined(_distinct(prices.in_order(loud)), causes_of(chosen), statements))
+
+
+def _is_measured(finding: Finding) -> bool:
+    return finding.lost_us_per_step is not None or finding.lost_bytes is not None
+
+
 def _unasked(verdicts: Iterable[Verdict]) -> Iterator[str]:
     unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
     if unasked:
@@ -223,8 +258,7 @@ def _with_measured(
         timed.get(each.site, each) if each.lost_us_per_step is None else each for each in on_gpu
     ]
     sites = {finding.site for finding in found}
-    measured = (each for each in on_cpu if (each.lost_us_per_step, each.lost_bytes) != (None, None))
-    for each in measured:
+    for each in filter(_is_measured, on_cpu):
         if each.site is None and each.grows:
             found = _placed(found, each, told)
         elif each.site is None or each.site not in sites:
@@ -452,7 +486,7 @@ def joined(
             )
         groups.setdefault(key, []).append(finding)
     return tuple(
-        _named(
+        _with_places_named(
             _join(group, causes) if len(group) > 1 else group[0],
             statements,
             {each.code: each.name.replace("-", " ") for each in group},
@@ -559,7 +593,9 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
     return Remedy(text, edits, config or None, refused=refused)
 
 
-def _named(finding: Finding, statements: Statements, names: Mapping[str, str]) -> Finding:
+def _with_places_named(
+    finding: Finding, statements: Statements, names: Mapping[str, str]
+) -> Finding:
     """The finding, its message naming the other places; alone in its place it lists none.
     ``names`` are the rules' by code.
     """
@@ -591,13 +627,13 @@ def _in_statement(place: FoundAt, finding: Finding, statements: Statements) -> b
 
 
 def _listed(places: Sequence[FoundAt], finding: Finding, names: Mapping[str, str]) -> str:
-    said = [_said(place, finding, names) for place in places[:NAMED]]
+    said = [_describe_place(place, finding, names) for place in places[:NAMED]]
     more = len(places) - len(said)
     *most, last = [*said, f"{more} more"] if more else said
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _said(place: FoundAt, finding: Finding, names: Mapping[str, str]) -> str:
+def _describe_place(place: FoundAt, finding: Finding, names: Mapping[str, str]) -> str:
     """Where, and what another rule calls it; of the finding's own line that alone."""
     where = _where(place, finding)
     if place.code == finding.code:

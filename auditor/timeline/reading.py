@@ -121,14 +121,14 @@ def read(path: Path | str, *, limit: int = RAW_LIMIT) -> Trace:
     path = Path(path)
     source = Inflating(path, limit)
     try:
-        return _read(path, source)
+        return _read_trace(path, source)
     except OSError as error:
         raise AuditProblem(
             f"{path} cannot be read: {error.strerror or error}", "give the path of a trace file"
         ) from error
 
 
-def _read(path: Path, source: Inflating) -> Trace:
+def _read_trace(path: Path, source: Inflating) -> Trace:
     pieces, built, events = Pieces(source), Builder(), 0
     for piece in pieces:
         try:

@@ -203,7 +203,7 @@ def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         first.made or first.site,
-        _said(strays, kind),
+        _describe_strays(strays, kind),
         steps=first.fed,
         per_step=1.0,
         severity=Severity.NOTE if kind == "unregistered" else None,
@@ -244,7 +244,7 @@ def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
     return the_only(made) or the_only(named)
 
 
-def _said(strays: Sequence[StrayRow], kind: str) -> str:
+def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
     name = strays[0].name or f"a tensor of shape {strays[0].shape}"
     if kind in ("parameters", "hidden"):
         names = ", ".join(each.name for each in strays[:NAMED])

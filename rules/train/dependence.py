@@ -1,4 +1,4 @@
-"""TRAIN011 to 13, 21 to 27, 29 and 30: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 to 31: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
@@ -387,4 +387,19 @@ class RowsStaySorted(DependenceSays):
         return (
             f"the rows of the batch are sorted here and never put back: {row.of} of {row.n} outputs are "
             "compared with the targets of other rows"
+        )
+
+
+class RatioOfOtherActions(DependenceSays):
+    """The old log-probabilities of a ratio belong to other actions than the new ones."""
+
+    code = "TRAIN031"
+    kinds = ("ratio",)
+    proof = "new log-probabilities, found to rounding elsewhere in the store of the old ones"
+    advice = "Pick observations, actions and old log-probabilities by the same index."
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
+            "the store holds those of the ratio's actions at other places"
         )

@@ -290,7 +290,7 @@ class PaddingTrained(GradientRule):
         self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]
     ) -> Iterator[Finding]:
         for site, calls in by_line(padding_reads):
-            if read := self._read(site, calls):
+            if read := self._padding_finding(site, calls):
                 yield read
         for rows, row, finding in self.judged(with_defect(repairs, "padding")):
             yield told(
@@ -302,7 +302,7 @@ class PaddingTrained(GradientRule):
                 remedy=_ignored(row.site, row.function, {each.value for each in rows}),
             )
 
-    def _read(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
+    def _padding_finding(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
         worst = max(rows, key=lambda row: row.share).function
         rows = sorted((row for row in rows if row.function == worst), key=lambda row: row.share)
         row = rows[(len(rows) - 1) // 2]

@@ -95,7 +95,8 @@ class DependenceRow(PassRow, kw_only=True):
             "to 1 over another; `weights`: weights of "
             "samples, after their mean; `single`: a softmax over one value; `backward`: an "
             "`autograd.Function` whose backward is not the derivative of its forward; `sorted`: rows of "
-            "a batch, compared with targets in the order before"
+            "a batch, compared with targets in the order before; `ratio`: old log-probabilities, picked for "
+            "other actions than the new ones"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

@@ -207,11 +207,11 @@ class GradientsClearedUnread(WasteRule):
         for each in thrown.of("gradient", "detach"):
             if each.share >= self.share:
                 yield self.report(
-                    thrown, each, machine, _said(each), remedy=Remedy(REMEDIES[each.what])
+                    thrown, each, machine, _message(each), remedy=Remedy(REMEDIES[each.what])
                 )
 
 
-def _said(each: ThrownRow) -> str:
+def _message(each: ThrownRow) -> str:
     names = ", ".join([name for name in each.names if name][:NAMED])
     more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import pytest
 from auditor.reports import renderer
@@ -75,9 +76,13 @@ def test_people_are_told_what_is_new_and_what_is_gone(name):
     assert "1 finding of the baseline is gone" in shown
 
 
-def test_known_findings_are_no_annotation():
+def test_known_findings_are_no_failure_and_no_annotation():
     report = compared()
+    root = ET.fromstring(renderer("junit").render(report))
+    failed = root.findall(".//testcase[failure]")
     lead = report.findings[0]
+    assert {case.get("name").partition(" ")[0] for case in failed} == set(lead.codes)
+    assert root.findall(".//testcase/system-out")
     annotations = renderer("github").render(report).splitlines()
     named = [line for line in annotations if "title=audit:" not in line.replace("::", ":")]
     assert len(named) == 1 and lead.code in named[0]

@@ -179,7 +179,7 @@ def test_a_rule_whose_probe_broke_is_skipped_everywhere(folder):
         '{"pass": "loud", "step": 0, "probe": "clippings", "parts": ["clippings"], "error": "OSError: '
         'gone"}\n'
     )
-    formats = [f"--format={name}=out.{name}" for name in ("sarif", "github", "markdown")]
+    formats = [f"--format={name}=out.{name}" for name in ("sarif", "junit", "github", "markdown")]
     done = CliRunner().invoke(main, ["analyze", "recording", "--select", "OPT006", *formats])
     assert done.exit_code == 0, done.output
     why = "the probe 'clippings' failed and did not see all of it (OSError: gone)"
@@ -193,6 +193,7 @@ def test_a_rule_whose_probe_broke_is_skipped_everywhere(folder):
         flat = " ".join(said.replace("&#39;", "'").split())
         assert f"{why}: OPT006 could not be checked" in flat
         assert "1 could not be checked" in flat and "0 rules passed" in flat
+    assert f'<skipped message="{why}"' in (folder / "out.junit").read_text()
     notifications = json.loads((folder / "out.sarif").read_text())["runs"][0]["invocations"][0][
         "toolConfigurationNotifications"
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from auditor.reports import as_json, page
+from auditor.reports.junit import Junit
 from auditor.reports.sarif import Sarif
 from auditor.rules.data.datasets import PinnedBatchCopiedBlocking
 from auditor.rules.sync.copies import BlockingCopyEveryStep
@@ -268,6 +269,7 @@ def test_formats_show_the_parts(tmp_path):
     (result,) = json.loads(Sarif().render(report))["runs"][0]["results"]
     regions = [each["physicalLocation"]["region"] for each in result["relatedLocations"]]
     assert [region["startLine"] for region in regions] == [4, 5, 6, 7]
+    assert Junit().render(report).count("<failure") == 2  # one for each rule that found it
     (card,) = page.cards(report)
     assert [part.share for part in card.parts] == ["<0.1%"] * 4
     assert [line.number for line in card.excerpt if line.kind == "marked"] == [4, 5, 6, 7]

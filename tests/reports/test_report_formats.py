@@ -1,7 +1,8 @@
-"""GitHub annotations, Markdown: what they say; a stranger's text stays in its place."""
+"""JUnit, GitHub annotations, Markdown: what they say; a stranger's text stays in its place."""
 
 import re
 import unicodedata
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
@@ -57,9 +58,22 @@ def test_nothing_that_steers_a_terminal_or_hides_passes(name, report):
     assert shown.encode("utf-8")
 
 
-@pytest.mark.parametrize("name", ["terminal", "sarif", "github", "markdown"])
+@pytest.mark.parametrize("name", ["terminal", "sarif", "junit", "github", "markdown"])
 def test_a_line_of_a_megabyte_stays_small(name):
     assert len(_rendered(name, _endless())) < 500_000
+
+
+# -- JUnit -----------------------------------------------------------------------------------------
+
+
+def test_an_attacked_document_parses_and_holds_the_words():
+    report = golden_attack.attack_report()
+    whole = ET.fromstring(_rendered("junit", report))
+    assert len([*whole.iter("testcase")]) == 1 + len(report.verdicts)
+    assert {element.tag for element in whole.iter()} == {
+        "testsuites", "testsuite", "testcase", "failure", "error", "skipped", "system-err",
+    }  # fmt: skip
+    assert any("</script>" in (case.get("name") or "") for case in whole.iter("testcase"))
 
 
 # -- GitHub ----------------------------------------------------------------------------------------

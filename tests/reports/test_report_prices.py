@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.reports import github, headline, html, markdown, sarif, terminal
+from auditor.reports import github, headline, html, junit, markdown, sarif, terminal
 
 from auditor.model.sections import Verification, Verified
 from tests.reports import golden_report as golden
@@ -13,6 +13,7 @@ FORMATS = {
     "html": html.Html(),
     "markdown": markdown.Markdown(),
     "github": github.Github(),
+    "junit": junit.Junit(),
     "sarif": sarif.Sarif(),
 }
 

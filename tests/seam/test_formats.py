@@ -1,6 +1,7 @@
 """``--format`` from the outside: on stdout, in files, one sentence where a file cannot be."""
 
 import json
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -18,6 +19,7 @@ def test_all_formats_at_once_go_to_their_files(folder, audit):
         "terminal": "t.txt",
         "json": "r.json",
         "sarif": "new/audit.sarif",
+        "junit": "j.xml",
         "github": "g.txt",
         "markdown": "m.md",
     }
@@ -28,6 +30,7 @@ def test_all_formats_at_once_go_to_their_files(folder, audit):
     assert "SYNC001" in written["terminal"]
     assert json.loads(written["json"])["schema"] == "audit-report/1"
     assert json.loads(written["sarif"])["runs"][0]["results"]
+    assert ET.fromstring(written["junit"]).tag == "testsuites"
     assert written["github"].startswith("::warning ")
     assert written["markdown"].startswith("### Audit of step.json")
     assert "SYNC001" in done.stdout, "the table stays on stdout"
@@ -46,7 +49,7 @@ def test_a_file_that_turns_out_unwritable_is_one_sentence_after_the_report(folde
     (folder / "gone").symlink_to(
         folder / "step.json" / "x.xml"
     )  # a link into nowhere: nothing shows before it is opened
-    done = audit("analyze", "step.json", "--format", "sarif=gone", cwd=folder)
+    done = audit("analyze", "step.json", "--format", "junit=gone", cwd=folder)
     assert done.returncode == 2
     assert "audit: --format: gone cannot be written: " in done.stderr
     assert (folder / "audits" / "step" / "report.json").is_file()

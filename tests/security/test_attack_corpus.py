@@ -173,7 +173,7 @@ def _junk(path):
     return path
 
 
-FORMATS = ("terminal", "json", "sarif", "github", "codequality", "markdown", "agent")
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown", "agent")
 
 
 COMMANDS = [

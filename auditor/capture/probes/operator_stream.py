@@ -237,7 +237,7 @@ class Subscriber:
         """The call has raised what the program will see."""
 
 
-class Asked(NamedTuple):
+class Watchers(NamedTuple):
     """Watches that want an operator, and those that want it in a backward, too."""
 
     operator: Operator
@@ -263,7 +263,7 @@ class OperatorStream(DispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._context = context
         self._subscribers: tuple[Subscriber, ...] = ()
-        self._asked: dict[Any, Asked] = {}
+        self._asked: dict[Any, Watchers] = {}
         self._inside = False
         self._process = os.getpid()
         self.live = True
@@ -315,7 +315,7 @@ class OperatorStream(DispatchMode):
         self._context.freed.look()
         return call.result
 
-    def _ask(self, func: Any) -> Asked:
+    def _ask(self, func: Any) -> Watchers:
         operator = Operator(func)
         wanting: list[Subscriber] = []
         for each in self._subscribers:
@@ -325,11 +325,11 @@ class OperatorStream(DispatchMode):
             except Exception as error:
                 _say(each, error)
         in_backward = tuple(each for each in wanting if each.in_backward)
-        asked = self._asked[func] = Asked(operator, tuple(wanting), in_backward)
+        asked = self._asked[func] = Watchers(operator, tuple(wanting), in_backward)
         return asked
 
     def _before(
-        self, asked: Asked, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, asked: Watchers, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Call, Waiting]:
         call, waiting = Call(self._context, asked.operator, args, kwargs), []
         for each in asked.in_backward if call.backward else asked.everywhere:

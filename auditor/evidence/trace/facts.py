@@ -16,7 +16,7 @@ from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.tree import Place
+    from auditor.timeline.tree import UserFunction
 
 
 HOST_MEMORY = 0
@@ -290,5 +290,5 @@ def _silence(line: Timeline) -> Silence | None:
     return Silence((end - start) / 1e3, _site(place), function)
 
 
-def _site(place: Place | None) -> Site | None:
+def _site(place: UserFunction | None) -> Site | None:
     return Site(place.file, place.line, place.function) if place is not None else None

@@ -17,7 +17,7 @@ from auditor.model import Site
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.tree import Place
+    from auditor.timeline.tree import UserFunction
 
 Cause = Literal[
     "scalar", "branch", "shape", "copy to host", "copy to device", "copy", "explicit", "other"
@@ -181,7 +181,7 @@ class _Key:
 
     cause: Cause
     operator: str
-    place: Place | None
+    place: UserFunction | None
     backward: bool
     asynchronous: bool
 

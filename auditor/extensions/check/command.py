@@ -224,7 +224,7 @@ def check(
     unread = 0
     paths = list(_python(files))
     for path in paths:
-        text = _read(path)
+        text = _read_source(path)
         try:
             proven = proofs(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -273,7 +273,7 @@ def _python(files: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> str:
+def _read_source(path: Path) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)

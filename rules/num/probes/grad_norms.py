@@ -96,7 +96,7 @@ class GradNormsProbe(OptimizerProbe):
         super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
-        for each, norm in zip(seen, _read([each.norm for each in seen]), strict=True):
+        for each, norm in zip(seen, _to_floats([each.norm for each in seen]), strict=True):
             self.context.add(each.row(norm if math.isfinite(norm) else str(norm)))
 
     # -- what happens ------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
     return together
 
 
-def _read(norms: list[torch.Tensor]) -> list[float]:
+def _to_floats(norms: list[torch.Tensor]) -> list[float]:
     """All of them at once: one host sync on a GPU."""
     if not norms:
         return []

@@ -28,9 +28,10 @@ from . import (
     no_effect,
     padding_reads,
     paddings,
+    ratios,
     sorted_rows,
 )
-from .function_tape import Call, FunctionTape, Wanted
+from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
 from .token_weights import Sums, mean_of
@@ -82,7 +83,9 @@ class LossRepairsProbe(OptimizerProbe):
             torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
         )
         tape = FunctionTape(
-            self.context, Wanted(self._is_placed, broadcasts.MADE_FOR_IT, self._noted), self.missed
+            self.context,
+            TapeRequest(self._is_placed, broadcasts.MADE_FOR_IT, self._noted),
+            self.missed,
         )
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(tape))
@@ -117,11 +120,13 @@ class LossRepairsProbe(OptimizerProbe):
             if made is not None and made.name in RECURRENT:  # it picks a state
                 return True
             cuts = dependence.crops_convolution(tape, name, given)
-            return cuts or dependence.forms_a_mask(tape, name, given)
+            forms = dependence.forms_a_mask(tape, name, given)
+            return cuts or forms or ratios.may_be_old(name, given)
         return (
             name in PLACED
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
+            or ratios.may_be_old(name, given)
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -194,7 +199,7 @@ class LossRepairsProbe(OptimizerProbe):
             return
         for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
             self._depends(found)
-        for found in sorted_rows.left_sorted(tape, tail):
+        for found in (*sorted_rows.left_sorted(tape, tail), *ratios.of_other_actions(tape, tail)):
             self._depends(found)
         for kind, made in bootstraps.trained_targets(tape, tail):
             self._depends(dependence.Dependence(kind, made, 0, 0))
@@ -291,7 +296,7 @@ class LossRepairsProbe(OptimizerProbe):
             yield changes, _padding_row(*wrong[0])
 
 
-def _row(call: Call, defect: str) -> RepairRow:
+def _row(call: TapedCall, defect: str) -> RepairRow:
     return RepairRow(
         at=call.at or 0,
         angle=0.0,
@@ -304,7 +309,7 @@ def _row(call: Call, defect: str) -> RepairRow:
     )
 
 
-def _padding_row(call: Call, padded: paddings.Padded) -> RepairRow:
+def _padding_row(call: TapedCall, padded: paddings.Padded) -> RepairRow:
     row = _row(call, "padding")
     row.padded, row.targets = padded.padded, padded.targets
     row.value, row.by = padded.value, padded.by

@@ -110,14 +110,14 @@ class SamplerEpochsProbe(Probe):
         )
 
     def install(self) -> None:
-        self._always.around(DistributedSampler, "__init__", after=self._made)
+        self._always.around(DistributedSampler, "__init__", after=self._on_sampler)
         self._origins.install(self._always)
 
     def start(self) -> None:
         super().start()
         self._patches.around(DataLoader, "__iter__", before=self._begins)
 
-    def _made(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
+    def _on_sampler(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
         self._known[sampler] = len(self._known), self.context.frames.here()
 
     def _begins(self, loader: Any) -> None:

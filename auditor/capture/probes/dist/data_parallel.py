@@ -43,9 +43,9 @@ class DataParallelModules(Generic[T]):
 
     def install(self, patches: Patches) -> None:
         """Watch the constructor, until these are undone."""
-        patches.around(DistributedDataParallel, "__init__", after=self._made)
+        patches.around(DistributedDataParallel, "__init__", after=self._on_module)
 
-    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+    def _on_module(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
         if self._count < MOST:
             self.each[module] = self._note(self._count, self._frames.here())
             self._count += 1

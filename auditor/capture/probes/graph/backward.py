@@ -43,7 +43,7 @@ class _Kept:
         )
 
 
-class _Made:
+class _CreateGraphCall:
     """One call with ``create_graph``, alive as long as a graph of its gradients."""
 
     def __init__(self, at: int, step: int) -> None:
@@ -70,7 +70,7 @@ class BackwardProbe(Probe):
         self._rows = Counted(context, BackwardRow)
         self._reused: Counter[tuple[int, int | None]] = Counter()
         self._held: set[int] = set()
-        self._made: weakref.WeakSet[_Made] = weakref.WeakSet()
+        self._made: weakref.WeakSet[_CreateGraphCall] = weakref.WeakSet()
         self._differentiated: Counter[tuple[int, int | None]] = Counter()
         self._unknown: set[int] = set()
 
@@ -144,7 +144,7 @@ class BackwardProbe(Probe):
         if not nodes or None in nodes or not self._asked_by_user("create_graph"):
             self._unknown.add(at)
             return
-        made = _Made(at, self.context.step)
+        made = _CreateGraphCall(at, self.context.step)
         for node in nodes:
             node.metadata.setdefault(_MADE, []).append(made)
         self._made.add(made)

@@ -113,7 +113,7 @@ class AmpProbe(OptimizerProbe):
     def start(self) -> None:
         super().start()
         self._patches.around(autocast, "__enter__", before=self._entered)
-        self._patches.around(GradScaler, "__init__", after=self._made)
+        self._patches.around(GradScaler, "__init__", after=self._on_scaler)
         self._patches.around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
         self._patches.around(GradScaler, "unscale_", before=self._unscales)
         self._patches.around(GradScaler, "step", before=self._unscales)
@@ -180,7 +180,7 @@ class AmpProbe(OptimizerProbe):
             else:
                 self._step.untold = True
 
-    def _made(self, _: None, scaler: Any, *__: Any, **___: Any) -> None:
+    def _on_scaler(self, _: None, scaler: Any, *__: Any, **___: Any) -> None:
         if scaler.is_enabled():
             self._note("made")
 
