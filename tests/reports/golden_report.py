@@ -89,7 +89,6 @@ def _findings():
             ("longest wait", "9.9 ms"),
             ("read as", "float of a 0-dim float32 tensor"),
         ),
-        hints=object(),
         remedy=Remedy(
             "Keep the running loss on the device and read it once where it is logged.",
             edits=(

@@ -34,14 +34,14 @@ from auditor.rules.opt.rows import SingleTensorStepRow
 
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
-from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning, Where
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, loud, rows
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
-PLACE = Where(Site("train.py", 12, "train"))
+PLACE = Site("train.py", 12, "train")
 
 
 def says(rule, *tables):

@@ -63,6 +63,11 @@ def kernel_timeline(evidence: Evidence) -> Timeline:
     return line
 
 
+def inside(site: Site | None) -> str:
+    """In words: `` in train_step``; empty where that is not known."""
+    return f" in {site.function}" if site is not None else ""
+
+
 def _load(evidence: Evidence) -> Timeline:
     path = evidence.recording.trace
     if path is None:

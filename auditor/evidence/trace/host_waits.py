@@ -111,11 +111,6 @@ class WaitPlace:
         return f"{amounts.size(self.copied / self.n)} each{speed}" if self.copied > 0 else ""
 
     @property
-    def where(self) -> str:
-        """The place in words: `` in train_step``; may be empty."""
-        return f" in {self.site.function}" if self.site is not None else ""
-
-    @property
     def _times(self) -> tuple[tuple[str, str], ...]:
         return (
             ("host held", f"{amounts.duration(self.held_us / self.of)} per step"),

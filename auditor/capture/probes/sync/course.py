@@ -158,19 +158,13 @@ class CourseProbe(OperatorProbe):
         if place is None:
             return None
         name, step = func.__name__.partition(".")[0], self._step
-        if name not in MOVES and step.places[-1:] != [place]:
-            if len(step.places) < LIMIT:
-                step.places.append(place)
-            else:
-                step.cut = True
+        if name not in MOVES and step.places[-1:] != [place] and len(step.places) < LIMIT:
+            step.places.append(place)
         if _sized(name, args, kwargs):
             step.sized.append(place)
-        if name == READ:
-            if len(step.read) < LIMIT:
-                step.read_at.append(place)
-                step.read.append(repr(result))
-            else:
-                step.cut = True
+        if name == READ and len(step.read) < LIMIT:
+            step.read_at.append(place)
+            step.read.append(repr(result))
         return place
 
     def asked(self, since: int, launches: int, place: int | None) -> None:

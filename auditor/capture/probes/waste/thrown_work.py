@@ -429,7 +429,6 @@ class Judging:
             share=sum(works) / times * self._steps / self._work,
             nbytes=sum(node.nbytes for node in nodes) // times,
             op=largest.op,
-            graph=any(node.graph for node in nodes),
             products=sum(node.product for node in nodes) // steps,
         )
 
