@@ -348,7 +348,6 @@ class WrongBackward(DependenceSays):
 
     code = "TRAIN029"
     kinds = ("backward",)
-    proof = "differences of the forward in double precision, along three random directions"
     advice = (
         "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), and "
         "derive the missing term."
@@ -395,7 +394,6 @@ class RatioOfOtherActions(DependenceSays):
 
     code = "TRAIN031"
     kinds = ("ratio",)
-    proof = "new log-probabilities, found to rounding elsewhere in the store of the old ones"
     advice = "Pick observations, actions and old log-probabilities by the same index."
 
     def said(self, row: DependenceRow) -> str:
