@@ -37,7 +37,10 @@ class ThrownRow(PassRow, kw_only=True):
     )
     other: Annotated[
         int | None,
-        doc("the backward of a `detach`; of a `repeat` or `again` the line that did it before"),
+        doc(
+            "the backward of a `detach`; of a `repeat` or `again` the line that did it before; of a "
+            "`result` the only line that runs `op`, if the place is a call that leads there"
+        ),
     ] = None
     steps: Annotated[int, doc("on how many")] = 0
     operators: Annotated[float, doc("operators per step")] = 0.0
