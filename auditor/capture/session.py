@@ -373,8 +373,9 @@ class Session:
         if self._history is not None and not goes_on:
             history, self._history, self._context.history = self._history, None, False
             self._guard("snapshot", history.stop)
-        for probe in reversed(self._running):
-            self._guard(probe.name, probe.stop)
+        with one_look():
+            for probe in reversed(self._running):
+                self._guard(probe.name, probe.stop)
         self._running = []
         self._guard("clock", self._clock.settle)
         self._context.writer.flush()
