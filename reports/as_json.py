@@ -21,7 +21,7 @@ SIZE_LIMIT = 64 * 1024 * 1024
 
 Object = dict[str, Any]
 
-UNWRITTEN = ("hints", "changes")
+UNWRITTEN = ("changes",)
 """Fields of a finding that only rules and charts use."""
 
 UNWRITTEN_OF_REPORT = ("editor_links", "folder", "interactive_figures")
@@ -123,10 +123,8 @@ def _written(report: Report) -> Object:
 
 
 def _finding(finding: Finding) -> Object:
-    # hints may hold anything that a rule likes; they are emptied before anything walks them.
     bare = replace(
         finding,
-        hints={},
         remedy=None,
         severity=summary.severity(finding),
         seen_on=summary.seen_on(finding),

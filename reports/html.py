@@ -155,7 +155,6 @@ def links(report: Report, found: Iterable[Finding]) -> tuple[Link, ...]:
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
 """Characters of any one value that reach the page."""
-_MARKS_LISTED = 8
 _NO_PLOTLY = (
     "interactive-figures was requested, but plotly was not installed where this page was written: "
     "pip install 'torch-step-audit[all]'."
@@ -208,7 +207,6 @@ def _context(report: Report) -> dict[str, Any]:
         "explained": page.explained(report),
         "charts": [chart for chart, _ in by_step],
         "pictures": [picture for picture, _ in filled],
-        "marks_listed": _MARKS_LISTED,
         **_drawing([data for _, data in (*by_step, *filled)], plotly=report.interactive_figures),
     }
 
@@ -304,7 +302,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "duration": functools.partial(amounts.duration, micro="µs"),
+        "duration": lambda us: text.micro(amounts.duration(us)),
+        "micro": text.micro,
         "size": amounts.size,
         "digits": amounts.digits,
         "operations": amounts.operations,

@@ -183,15 +183,15 @@ def severities(report: Report) -> str:
     )
 
 
-def cost(finding: Finding, micro: str = "us") -> str:
+def cost(finding: Finding) -> str:
     """Time per step or bytes that would come back, without the basis; empty if neither is
     known.
     """
     lost = priced(finding)
     if lost is not None:
-        return f"{amounts.duration(lost, micro)} / step"
+        return f"{amounts.duration(lost)} / step"
     if not finding.lost_bytes:
-        return f"0 {micro} / step" if costs_nothing(finding) else ""
+        return "0 us / step" if costs_nothing(finding) else ""
     return f"{amounts.size(finding.lost_bytes)}{' / step' if finding.grows else ''}"
 
 
@@ -354,19 +354,19 @@ def basis(finding: Finding) -> str:
     )
 
 
-def short_price(finding: Finding, micro: str = "us") -> str:
+def short_price(finding: Finding) -> str:
     """:func:`cost` where there is room for one number: ``not proven`` instead of a price whose
     interval reaches zero.
     """
-    return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)
+    return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding)
 
 
-def between(finding: Finding, micro: str = "us") -> str:
+def between(finding: Finding) -> str:
     """``between 8.9 ms and 9.4 ms``: where the price lies; empty if that is not known."""
     low, high = finding.lost_us_per_step_low, finding.lost_us_per_step_high
     if priced(finding) is None or low is None or high is None:
         return ""
-    return f"between {amounts.duration(low, micro)} and {amounts.duration(high, micro)}"
+    return f"between {amounts.duration(low)} and {amounts.duration(high)}"
 
 
 def price(finding: Finding) -> str:
@@ -418,10 +418,10 @@ def beside_step(us: float, report: Report, findings: int) -> str:
     return f"more than the whole {usual_step(report)}: {why} lies outside the steps"
 
 
-def one_by_one(together_us: float, alone_us: float, micro: str = "us") -> str:
+def one_by_one(together_us: float, alone_us: float) -> str:
     """What single prices come to, and why that is another number than all together."""
     why = "they overlap" if alone_us > together_us else "together they save more"
-    return f"{amounts.duration(alone_us, micro)} one by one: {why}"
+    return f"{amounts.duration(alone_us)} one by one: {why}"
 
 
 # -- baselines -------------------------------------------------------------------------------------

@@ -136,7 +136,6 @@ class AllocatorCalls:
     rows: Ints
     """Rows of :class:`Calls`."""
     ns: int
-    per_step: Ints
 
 
 def allocator_calls(line: Timeline) -> tuple[AllocatorCalls, ...]:
@@ -148,7 +147,7 @@ def allocator_calls(line: Timeline) -> tuple[AllocatorCalls, ...]:
         if plain(name) in ALLOCATOR:
             rows = np.flatnonzero(calls.name == code)
             ns = int((calls.end[rows] - calls.start[rows]).sum())
-            found.append(AllocatorCalls(name, rows, ns, line.steps.per_step(calls.start[rows])))
+            found.append(AllocatorCalls(name, rows, ns))
     return tuple(sorted(found, key=lambda one: (-one.ns, one.api)))
 
 

@@ -31,16 +31,6 @@ class CallTree:
     """Number of operator rows: row ``operators + i`` is call ``i``."""
     sources: tuple[Operators, Calls]
 
-    @property
-    def start(self) -> Ints:
-        """Starts of all rows (put together on each access: kept nowhere, a tree may be large)."""
-        return np.concatenate([table.start for table in self.sources])
-
-    @property
-    def end(self) -> Ints:
-        """Ends of all rows, likewise."""
-        return np.concatenate([table.end for table in self.sources])
-
     def nearest(self, rows: Ints, wanted: Flags) -> Ints:
         """For each row the innermost ancestor (not itself) that is ``wanted``; -1 without one."""
         if not wanted.any():

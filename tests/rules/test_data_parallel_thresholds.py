@@ -111,7 +111,7 @@ def test_steps_on_gradients_of_one_rank(more, sent, expected):
     ],
 )
 def test_equal_batches(more, module, expected):
-    batches = RankBatches((replace(SameBatches(SITE, SITE, 2, 5, 5, 3, 1.0), **more),), 2)
+    batches = RankBatches((replace(SameBatches(SITE, 2, 5, 5, 3, 1.0), **more),), 2)
     modules = DataParallel((replace(MODULE, **{"averaged": (1,) * 5, **module}),))
     assert len(list(SameBatchesOnAllRanks().detect(batches, modules))) == expected
 

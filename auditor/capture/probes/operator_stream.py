@@ -22,18 +22,10 @@ from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
 from auditor.capture.instruments.torch_private.look_up import Missing, require
 from auditor.capture.probes.base import Context, Probe
-from auditor.errors import fault
 
 
 class OperatorProbe(Probe):
     """A probe that watches single operators in the calling thread: the one that runs the step."""
-
-    unseen: ClassVar[str]
-    """How the sentence begins that says that a watch failed on some operators."""
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._errors = 0
 
     def start(self) -> None:
         """Begin to watch; what was begun is taken back where that fails."""
@@ -57,13 +49,6 @@ class OperatorProbe(Probe):
     def here(self) -> int | None:
         """The user's line that runs now."""
         return site_of_operator(self.context)
-
-    def fail(self, error: Exception) -> None:
-        """Say once that the watch failed on an operator."""
-        self._errors += 1
-        if self._errors == 1:
-            self.context.lapse(self.name, self.parts, error)
-            self.context.warn(f"{self.unseen} ({fault(error)})")
 
 
 # -- one operator ----------------------------------------------------------------------------------

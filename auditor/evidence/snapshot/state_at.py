@@ -494,11 +494,6 @@ class Snapshot(Table):
         data = snapshot_of(evidence)
         return cls(_segments(data, evidence), data.at_oom)
 
-    @property
-    def reserved(self) -> int:
-        """Bytes obtained from the device."""
-        return sum(segment.size for segment in self.segments)
-
     def on(self, device: int) -> Snapshot:
         """The part of one device."""
         return replace(

@@ -82,7 +82,6 @@ class WhatIf(Table):
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
-    device: int
     card: int | None
     recorded: Outcome
     rounded: bool
@@ -125,7 +124,6 @@ def what_if(evidence: Evidence, course: Course) -> WhatIf:
             "what was recorded"
         )
     return WhatIf(
-        course.device,
         card,
         recorded,
         any(course.history.settings.roundup_power2_divisions),

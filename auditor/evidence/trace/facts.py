@@ -63,6 +63,11 @@ def kernel_timeline(evidence: Evidence) -> Timeline:
     return line
 
 
+def inside(site: Site | None) -> str:
+    """In words: `` in train_step``; empty where that is not known."""
+    return f" in {site.function}" if site is not None else ""
+
+
 def _load(evidence: Evidence) -> Timeline:
     path = evidence.recording.trace
     if path is None:
@@ -180,8 +185,6 @@ class TraceSteps(Table):
     frames.
     """
     silence: Silence | None = None
-    numbers: tuple[int, ...] = ()
-    """Number of each step, as the profiler counts them."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceSteps:
@@ -189,7 +192,6 @@ class TraceSteps(Table):
         line = timed_timeline(evidence)
         return cls(
             steps=_steps(line),
-            numbers=line.steps.numbers,
             source=line.steps.source,
             marked=line.steps.marked,
             device=bool(line.devices),

@@ -103,7 +103,7 @@ class Pages:
                         "code": text.one_line(finding.code, 40),
                         "message": text.one_line(finding.message, 500),
                         "severity": summary.severity(finding).value,
-                        "cost": summary.cost(finding, "µs"),
+                        "cost": text.micro(summary.cost(finding)),
                         "file": finding.site.file if finding.site else "",
                         "line": finding.site.line if finding.site else 0,
                         "function": finding.site.function if finding.site else "",

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from auditor.model import Site
-from auditor.recordings.row import Item, LineRow, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import Item, LineRow, MaybeAt, PassRow, doc, older
 
 
 class ThrownRow(PassRow, kw_only=True):
@@ -54,7 +54,6 @@ class ThrownRow(PassRow, kw_only=True):
         default_factory=list
     )
     n: Annotated[int, doc("of gradients: parameters; of a window: its backwards")] = 0
-    graph: Annotated[bool, doc("a graph was recorded for it")] = False
     products: Annotated[
         int, doc("products of matrices, convolutions and attentions among the operators per step")
     ] = 0
@@ -157,7 +156,6 @@ class BackwardRow(LineRow, kw_only=True):
     followed: Annotated[
         bool, doc("with create_graph: `reused` says whether its gradients were differentiated")
     ] = older(value=False)
-    anomaly: Annotated[bool, doc("under anomaly mode")] = older(value=False)
     held_bytes: Annotated[
         int | None,
         doc(
@@ -174,8 +172,6 @@ class ReusedRow(PassRow, kw_only=True):
     when = "loud"
 
     at: Annotated[int, doc("the retained backward")]
-    by: Annotated[int | None, doc("the one that walked its graph")]
-    n: N
     gradients: Annotated[
         bool, doc("it was the graph of the gradients that the call at `at` created (create_graph)")
     ] = older(value=False)

@@ -75,16 +75,14 @@ class HalfUpdatesProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._watched = PerOptimizer[_Watched](OPTIMIZERS)
-        self._watching = False
 
     def start(self) -> None:
         self._watched.clear()
-        self._watching = True
         super().start()
 
     def stop(self) -> None:
         """Read the counts and write one row for each optimizer of half precision."""
-        self._watching = False
+        super().stop()
         for each in self._watched:
             if each.asked:
                 asked, kept = (
@@ -105,7 +103,7 @@ class HalfUpdatesProbe(OptimizerProbe):
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look, where it is time to."""
         if (
-            self._watching
+            self.watching
             and self.context.in_step
             and type(optimizer).__module__.startswith("torch.optim.")
         ):
@@ -176,7 +174,7 @@ class _Updates(Subscriber):
     in_backward = False
 
     def __init__(self, probe: AveragesProbe) -> None:
-        super().__init__(probe.fail)
+        super().__init__(probe.missed)
         self._probe = probe
         self.rows: dict[int, tuple[UpdateRow, list[Any], list[Any]]] = {}
 

@@ -72,7 +72,6 @@ class GradNormsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._watching = False
         self._numbers: dict[int, tuple[int, weakref.ref[Optimizer]]] = {}
         self._given = 0
         self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
@@ -82,7 +81,7 @@ class GradNormsProbe(OptimizerProbe):
         """Watch clipping, and the unscaling that makes its norm one of scaled gradients."""
         if self.context.device.native and self.context.pass_name != "loud":
             return
-        self._watching = True
+        self.watching = True
         watch_clipping(self._patches, self._clips)
         self._patches.around(
             GradScaler, "unscale_", before=lambda *_, **__: self._before_clipping.clear()
@@ -94,7 +93,6 @@ class GradNormsProbe(OptimizerProbe):
 
     def stop(self) -> None:
         """Put everything back, then read the norms and write them."""
-        self._watching = False
         super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
@@ -104,7 +102,7 @@ class GradNormsProbe(OptimizerProbe):
     # -- what happens ------------------------------------------------------------------------------
 
     def _due(self) -> bool:
-        if not self._watching or not self.context.in_step:
+        if not self.watching or not self.context.in_step:
             return False
         return self.context.pass_name != "quiet" or self.context.step % QUIET_EVERY == 0
 

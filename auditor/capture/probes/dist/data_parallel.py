@@ -98,7 +98,6 @@ class DataParallelProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._modules = DataParallelModules(context.frames, _Wrapped)
-        self._on = False
 
     def install(self) -> None:
         super().install()
@@ -124,11 +123,6 @@ class DataParallelProbe(OptimizerProbe):
         self._patches.around(DistributedDataParallel, "no_sync", before=self._enters)
         for kind in (Optimizer, torch.nn.Module):
             self._patches.around(kind, "zero_grad", after=self._cleared)
-        self._on = True
-
-    def stop(self) -> None:
-        self._on = False
-        super().stop()
 
     def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
         one = self._modules.each.get(module)
@@ -211,7 +205,7 @@ class DataParallelProbe(OptimizerProbe):
             one.clear()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        if not self._on or not self._modules.each:
+        if not self.watching or not self._modules.each:
             return
         for module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
             at = one.last_at if one.n or not one.local else one.local_at

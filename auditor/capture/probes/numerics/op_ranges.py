@@ -462,7 +462,7 @@ class OpRangesProbe(OperatorProbe):
 
     def watch(self) -> None:
         self.watch_backward(self._patches)
-        watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.fail)
+        watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.missed)
         self._poles = watch.poles
         self.enter(watch)
 

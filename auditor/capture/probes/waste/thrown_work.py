@@ -106,7 +106,6 @@ class Judging:
         roots = (each for each in flow.roots(until=steps, stored=False) if each not in left)
         self._used = behind(roots, sinks).values
         self._work = sum(node.work for node in flow.nodes) or 1
-        self._for_gradients = set[Node]()
 
     def rows(self, names: dict[int, str]) -> Iterator[ThrownRow]:
         """All rows but the one about the whole; ``names`` of parameters by ``id``."""
@@ -134,7 +133,6 @@ class Judging:
             steps = len({each.step for each in dead})
             times = self._times(steps)
             nodes, work = self._cost(dead)
-            self._for_gradients |= nodes
             end = self._end_of_graph(dead)
             row = ThrownRow(
                 what="gradient" if end is None else "detach",
@@ -434,7 +432,6 @@ class Judging:
             share=sum(works) / times * self._steps / self._work,
             nbytes=sum(node.nbytes for node in nodes) // times,
             op=largest.op,
-            graph=any(node.graph for node in nodes),
             products=sum(node.product for node in nodes) // steps,
         )
 
@@ -578,7 +575,7 @@ class ThrownWorkProbe(OperatorProbe):
             for each in own_buffers(module).values()
             if isinstance(each, torch.Tensor)
         ]
-        self._watch = FlowWatch(self.context, buffers, self.fail)
+        self._watch = FlowWatch(self.context, buffers, self.missed)
         for name in (*ADDRESSES, *READS):
             original = getattr(torch.Tensor, name, None)
             if original is not None:
@@ -688,7 +685,7 @@ class ThrownWorkProbe(OperatorProbe):
                 try:
                     watch.escape(args[0], address=address)
                 except Exception as error:  # the user's step continues
-                    self.fail(error)
+                    self.missed(error)
             return original(*args, **kwargs)
 
         return taken
@@ -709,7 +706,7 @@ class ThrownWorkProbe(OperatorProbe):
                     ]
                     watch.flow.threads = any(map(self.context.frames.is_user, files))
                 except Exception as error:  # the user's step continues
-                    self.fail(error)
+                    self.missed(error)
             return original(*args, **kwargs)
 
         return started
