@@ -394,7 +394,7 @@ def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
     return (tape.calls[number] for number in sorted(numbers))
 
 
-def _picks(call: Call) -> bool:
+def picks(call: Call) -> bool:
     """An index that is a tensor or a list may put samples in another order."""
     index = call.argument(1, "index") if call.name == "getitem" else None
     each = index if isinstance(index, tuple) else (index,)
@@ -428,7 +428,7 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if call.name in ON_PURPOSE or _picks(call) or len(calls) >= LONGEST:
+            if call.name in ON_PURPOSE or picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):

@@ -23,6 +23,7 @@ from . import (
     activations,
     bootstraps,
     broadcasts,
+    contrasts,
     dependence,
     ends,
     no_effect,
@@ -30,6 +31,7 @@ from . import (
     paddings,
     ratios,
     sorted_rows,
+    voids,
 )
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
@@ -125,6 +127,8 @@ class LossRepairsProbe(OptimizerProbe):
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
             or ratios.may_be_old(name, given)
+            or voids.makes_targets(name, given)
+            or contrasts.puts_together(name, given)
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -195,12 +199,8 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
+        for found in _in_loss(tape, tail):
             self._depends(found)
-        for found in (*sorted_rows.left_sorted(tape, tail), *ratios.of_other_actions(tape, tail)):
-            self._depends(found)
-        for kind, made in bootstraps.trained_targets(tape, tail):
-            self._depends(dependence.Dependence(kind, made, 0, 0))
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
@@ -294,6 +294,18 @@ class LossRepairsProbe(OptimizerProbe):
             yield changes, _padding_row(*wrong[0])
 
 
+def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
+    """What depends on what it must not between the model's outputs and the loss."""
+    for call in tail.calls:
+        yield from ends.ends_ignored(tape, call)
+    yield from sorted_rows.left_sorted(tape, tail)
+    yield from ratios.of_other_actions(tape, tail)
+    yield from contrasts.wrong_pairs(tape, tail)
+    yield from voids.trained_voids(tape, tail)
+    for kind, made in bootstraps.trained_targets(tape, tail):
+        yield dependence.Dependence(kind, made, 0, 0)
+
+
 def _row(call: Call, defect: str) -> RepairRow:
     return RepairRow(
         at=call.at or 0,
@@ -326,7 +338,10 @@ PLACED = (
     | dependence.STATISTICS
     | no_effect.NORMS
     | frozenset(
-        "div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
+        """
+        div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
+        cosine_similarity
+        """.split()
     )
 )
 
