@@ -1,4 +1,4 @@
-"""TRAIN011 to 13, 21 to 27, 29 to 33: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 to 34: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
@@ -450,4 +450,22 @@ class IgnoredIsTrained(DependenceSays):
         return (
             f"{row.n} of {row.of} targets that cross_entropy ignores are given a class here: another "
             "part of the loss trains the outputs there"
+        )
+
+
+class SampleWithoutGradient(DependenceSays):
+    """The loss reads a sample that gives its distribution no gradient."""
+
+    code = "TRAIN034"
+    kinds = ("sample",)
+    proof = (
+        "the calls from the sample to the loss, none of which meets the distribution's parameters"
+    )
+    advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
+
+    def said(self, row: DependenceRow) -> str:
+        called = row.function if row.function == "torch.normal" else f"sample() of {row.function}"
+        return (
+            f"{called} gives no gradient: the loss is computed from the sample, and only its other "
+            "parts (a divergence from a prior) train the parameters of the distribution"
         )

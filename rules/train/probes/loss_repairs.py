@@ -25,6 +25,7 @@ from . import (
     broadcasts,
     contrasts,
     dependence,
+    drawn,
     ends,
     no_effect,
     padding_reads,
@@ -66,6 +67,7 @@ class LossRepairsProbe(OptimizerProbe):
         self._sums = Sums()
         self._seen: Counter[tuple[str, int]] = Counter()
         self._shifts = Shifts()
+        self._samples = drawn.Samples(context)
         self._packs = False
 
     def start(self) -> None:
@@ -81,6 +83,7 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _watch(self) -> None:
         run_compiled_code_eagerly(self._patches)
+        self._samples.watch(self._patches)
         self._patches.around(
             torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
         )
@@ -97,11 +100,13 @@ class LossRepairsProbe(OptimizerProbe):
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
         self._tape = None
+        self._samples.clear()
         self._sums.clear()
 
     def step_end(self) -> None:
         self._seen.clear()
         self._packs = False
+        self._samples.clear()
         if self._tape is not None:
             self._tape.clear()
 
@@ -151,6 +156,7 @@ class LossRepairsProbe(OptimizerProbe):
         finally:
             if not call.keep_graph:
                 tape.clear()
+                self._samples.clear()
 
     def backward_ends(self, call: Backward) -> None:
         """See what it added to the gradients."""
@@ -201,6 +207,8 @@ class LossRepairsProbe(OptimizerProbe):
             return
         for found in _in_loss(tape, tail):
             self._depends(found)
+        for drawn_row in self._samples.without_gradient(tape, loss):
+            self.context.add(drawn_row)
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
@@ -340,7 +348,7 @@ PLACED = (
     | frozenset(
         """
         div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
-        cosine_similarity
+        cosine_similarity normal
         """.split()
     )
 )
