@@ -1,4 +1,4 @@
-"""GRAPH003, 5, 6 and 8 to 10: graphs that no backward walks, parameters that get no gradient,
+"""GRAPH003, 5, 6 and 8 to 11: graphs that no backward walks, parameters that get no gradient,
 graphs for several losses, and gradients that torch warns are not there.
 """
 
@@ -14,9 +14,10 @@ from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recordings.schema.graph import FedRow
+from auditor.recordings.schema.graph import CensusRow, FedRow
 from auditor.rule import Rule, knob
 
+from ..census import CensusSays
 from ..lines import places_of
 from ..torch_says import TorchSays
 from .rows import EvalRow, StrayRow, SummedRow
@@ -381,3 +382,44 @@ def _ran(place: EvalRow) -> str:
         if place.mode == "eval"
         else f"{place.module}, which no optimizer trains, ran"
     )
+
+
+class NewLayerStaysFrozen(CensusSays):
+    """A new layer is frozen with the weights that its constructor drew."""
+
+    code = "GRAPH011"
+    kind = "new"
+    advice = (
+        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and give "
+        "its parameters to the optimizer."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.other} is a new {row.name} and frozen: its weights are still those that its "
+            f"constructor drew, on all of {row.steps} steps that ran it"
+        )
+
+    def place(self, row: CensusRow, source: Source) -> Site | None:
+        """The statement that freezes, if one does, there or at all; else where the layer came in."""
+        freezes = [
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
+            if unparsed(node.value) != "True"
+        ]
+        freezes += [
+            source.site_of(file, call)
+            for file, call in source.calls_of("requires_grad_")
+            if "True" not in map(unparsed, call.args)
+            if call.args or call.keywords
+        ]
+        site = row.site
+        near = (each for each in freezes if site is not None and _together(source, each, site))
+        return the_only(near) or the_only(freezes) or site
+
+
+def _together(source: Source, one: Site, two: Site) -> bool:
+    """Both lines are in one function."""
+    scopes = [source.index(each.file).scope_at(each.line) for each in (one, two)]
+    return one.file == two.file and scopes[0] is scopes[1]

@@ -1,4 +1,4 @@
-"""TRAIN011 to 13, 21 to 27, 29 to 31: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 to 34: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
@@ -402,4 +402,70 @@ class RatioOfOtherActions(DependenceSays):
         return (
             f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
             "the store holds those of the ratio's actions at other places"
+        )
+
+
+class WrongPositives(DependenceSays):
+    """A contrastive loss takes another sample for the positive, or each row for its own candidate."""
+
+    code = "TRAIN032"
+    kinds = ("pairs", "self")
+    proof = "the targets, beside the call that put both views together or multiplied them"
+
+    def said(self, row: DependenceRow) -> str:
+        if row.kind == "self":
+            return (
+                f"each of {row.of} rows is compared with itself, too, and is never its own target: its "
+                "largest similarity counts against the positive"
+            )
+        if row.function == "stack":
+            return (
+                "both views of a sample lie beside each other (a, a, b, b), and the targets are half a "
+                "batch away: each positive is another sample"
+            )
+        return (
+            "the second views lie half a batch behind the first ones, and the targets are the rows "
+            "beside (1, 0, 3, 2): each positive is another sample"
+        )
+
+    def instead(self, row: DependenceRow) -> str:
+        if row.kind == "self":
+            return "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy."
+        if row.function == "stack":
+            return (
+                "Put the views together by torch.cat([a, b]), or use arange(2 * n) ^ 1 as targets."
+            )
+        return "Use (arange(2 * n) + n) % (2 * n) as targets, or stack([a, b], 1).flatten(0, 1)."
+
+
+class IgnoredIsTrained(DependenceSays):
+    """One part of a loss ignores targets, and another part trains them as a class."""
+
+    code = "TRAIN033"
+    kinds = ("void",)
+    proof = "the gradient at what is ignored, with and without the other part"
+    advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} targets that cross_entropy ignores are given a class here: another "
+            "part of the loss trains the outputs there"
+        )
+
+
+class SampleWithoutGradient(DependenceSays):
+    """The loss reads a sample that gives its distribution no gradient."""
+
+    code = "TRAIN034"
+    kinds = ("sample",)
+    proof = (
+        "the calls from the sample to the loss, none of which meets the distribution's parameters"
+    )
+    advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
+
+    def said(self, row: DependenceRow) -> str:
+        called = row.function if row.function == "torch.normal" else f"sample() of {row.function}"
+        return (
+            f"{called} gives no gradient: the loss is computed from the sample, and only its other "
+            "parts (a divergence from a prior) train the parameters of the distribution"
         )

@@ -392,7 +392,7 @@ def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[TapedCall]:
     return (tape.calls[number] for number in sorted(numbers))
 
 
-def _picks(call: TapedCall) -> bool:
+def picks(call: TapedCall) -> bool:
     """An index that is a tensor or a list may put samples in another order."""
     index = call.argument(1, "index") if call.name == "getitem" else None
     each = index if isinstance(index, tuple) else (index,)
@@ -426,7 +426,7 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if call.name in ON_PURPOSE or _picks(call) or len(calls) >= LONGEST:
+            if call.name in ON_PURPOSE or picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):
