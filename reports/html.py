@@ -22,6 +22,7 @@ from markupsafe import Markup
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.charts import drawn
+from auditor.model.prices import trains_otherwise
 
 from . import (
     charts,
@@ -234,7 +235,7 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     listed = groups(cards)
     return {
         "cards": cards,
-        "training": tuple(card for card in cards if summary.is_untrue(card.finding)),
+        "training": tuple(card for card in cards if trains_otherwise(card.finding)),
         "listed": _TRAINING_LISTED,
         "groups": listed,
         "choices": choices(listed),

@@ -294,7 +294,7 @@ FAMILIES = {
     "TIME": "Step time",
     "WASTE": "Work thrown away",
     "COMP": "torch.compile",
-    "TRAIN": "Does it train what it says",
+    "TRAIN": "Training correctness",
 }
 
 
@@ -314,11 +314,6 @@ class Family:
 def family_of(code: str) -> str:
     """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
     return code.rstrip("0123456789") or code
-
-
-def is_untrue(finding: Finding) -> bool:
-    """True of an error of TRAIN: what the step learns matters before what it costs."""
-    return finding.severity is Severity.ERROR and family_of(finding.code) == "TRAIN"
 
 
 def families(report: Report) -> tuple[Family, ...]:

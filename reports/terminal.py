@@ -224,7 +224,9 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 def _modules(report: Report, width: int) -> Iterator[Text]:
     rates = f" ({told})" if (told := modules.rates(report)) else ""
-    yield from _wrapped(f"modules without their submodules, {modules.basis(report)}{rates}:", width)
+    yield from _wrapped(
+        f"share by module, without its submodules, {modules.basis(report)}{rates}:", width
+    )
     yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
     yield Text()
 

@@ -256,13 +256,13 @@ def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
             else ""
         )
         return (
-            f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
-            f"optimizer and never change{where}: {names}{more}"
+            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} steps), and "
+            f"no optimizer holds them{where}: {names}{more}"
         )
     if kind == "tensor":
         return (
-            f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, "
-            "and never changes"
+            f"{name} never changes: it gets gradients (on {strays[0].fed} steps), and no optimizer and no "
+            "module holds it"
         )
     return (
         f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "
