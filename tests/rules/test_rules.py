@@ -50,6 +50,9 @@ from tests.inprocess import judge
 from tests.leftover_workers import end_workers
 from tests.rules import programs
 
+# cases are programs of users: what torch warns them of is theirs
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 HERE = Path(__file__).resolve().parent
 RULES = {rule.code: rule for rule in catalogue.rules()}
 CUDA = torch.cuda.is_available()
