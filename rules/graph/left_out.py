@@ -145,10 +145,9 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Pass them to the optimizer: create it after the whole "
-    "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they should not change, use requires_grad_(False): then no gradient is computed and "
-    "kept for them.",
+    "parameters": "Give them to the optimizer: create it from all parameters of the finished model, or "
+    "add those that are made or unfrozen later with add_param_group(). If they should not change, use "
+    "requires_grad_(False): then no gradient is computed and kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
