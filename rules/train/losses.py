@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from auditor.evidence import table
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Function, Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -151,8 +151,8 @@ class SilentBroadcast(GradientRule):
         for _, row, finding in self.judged(with_defect(repairs, "broadcast")):
             edit = _column_edit(source, row.site, row)
             every = (
-                "loss is multiplied by every weight, and no sample counts more than another"
-                if row.function == "mul"
+                "loss meets every weight, and no sample counts more than another"
+                if row.function in ("mul", "div")
                 else "prediction is compared with every target"
             )
             yield told(
@@ -386,7 +386,7 @@ class TargetsNotShifted(GradientRule):
 
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for _, row, finding in self.judged(with_defect(repairs, "shift")):
-            shift = source.assigned_before(row.site, _cuts_first) if row.distance else None
+            shift = _shift(source, row.site) if row.distance else None
             if shift is not None:
                 places = places_of(shift, row.site)
                 finding = replace(finding, site=shift, places=places)  # noqa: PLW2901
@@ -408,7 +408,16 @@ class TargetsNotShifted(GradientRule):
             )
 
 
-def _cuts_first(node: ast.stmt) -> bool:
+def _shift(source: Source, site: Site) -> Site | None:
+    """Where the targets are cut: a line in front of the loss, or the only call of its function."""
+    function = source.index(site.file).scope_at(site.line)
+    calls = list(source.calls_of(function.name)) if isinstance(function, Function) else []
+    cutting = [source.site_of(*each) for each in calls if _cuts_first(each[1])]
+    only = cutting[0] if len(calls) == len(cutting) == 1 else None
+    return source.assigned_before(site, _cuts_first) or only
+
+
+def _cuts_first(node: ast.stmt | ast.expr) -> bool:
     """``labels[:, 1:]``: the first position is left out."""
     slices = nodes_in(getattr(node, "value", None) or node, ast.Slice)
     return any(isinstance(each.lower, ast.Constant) and each.lower.value == 1 for each in slices)

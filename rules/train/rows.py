@@ -99,7 +99,8 @@ class DependenceRow(PassRow, kw_only=True):
             "other actions than the new ones; `self`: similarities of rows with themselves, among the "
             "candidates of a contrastive loss; `pairs`: both views of a batch, in another order than "
             "its targets; `void`: targets that one part of a loss ignores, made into others; `sample`: "
-            "of a distribution, without a gradient for its parameters"
+            "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
+            "all samples, in front of sums for each of them"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

@@ -208,7 +208,7 @@ def certain(path: Path, codes: Collection[str]) -> list[Proof]:
     comments silence anywhere; nothing of a file that cannot be read.
     """
     try:
-        text = _read(path)
+        text = _read_source(path)
         proven = proofs(text)
     except (AuditProblem, SyntaxError, ValueError, RecursionError, MemoryError):
         return []

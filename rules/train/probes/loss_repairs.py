@@ -31,6 +31,7 @@ from . import (
     padding_reads,
     paddings,
     ratios,
+    readouts,
     sorted_rows,
     voids,
 )
@@ -310,6 +311,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
         yield from ends.ends_ignored(tape, call)
     yield from sorted_rows.left_sorted(tape, tail)
     yield from ratios.of_other_actions(tape, tail)
+    yield from readouts.normalized_together(tape, tail)
     yield from contrasts.wrong_pairs(tape, tail)
     yield from voids.trained_voids(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
