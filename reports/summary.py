@@ -12,7 +12,7 @@ from typing import get_args
 from auditor import amounts
 from auditor.model import Accepted, Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import costs_nothing, priced, share_of_step
+from auditor.model.prices import costs_nothing, priced, share_of_step, trains_otherwise
 
 from . import communication, text
 
@@ -149,10 +149,10 @@ def step_time(report: Report) -> str:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
     mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
-    return (
-        f"median {median}, {mean}{p95}fastest {amounts.duration(times.min)}, "
-        f"slowest {amounts.duration(times.max)} {timed}"
-    )
+    extremes = ""
+    if (times.low, times.high) != (times.min, times.max):
+        extremes = f"fastest {amounts.duration(times.min)}, slowest {amounts.duration(times.max)}, "
+    return f"median {median}, {mean}{p95}{extremes}".removesuffix(", ") + f" {timed}"
 
 
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
@@ -373,6 +373,11 @@ def price(finding: Finding) -> str:
         return f"{said} {finding.basis}" if (said := cost(finding)) else ""
     spanned = amounts.within(lost, finding.lost_us_per_step_low, finding.lost_us_per_step_high)
     return f"{spanned} / step {basis(finding)}"
+
+
+def unpriced(finding: Finding) -> str:
+    """What stands in the place of a price that is not known."""
+    return "affects training" if trains_otherwise(finding) else "not priced"
 
 
 # -- shares ----------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     return (
         " ".join(word for word in words if word),
         text.path(finding.code),
-        price or "not priced",
+        price or summary.unpriced(finding),
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )
