@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.devices import device_named
-from auditor.model.prices import priced, share_of_step, unpriced_waits, usual_us
+from auditor.model.prices import (
+    priced,
+    share_of_step,
+    trains_otherwise,
+    unpriced_waits,
+    usual_us,
+)
 
-from . import outcomes, summary, verified, what_ifs
+from . import outcomes, summary, text, verified, what_ifs
 
 
 @dataclass(frozen=True)
@@ -35,10 +41,11 @@ class Gain:
 
 
 def headline(report: Report) -> tuple[str, ...]:
-    """The report's first words, without a verb of promise: what was verified, then each basis of
-    price alone.
+    """The report's first words, without a verb of promise: what is not trained as the program says,
+    what was verified, then each basis of price alone.
     """
-    return tuple(gain.sentence for gain in gains(report) if not gain.page_only)
+    priced = (gain.sentence for gain in gains(report) if not gain.page_only)
+    return (*_trained_otherwise(report), *priced)
 
 
 def gains(report: Report) -> Iterator[Gain]:
@@ -77,6 +84,18 @@ def _nothing(report: Report) -> Gain:
         kind="" if early or report.caveats else "nothing",
         href="skipped" if summary.with_status(report, "skipped") else "verdicts",
     )
+
+
+def _trained_otherwise(report: Report) -> Iterator[str]:
+    """How many findings say that something else is trained than the program says; the page has a
+    section of them.
+    """
+    found = tuple(each for each in report.findings if trains_otherwise(each))
+    if found:
+        verb, first = "changes" if len(found) == 1 else "change", found[0]
+        site = f" at {text.path(str(first.site))}" if first.site else ""
+        where = f"{'first ' if len(found) > 1 else ''}{first.code}{site}"
+        yield f"{amounts.count(len(found), 'finding')} {verb} what is trained: {where}"
 
 
 def _priced(report: Report) -> Iterator[Gain]:

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.charts import drawn
+from auditor.model.prices import trains_otherwise
 
 from . import (
     charts,
@@ -133,7 +134,13 @@ def order(cards: Sequence[Card]) -> str:
         return ""
     first = cards[0].finding
     lost = not first.proven_us and not first.lost_bytes and first.severity == Severity.ERROR
-    opening = "Errors that cost the whole run come first. The rest is sorted" if lost else "Sorted"
+    opens = ["errors that cost the whole run"] if lost else []
+    if any(trains_otherwise(card.finding) for card in cards):
+        opens.append("findings that change what is trained")
+    words = " and ".join(opens)
+    opening = (
+        f"{words[:1].upper()}{words[1:]} come first. The rest is sorted" if opens else "Sorted"
+    )
     return (
         f"{opening} by what a fix saves, as a share of the step's time or of memory; findings without "
         "a price come last. Consequences of a finding, and findings on its line, are indented below it."
@@ -234,7 +241,7 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     listed = groups(cards)
     return {
         "cards": cards,
-        "training": tuple(card for card in cards if summary.is_untrue(card.finding)),
+        "training": tuple(card for card in cards if trains_otherwise(card.finding)),
         "listed": _TRAINING_LISTED,
         "groups": listed,
         "choices": choices(listed),

@@ -289,7 +289,9 @@ def _basis(finding: Finding) -> str:
         return f"{text.micro(summary.cost(finding))}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
-    return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
+    return {"measured": f"measured in {source or 'this run'}", "none": summary.unpriced(finding)}[
+        finding.basis
+    ]
 
 
 def _parts(finding: Finding, report: Report) -> Iterator[PagePlace]:

@@ -12,7 +12,7 @@ from typing import get_args
 from auditor import amounts
 from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import costs_nothing, priced, share_of_step
+from auditor.model.prices import costs_nothing, priced, share_of_step, trains_otherwise
 
 from . import communication, text
 
@@ -149,10 +149,10 @@ def step_time(report: Report) -> str:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
     mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
-    return (
-        f"median {median}, {mean}{p95}fastest {amounts.duration(times.min)}, "
-        f"slowest {amounts.duration(times.max)} {timed}"
-    )
+    extremes = ""
+    if (times.low, times.high) != (times.min, times.max):
+        extremes = f"fastest {amounts.duration(times.min)}, slowest {amounts.duration(times.max)}, "
+    return f"median {median}, {mean}{p95}{extremes}".removesuffix(", ") + f" {timed}"
 
 
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
@@ -294,7 +294,7 @@ FAMILIES = {
     "TIME": "Step time",
     "WASTE": "Work thrown away",
     "COMP": "torch.compile",
-    "TRAIN": "Does it train what it says",
+    "TRAIN": "Training correctness",
 }
 
 
@@ -314,11 +314,6 @@ class Family:
 def family_of(code: str) -> str:
     """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
     return code.rstrip("0123456789") or code
-
-
-def is_untrue(finding: Finding) -> bool:
-    """True of an error of TRAIN: what the step learns matters before what it costs."""
-    return finding.severity is Severity.ERROR and family_of(finding.code) == "TRAIN"
 
 
 def families(report: Report) -> tuple[Family, ...]:
@@ -378,6 +373,11 @@ def price(finding: Finding) -> str:
         return f"{said} {finding.basis}" if (said := cost(finding)) else ""
     spanned = amounts.within(lost, finding.lost_us_per_step_low, finding.lost_us_per_step_high)
     return f"{spanned} / step {basis(finding)}"
+
+
+def unpriced(finding: Finding) -> str:
+    """What stands in the place of a price that is not known."""
+    return "affects training" if trains_otherwise(finding) else "not priced"
 
 
 # -- shares ----------------------------------------------------------------------------------------

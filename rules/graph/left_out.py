@@ -1,4 +1,4 @@
-"""GRAPH003, 5, 6 and 8 to 10: graphs that no backward walks, parameters that get no gradient,
+"""GRAPH003, 5, 6 and 8 to 11: graphs that no backward walks, parameters that get no gradient,
 graphs for several losses, and gradients that torch warns are not there.
 """
 
@@ -14,9 +14,10 @@ from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recordings.schema.graph import FedRow
+from auditor.recordings.schema.graph import CensusRow, FedRow
 from auditor.rule import Rule, knob
 
+from ..census import CensusSays
 from ..lines import places_of
 from ..torch_says import TorchSays
 from .rows import EvalRow, StrayRow, SummedRow
@@ -143,10 +144,9 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Pass them to the optimizer: create it after the whole "
-    "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they should not change, use requires_grad_(False): then no gradient is computed and "
-    "kept for them.",
+    "parameters": "Give them to the optimizer: create it from all parameters of the finished model, or "
+    "add those that are made or unfrozen later with add_param_group(). If they should not change, use "
+    "requires_grad_(False): then no gradient is computed and kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
@@ -253,13 +253,13 @@ def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
             else ""
         )
         return (
-            f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
-            f"optimizer and never change{where}: {names}"
+            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} steps), and "
+            f"no optimizer holds them{where}: {names}"
         )
     if kind == "tensor":
         return (
-            f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, "
-            "and never changes"
+            f"{name} never changes: it gets gradients (on {strays[0].fed} steps), and no optimizer and no "
+            "module holds it"
         )
     return (
         f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "
@@ -379,3 +379,44 @@ def _ran(place: EvalRow) -> str:
         if place.mode == "eval"
         else f"{place.module}, which no optimizer trains, ran"
     )
+
+
+class NewLayerStaysFrozen(CensusSays):
+    """A new layer is frozen with the weights that its constructor drew."""
+
+    code = "GRAPH011"
+    kind = "new"
+    advice = (
+        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and give "
+        "its parameters to the optimizer."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.other} is a new {row.name} and frozen: its weights are still those that its "
+            f"constructor drew, on all of {row.steps} steps that ran it"
+        )
+
+    def place(self, row: CensusRow, source: Source) -> Site | None:
+        """The statement that freezes, if one does, there or at all; else where the layer came in."""
+        freezes = [
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
+            if unparsed(node.value) != "True"
+        ]
+        freezes += [
+            source.site_of(file, call)
+            for file, call in source.calls_of("requires_grad_")
+            if "True" not in map(unparsed, call.args)
+            if call.args or call.keywords
+        ]
+        site = row.site
+        near = (each for each in freezes if site is not None and _together(source, each, site))
+        return the_only(near) or the_only(freezes) or site
+
+
+def _together(source: Source, one: Site, two: Site) -> bool:
+    """Both lines are in one function."""
+    scopes = [source.index(each.file).scope_at(each.line) for each in (one, two)]
+    return one.file == two.file and scopes[0] is scopes[1]

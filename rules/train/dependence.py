@@ -1,4 +1,4 @@
-"""TRAIN011 to 13, 21 to 27, 29 to 31: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 to 34: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class SamplesMix(DependenceSays):
     """A sample's output depends on other samples of its batch."""
 
     code = "TRAIN011"
-    kinds = ("samples", "statistics", "documents")
+    kinds = ("samples", "statistics", "documents", "readout")
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """A layer that takes the batch for the sequence is repaired where it is made."""
@@ -121,6 +121,11 @@ class SamplesMix(DependenceSays):
                 f"row: the first token of a document sees {row.n} of the {row.of} before it, "
                 "although positions start again there"
             )
+        if row.kind == "readout":
+            return (
+                f"the softmax goes over the rows of all {row.of} samples, and its shares are added up "
+                "for each sample: a sample's output depends on the others in its batch"
+            )
         if row.kind == "statistics":
             return (
                 f"the {row.function} of a whole batch scales or shifts each of its {row.of} samples: "
@@ -134,6 +139,8 @@ class SamplesMix(DependenceSays):
     def instead(self, row: DependenceRow) -> str:
         if row.kind == "documents":
             return "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :]."
+        if row.kind == "readout":
+            return "Divide exp(scores) by its sum within each sample (index_add of the same index)."
         if row.kind == "statistics":
             return "Give it the dimensions of one sample, or use constants of the training set."
         name = SAME.get(row.function, row.function)
@@ -151,7 +158,7 @@ class SeesTheNextToken(DependenceSays):
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
-        """A mask that is off by a diagonal or two is repaired where it is made."""
+        """A mask that is off by a diagonal or two, or of the wrong sign, is repaired where it is made."""
         file = row.site.file
         made = [
             call
@@ -160,7 +167,15 @@ class SeesTheNextToken(DependenceSays):
             if len(call.args) > 1 or call.keywords
         ]
         off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
-        return source.site_of(file, made[0]) if off_by_few else row.site
+        if off_by_few:
+            return source.site_of(file, made[0])
+        given = (each.arg for call in source.calls_at(row.site) for each in call.keywords)
+        filled = [
+            source.site_of(file, call)
+            for call in source.index(file).calls.get("masked_fill", ())
+            if "inf" in unparsed(call.args[-1])
+        ]
+        return (the_only(filled) if "attn_mask" in given else None) or row.site
 
     def said(self, row: DependenceRow) -> str:
         return (
@@ -229,7 +244,7 @@ class TargetGetsGradients(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         if row.kind == "soft":
             return (
-                "the target of kl_div gets gradients: the step also moves the teacher's output "
+                "the target of a divergence gets gradients: the step also moves the teacher's output "
                 "toward the student's"
             )
         if row.kind == "advantage":
@@ -400,4 +415,65 @@ class RatioOfOtherActions(DependenceSays):
         return (
             f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
             "the store holds those of the ratio's actions at other places"
+        )
+
+
+class WrongPositives(DependenceSays):
+    """A contrastive loss takes another sample for the positive, or each row for its own candidate."""
+
+    code = "TRAIN032"
+    kinds = ("pairs", "self")
+
+    def said(self, row: DependenceRow) -> str:
+        if row.kind == "self":
+            return (
+                f"each of {row.of} rows is compared with itself, too, and is never its own target: its "
+                "largest similarity counts against the positive"
+            )
+        if row.function == "stack":
+            return (
+                "both views of a sample lie beside each other (a, a, b, b), and the targets are half a "
+                "batch away: each positive is another sample"
+            )
+        return (
+            "the second views lie half a batch behind the first ones, and the targets are the rows "
+            "beside (1, 0, 3, 2): each positive is another sample"
+        )
+
+    def instead(self, row: DependenceRow) -> str:
+        if row.kind == "self":
+            return "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy."
+        if row.function == "stack":
+            return (
+                "Put the views together by torch.cat([a, b]), or use arange(2 * n) ^ 1 as targets."
+            )
+        return "Use (arange(2 * n) + n) % (2 * n) as targets, or stack([a, b], 1).flatten(0, 1)."
+
+
+class IgnoredIsTrained(DependenceSays):
+    """One part of a loss ignores targets, and another part trains them as a class."""
+
+    code = "TRAIN033"
+    kinds = ("void",)
+    advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} targets that cross_entropy ignores are given a class here: another "
+            "part of the loss trains the outputs there"
+        )
+
+
+class SampleWithoutGradient(DependenceSays):
+    """The loss reads a sample that gives its distribution no gradient."""
+
+    code = "TRAIN034"
+    kinds = ("sample",)
+    advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
+
+    def said(self, row: DependenceRow) -> str:
+        called = row.function if row.function == "torch.normal" else f"sample() of {row.function}"
+        return (
+            f"{called} gives no gradient: the loss is computed from the sample, and only its other "
+            "parts (a divergence from a prior) train the parameters of the distribution"
         )

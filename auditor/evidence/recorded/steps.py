@@ -240,9 +240,9 @@ class CpuContention:
         if not self.busy:
             return ""
         return (
-            f"the machine was busy (steps waited for a CPU {amounts.percent(self.queued)} of the "
-            "time, which measured times exclude): do not trust small differences, and audit again "
-            "on an idle machine or on CPUs of its own (taskset)"
+            f"the machine was busy: steps waited for a CPU {amounts.percent(self.queued)} of the time "
+            "(measured times exclude that). Do not trust small differences; audit again on an idle "
+            "machine or on reserved CPUs (taskset)"
         )
 
 

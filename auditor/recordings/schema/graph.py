@@ -37,7 +37,10 @@ class ThrownRow(PassRow, kw_only=True):
     )
     other: Annotated[
         int | None,
-        doc("the backward of a `detach`; of a `repeat` or `again` the line that did it before"),
+        doc(
+            "the backward of a `detach`; of a `repeat` or `again` the line that did it before; of a "
+            "`result` the only line that runs `op`, if the place is a call that leads there"
+        ),
     ] = None
     steps: Annotated[int, doc("on how many")] = 0
     operators: Annotated[float, doc("operators per step")] = 0.0
@@ -111,7 +114,9 @@ class CensusRow(PassRow, kw_only=True):
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
             "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
             "`rates` (groups that were made with different learning rates, and stepped with one), "
-            "`average` (batch norms whose weights follow trained ones, and their statistics do not)"
+            "`average` (batch norms whose weights follow trained ones, and their statistics do not), `new` "
+            "(a frozen layer with the weights of its constructor, put in another's place or missing in "
+            "what was loaded)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
@@ -119,7 +124,7 @@ class CensusRow(PassRow, kw_only=True):
         str,
         doc(
             "`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer; "
-            "`sample`: the attribute"
+            "`sample`: the attribute; `new`: its name"
         ),
     ] = older("")
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)

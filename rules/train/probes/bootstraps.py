@@ -77,8 +77,36 @@ def _soft(tape: FunctionTape, tail: Tail) -> TapedCall | None:
         and isinstance(target := call.argument(1, "target"), torch.Tensor)
         and target.requires_grad
     ]
+    by_hand = [] if pulled else list(_crossed(tape, tail))
+    if len(by_hand) == 1:
+        return by_hand[0]
     made = formed(tape, *pulled[0]) if len(pulled) == 1 else None
     return made if made is not None and made.name in ("softmax", "log_softmax") else None
+
+
+def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[TapedCall]:
+    """The log_softmax of each product with a softmax of another output, both with a gradient."""
+    for call in tail.calls:
+        pair = [tensor for tensor, _ in call.parents]
+        if call.name != "mul" or len(pair) != 2 or not all(map(_learns, pair)):
+            continue
+        makers = [formed(tape, call, each) for each in pair]
+        named = {made.name: made for made in makers if made is not None}
+        target, logs = named.get("softmax"), named.get("log_softmax")
+        if target is None or logs is None or logs.at is None:
+            continue
+        if _scores(tape, target) is not _scores(tape, logs):
+            yield logs
+
+
+def _scores(tape: FunctionTape, call: TapedCall) -> torch.Tensor:
+    """What a softmax was computed from, before a temperature."""
+    scores = call.parents[0][0]
+    made = tape.maker_before(call, scores)
+    while made is not None and made.parents and made.name in FORMING | {"div", "mul", "clone"}:
+        call, scores = made, made.parents[0][0]
+        made = tape.maker_before(call, scores)
+    return scores
 
 
 def _is_log(tape: FunctionTape, call: TapedCall | None) -> bool:

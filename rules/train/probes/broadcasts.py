@@ -17,7 +17,7 @@ LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss 
 OPERATORS = frozenset({"sub"})
 """Of the operators the one that compares."""
 
-FACTORS = frozenset({"mul"})
+FACTORS = frozenset({"mul", "div"})
 """By which samples are weighed: a loss for each of them, of one column, where only sums follow."""
 
 
@@ -125,12 +125,19 @@ def _weighs_samples(tail: Tail, call: TapedCall, one: torch.Tensor, two: torch.T
     of all losses times that of all weights.
     """
     losses, weights = (one, two) if one.requires_grad else (two, one)
-    if losses.numel() != losses.shape[0] or weights.dim() != 1 or losses.shape[0] != len(weights):
+    rows = losses.shape[:1] == weights.shape[:1] == (losses.numel(),) == (weights.numel(),)
+    if not rows or 1 not in (losses.dim(), weights.dim()):
+        return False
+    if call.name == "div" and weights is one:
         return False
     made = {id(result) for each in tail.calls if each.name in LOSSES for result in each.results}
-    following = [each for each in tail.calls if each.number > call.number]
-    scales = all(each.name in {*SUMS, *RESHAPED, "mul", "div"} for each in following)
-    return id(losses) in made and scales and bool((weights != weights[0]).any())
+    own, scales = {id(call.result)}, True
+    for each in tail.calls:
+        if each.number > call.number and not own.isdisjoint(id(given) for given, _ in each.parents):
+            scales = scales and each.name in {*SUMS, *RESHAPED, "mul", "div"}
+            own |= {id(each.result)} if each.result.numel() > 1 else set()
+    differ = bool((weights != weights.flatten()[0]).any())
+    return id(losses) in made and scales and differ
 
 
 def _is_on_purpose(

@@ -310,11 +310,11 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     asked = _asked(tape, tail)
     if asked is None:
         return None
-    given, batch, loaded = asked
+    given, batch = asked
     for call in leading_to(tape, given):
         if call.result.dim() and call.result.shape[0] == batch and call.result.is_floating_point():
             segment = _Segment.of(tape, call, batch)
-            if segment is not None and segment.may_mix(loaded):
+            if segment is not None and segment.may_mix():
                 found = segment.mixes()
                 if found is not None:
                     return Dependence("samples", *found, batch)
@@ -326,7 +326,7 @@ def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
     asked = _asked(tape, tail)
     if asked is None:
         return None
-    given, batch, _ = asked
+    given, batch = asked
     leading = list(leading_to(tape, given))
     for call in leading:
         of_batch = [each for each, _ in call.parents if each.dim() > 1 and each.shape[0] == batch]
@@ -343,15 +343,13 @@ STATISTICS = frozenset("mean std var amax amin max min norm vector_norm std_mean
 """Functions that make one number of a batch."""
 
 
-def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int, bool] | None:
+def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int] | None:
     """As :func:`_per_sample`, of the first loss that has a target for each sample."""
     return next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
 
 
-def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int, bool] | None:
-    """What a loss compares with one target for each sample, how many samples these are, and whether
-    a loader of the program gives batches of that size.
-    """
+def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int] | None:
+    """What a loss compares with one target for each sample, and how many samples these are."""
     given, target = call.argument(0, "input"), call.argument(1, "target")
     if call.name not in COMPARED:
         return None
@@ -375,11 +373,11 @@ def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int,
         merges = isinstance(before, torch.Tensor) and before.dim() > each.dim()
         if merges and form is not None and form.name in (*FORMS, "flatten"):
             return None  # tokens of several samples in a row
-    return given, batch, batch in loaded_sizes()
+    return given, batch
 
 
 def loaded_sizes() -> set[int | None]:
-    """Sizes of the batches that the program's loaders give."""
+    """Sizes of the batches that the program's loaders give. Slow: asks all live objects."""
     return {loader.batch_size for loader in live_instances(DataLoader)}
 
 
@@ -394,7 +392,7 @@ def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[TapedCall]:
     return (tape.calls[number] for number in sorted(numbers))
 
 
-def _picks(call: TapedCall) -> bool:
+def picks(call: TapedCall) -> bool:
     """An index that is a tensor or a list may put samples in another order."""
     index = call.argument(1, "index") if call.name == "getitem" else None
     each = index if isinstance(index, tuple) else (index,)
@@ -428,7 +426,7 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if call.name in ON_PURPOSE or _picks(call) or len(calls) >= LONGEST:
+            if call.name in ON_PURPOSE or picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):
@@ -449,7 +447,7 @@ class _Segment:
         ordered = [calls[number] for number in sorted(calls)]
         return cls(ordered, list(sources.values()), last.result, constants)
 
-    def may_mix(self, loaded: bool) -> bool:
+    def may_mix(self) -> bool:
         """It has a function that can, and is no graph of as many nodes, pairs, or single sequence."""
         batch = self.result.shape[0]
         tensors_here = (*self.sources, self.result, *self.constants)
@@ -463,7 +461,8 @@ class _Segment:
             return False  # rows are positions, or frames, of fewer samples
         names = {call.name for call in self.calls}
         if names & SEQUENCES and any(
-            each.dim() < 3 or (each.shape[1] == 1 and not loaded) for each in self.sources
+            each.dim() < 3 or (each.shape[1] == 1 and batch not in loaded_sizes())
+            for each in self.sources
         ):
             return False  # rows may be positions of one sequence
         return bool(names & MIXING) or (len(self.calls) > 1 and bool(names & FORMS))

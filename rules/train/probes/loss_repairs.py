@@ -23,13 +23,17 @@ from . import (
     activations,
     bootstraps,
     broadcasts,
+    contrasts,
     dependence,
+    drawn,
     ends,
     no_effect,
     padding_reads,
     paddings,
     ratios,
+    readouts,
     sorted_rows,
+    voids,
 )
 from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
@@ -64,6 +68,7 @@ class LossRepairsProbe(OptimizerProbe):
         self._sums = Sums()
         self._seen: Counter[tuple[str, int]] = Counter()
         self._shifts = Shifts()
+        self._samples = drawn.Samples(context)
         self._packs = False
 
     def start(self) -> None:
@@ -79,6 +84,7 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _watch(self) -> None:
         run_compiled_code_eagerly(self._patches)
+        self._samples.watch(self._patches)
         self._patches.around(
             torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
         )
@@ -97,11 +103,13 @@ class LossRepairsProbe(OptimizerProbe):
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
         self._tape = None
+        self._samples.clear()
         self._sums.clear()
 
     def step_end(self) -> None:
         self._seen.clear()
         self._packs = False
+        self._samples.clear()
         if self._tape is not None:
             self._tape.clear()
 
@@ -127,6 +135,8 @@ class LossRepairsProbe(OptimizerProbe):
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
             or ratios.may_be_old(name, given)
+            or voids.makes_targets(name, given)
+            or contrasts.puts_together(name, given)
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -149,6 +159,7 @@ class LossRepairsProbe(OptimizerProbe):
         finally:
             if not call.keep_graph:
                 tape.clear()
+                self._samples.clear()
 
     def backward_ends(self, call: Backward) -> None:
         """See what it added to the gradients."""
@@ -197,12 +208,10 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
+        for found in _in_loss(tape, tail):
             self._depends(found)
-        for found in (*sorted_rows.left_sorted(tape, tail), *ratios.of_other_actions(tape, tail)):
-            self._depends(found)
-        for kind, made in bootstraps.trained_targets(tape, tail):
-            self._depends(dependence.Dependence(kind, made, 0, 0))
+        for drawn_row in self._samples.without_gradient(tape, loss):
+            self.context.add(drawn_row)
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
@@ -296,6 +305,19 @@ class LossRepairsProbe(OptimizerProbe):
             yield changes, _padding_row(*wrong[0])
 
 
+def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
+    """What depends on what it must not between the model's outputs and the loss."""
+    for call in tail.calls:
+        yield from ends.ends_ignored(tape, call)
+    yield from sorted_rows.left_sorted(tape, tail)
+    yield from ratios.of_other_actions(tape, tail)
+    yield from readouts.normalized_together(tape, tail)
+    yield from contrasts.wrong_pairs(tape, tail)
+    yield from voids.trained_voids(tape, tail)
+    for kind, made in bootstraps.trained_targets(tape, tail):
+        yield dependence.Dependence(kind, made, 0, 0)
+
+
 def _row(call: TapedCall, defect: str) -> RepairRow:
     return RepairRow(
         at=call.at or 0,
@@ -328,7 +350,10 @@ PLACED = (
     | dependence.STATISTICS
     | no_effect.NORMS
     | frozenset(
-        "div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
+        """
+        div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
+        cosine_similarity normal
+        """.split()
     )
 )
 

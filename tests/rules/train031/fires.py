@@ -8,7 +8,7 @@ from tests.rules.programs import optimized
 class _Rollout:
     """A policy, and what it did in 12 steps of 8 environments."""
 
-    def __init__(self, lr=1e-2, outputs=3):
+    def __init__(self, lr=1e-3, outputs=3):
         torch.manual_seed(0)
         self.net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, outputs))
         _, self.optimizer = optimized(self.net, lr=lr)

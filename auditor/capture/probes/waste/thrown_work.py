@@ -250,6 +250,9 @@ class Judging:
             row = self._row("result", group)
             heaviest = next(place for place in group if place.prefix[-1] == row.at)
             row.at = _unlike(heaviest, live)
+            ran_at = {node.path[-1] for node in heaviest.nodes if node.op == row.op}
+            if len(ran_at) == 1 and row.at not in ran_at:
+                row.other = ran_at.pop()
             yield row
 
     def _idle_copy(self, node: Node) -> bool:
