@@ -133,7 +133,8 @@ class SamplesMix(DependenceSays):
             )
         return (
             f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
-            f"depends on {row.n} of the {row.of - 1} others in its batch"
+            f"depends on {'all ' if row.n == row.of - 1 else f'{row.n} of the '}{row.of - 1} others in its "
+            "batch"
         )
 
     def instead(self, row: DependenceRow) -> str:
