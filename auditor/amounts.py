@@ -5,6 +5,7 @@ digits, never more.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 _PASSES = {
@@ -98,6 +99,15 @@ def percent(share: float) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 finding``, ``2 findings``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def some(words: Iterable[str], most: int = 5, of: int | None = None) -> str:
+    """The first ``most``, and the rest as a number: ``a, b and 3 more``. ``of``: how many there are,
+    where ``words`` are not all.
+    """
+    every = list(words)
+    more = (len(every) if of is None else of) - most
+    return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def from_to(first: str, last: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from auditor import amounts
-from auditor.model import Accepted, Finding, Report, Run, SeenOn, Severity, Status, Verdict
+from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
 from auditor.model.prices import costs_nothing, priced, share_of_step, trains_otherwise
 
@@ -428,9 +428,6 @@ def one_by_one(together_us: float, alone_us: float) -> str:
 # What a report says of the baseline that it was compared with.
 
 
-NAMED = 5
-"""Findings that are gone and are named one by one."""
-
 BASELINE_WORDS = {"new": "new", "unchanged": "known"}
 """The states of a finding, as people read them."""
 
@@ -460,18 +457,13 @@ def _of_baseline(report: Report) -> Iterator[str]:
     yield f"baseline {text.path(known.file)}: {new}, {known.unchanged:,} known"
     if known.gone:
         are = "is" if len(known.gone) == 1 else "are"
+        gone = amounts.some(text.path(f"{each.code} {each.file}".strip()) for each in known.gone)
         yield (
             f"{amounts.count(len(known.gone), 'finding')} of the baseline {are} gone "
-            f"({_name_list(known.gone)}): --update-baseline"
+            f"({gone}): --update-baseline"
         )
     if known.unlooked:
         yield (
             f"nothing is known of {amounts.count(known.unlooked, 'finding')} of the baseline: "
             "their rules were not checked this time"
         )
-
-
-def _name_list(gone: tuple[Accepted, ...]) -> str:
-    shown = [text.path(f"{each.code} {each.file}".strip()) for each in gone[:NAMED]]
-    more = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
-    return ", ".join(shown) + more

@@ -22,7 +22,6 @@ _texts: WeakKeyDictionary[ast.AST, str] = WeakKeyDictionary()
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = Function | ast.Lambda | ast.ClassDef
-Loop = ast.For | ast.AsyncFor | ast.While
 Nodes = ast.AST | Iterable[ast.AST]
 
 ADDS_ITEM = frozenset({"append", "appendleft", "add", "put"})

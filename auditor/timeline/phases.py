@@ -203,11 +203,6 @@ class TraceSteps:
         )
         return np.where(inside, place, -1)
 
-    def per_step(self, times: Ints) -> Ints:
-        """How many of the times lie in each step."""
-        place = self.of(times)
-        return np.bincount(place[place >= 0], minlength=self.count)
-
 
 def steps_of(line: Timeline) -> TraceSteps:
     """The training steps, and how they were found."""

@@ -299,8 +299,6 @@ class Job(Table):
     """Kernels of collectives on the device, and how many."""
     operators: int = 0
     """Operators of process groups on the host."""
-    gloo: int = 0
-    """Those of them that name gloo."""
     communication_us: float = 0.0
     exposed_us: float = 0.0
     of_span: float = 0.0
@@ -325,7 +323,6 @@ def _job(line: Timeline) -> Job:
     assert line.idle is not None
     windows = line.idle.windows
     talk = next((one for one in line.communication if one.device == use.device), None)
-    calls = line.operator_calls.items()
     return Job(
         backend=(info.backend or "").lower(),
         rank=info.rank,
@@ -335,8 +332,9 @@ def _job(line: Timeline) -> Job:
         window_us=windows.length / 1e3,
         kernels=use.kernels,
         collectives=tuple(talk.names.items()) if talk else (),
-        operators=sum(number for name, number in calls if name.startswith(MARKS)),
-        gloo=sum(number for name, number in calls if name.startswith("gloo:")),
+        operators=sum(
+            number for name, number in line.operator_calls.items() if name.startswith(MARKS)
+        ),
         communication_us=talk.busy.overlap(windows) / 1e3 if talk else 0.0,
         exposed_us=talk.exposed.overlap(windows) / 1e3 if talk else 0.0,
         of_span=talk.exposed.length / max(1, use.span_ns) if talk else 0.0,

@@ -113,8 +113,7 @@ class ParametersNeverTrained(Rule):
 
 
 def _unfed(stepped: FedRow) -> str:
-    names = ", ".join(each.name for each in stepped.unfed[:NAMED])
-    more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
+    names = amounts.some((each.name for each in stepped.unfed), NAMED, stepped.n)
     ran = (
         f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None
@@ -125,7 +124,7 @@ def _unfed(stepped: FedRow) -> str:
     )
     return (
         f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in "
-        f"any of {stepped.steps} steps: {names}{more}{ran}"
+        f"any of {stepped.steps} steps: {names}{ran}"
     )
 
 
@@ -247,8 +246,7 @@ def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
 def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
     name = strays[0].name or f"a tensor of shape {strays[0].shape}"
     if kind in ("parameters", "hidden"):
-        names = ", ".join(each.name for each in strays[:NAMED])
-        more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""
+        names = amounts.some((each.name for each in strays), NAMED)
         where = (
             ", since parameters() does not see modules in a plain list, tuple or dictionary"
             if kind == "hidden"
@@ -256,7 +254,7 @@ def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
         )
         return (
             f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} steps), and "
-            f"no optimizer holds them{where}: {names}{more}"
+            f"no optimizer holds them{where}: {names}"
         )
     if kind == "tensor":
         return (

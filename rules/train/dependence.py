@@ -364,7 +364,6 @@ class WrongBackward(DependenceSays):
 
     code = "TRAIN029"
     kinds = ("backward",)
-    proof = "differences of the forward in double precision, along three random directions"
     advice = (
         "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), and "
         "derive the missing term."
@@ -411,7 +410,6 @@ class RatioOfOtherActions(DependenceSays):
 
     code = "TRAIN031"
     kinds = ("ratio",)
-    proof = "new log-probabilities, found to rounding elsewhere in the store of the old ones"
     advice = "Pick observations, actions and old log-probabilities by the same index."
 
     def said(self, row: DependenceRow) -> str:
@@ -426,7 +424,6 @@ class WrongPositives(DependenceSays):
 
     code = "TRAIN032"
     kinds = ("pairs", "self")
-    proof = "the targets, beside the call that put both views together or multiplied them"
 
     def said(self, row: DependenceRow) -> str:
         if row.kind == "self":
@@ -459,7 +456,6 @@ class IgnoredIsTrained(DependenceSays):
 
     code = "TRAIN033"
     kinds = ("void",)
-    proof = "the gradient at what is ignored, with and without the other part"
     advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
 
     def said(self, row: DependenceRow) -> str:
@@ -474,9 +470,6 @@ class SampleWithoutGradient(DependenceSays):
 
     code = "TRAIN034"
     kinds = ("sample",)
-    proof = (
-        "the calls from the sample to the loss, none of which meets the distribution's parameters"
-    )
     advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
 
     def said(self, row: DependenceRow) -> str:

@@ -213,9 +213,8 @@ class GradientsClearedUnread(WasteRule):
 
 
 def _message(each: ThrownRow) -> str:
-    names = ", ".join([name for name in each.names if name][:NAMED])
-    more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
-    whose = f"{each.n} parameters of {each.owner} ({names}{more})"
+    names = amounts.some(filter(None, each.names), NAMED, each.n)
+    whose = f"{each.n} parameters of {each.owner} ({names})"
     if each.what == "detach":
         return (
             f"through this call the backward at {each.before} continues into {whose}, whose gradients "

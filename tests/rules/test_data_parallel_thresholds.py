@@ -33,8 +33,8 @@ from tests.rules.asking import ask, lines, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
-MODULE = DataParallelModule(SITE, "Net", 2, 1 << 20, at=SITE)
-ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
+MODULE = DataParallelModule("Net", 2, 1 << 20, at=SITE)
+ORDER = SameOrder(SITE, 2, 0, 2, 1.0)
 
 
 def findings(rule, each):

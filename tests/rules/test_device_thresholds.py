@@ -169,7 +169,7 @@ def test_a_rehearsed_optimizer_by_the_line_that_made_it_else_that_steps_it(calls
 FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)
 
 
-JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 0, 500.0, 400.0, of_span=0.1)
+JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 500.0, 400.0, of_span=0.1)
 GLOO = replace(JOB, backend="gloo", collectives=())
 ROW = Rank(0, "a", "", "", 4, 1000.0, 900.0, 500.0, 100.0, 100.0, 0.0, 0.0, None)
 RANKS = Ranks((ROW, replace(ROW, rank=1)), late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0)

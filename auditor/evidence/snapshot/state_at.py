@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -302,7 +302,6 @@ class Category:
 
     name: str
     size: int
-    blocks: int
 
 
 class Owners:
@@ -379,16 +378,15 @@ def by_category(
     for index, event in enumerate(trace):
         if event["action"] == "alloc":
             births[event["addr"]].append(index)
-    sizes: dict[str, list[int]] = defaultdict(list)
+    sizes: Counter[str] = Counter()
     for block in blocks:
         later = births[block.address]
         following = bisect_right(later, max(block.born, at))
         gone = time_us[later[following]] if following < len(later) else FOR_EVER
         born = time_us[block.born] if block.born >= 0 else 0
-        sizes[owners.purpose(block.address, born, gone) or owners.age(born, time_us[at])].append(
-            block.size
-        )
-    found = (Category(name, sum(each), len(each)) for name, each in sizes.items())
+        purpose = owners.purpose(block.address, born, gone) or owners.age(born, time_us[at])
+        sizes[purpose] += block.size
+    found = (Category(name, size) for name, size in sizes.items())
     return tuple(sorted(found, key=lambda category: -category.size))
 
 

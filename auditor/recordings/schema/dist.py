@@ -74,9 +74,6 @@ class SamplerEpochRow(PassRow, kw_only=True):
 
     number: Annotated[int, doc("its number")]
     at: MaybeAt = None
-    made_at: Annotated[
-        int | None, doc("the `DistributedSampler(...)` call: a number in `sites`, or null")
-    ] = None
     loader_at: Annotated[
         int | None, doc("the `DataLoader(...)` call: `made_at` in `loaders`, or null")
     ] = None

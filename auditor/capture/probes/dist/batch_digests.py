@@ -105,20 +105,14 @@ class SamplerEpochsProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._origins = LoaderOrigins(context.frames)
-        self._known: weakref.WeakKeyDictionary[Any, tuple[int, int | None]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._known: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
-        self._always.around(DistributedSampler, "__init__", after=self._on_sampler)
         self._origins.install(self._always)
 
     def start(self) -> None:
         super().start()
         self._patches.around(DataLoader, "__iter__", before=self._begins)
-
-    def _on_sampler(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
-        self._known[sampler] = len(self._known), self.context.frames.here()
 
     def _begins(self, loader: Any) -> None:
         sampler = loader.sampler
@@ -128,12 +122,10 @@ class SamplerEpochsProbe(Probe):
             return
         if not self.context.in_step:
             return
-        number, made_at = self._known.setdefault(sampler, (len(self._known), None))
         self.context.add(
             SamplerEpochRow(
-                number=number,
+                number=self._known.setdefault(sampler, len(self._known)),
                 at=self.context.frames.here(),
-                made_at=made_at,
                 loader_at=self._origins.of(loader),
                 replicas=sampler.num_replicas,
                 epoch=sampler.epoch,

@@ -75,7 +75,6 @@ class _Below:
     picked: int = 0
     work: int = 0
     of_picked: int = 0
-    refused: bool = False
 
 
 @dataclass(eq=False)
