@@ -78,7 +78,7 @@ def _step(anchor: str, finding: Finding) -> Step:
         anchor=anchor,
         code=text.one_line(finding.code, 20),
         place=str(finding.site) if finding.site else "",
-        price=summary.short_price(finding, "µs"),
+        price=text.micro(summary.short_price(finding)),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
         patch=(patch := patch_of(finding)),
         diff=tuple(diff_lines(remedy.diff or "")) if patch else (),

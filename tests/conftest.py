@@ -51,7 +51,7 @@ WHOLE_AUDITS = """
     judging/test_rule_packs.py seam/test_core_packages.py
     seam/test_fixes.py seam/test_launchers.py seam/test_processes.py
     seam/test_rehearsed_values.py seam/test_replaced_functions.py seam/test_replay.py
-    seam/test_early_failures.py seam/test_formats.py seam/test_scripts.py
+    seam/test_beside.py seam/test_early_failures.py seam/test_formats.py seam/test_scripts.py
     seam/test_shadowed_packages.py seam/test_sheltered.py test_contributing.py
 """.split()
 """Files whose tests start audits in processes of their own, for seconds each: ``make test-full`` runs

@@ -38,8 +38,8 @@ DOORS = {"main", "more_commands", "run", "api"}
 ALONE = {
     "auditor/capture/shadow": """auditor.allocator.ledger auditor.capture.shadow
         auditor.capture.instruments auditor.errors auditor.model.gpus""".split(),
-    "auditor/capture/instruments": """auditor.capture.instruments auditor.errors auditor.model
-        auditor.null_device auditor.recordings auditor.syntax""".split(),
+    "auditor/capture/instruments": """auditor.capture.instruments auditor.errors auditor.machine
+        auditor.model auditor.null_device auditor.recordings auditor.syntax""".split(),
 }
 """Packages inside a package that know less than it. The ledger: keys of torch.cuda.memory_stats."""
 

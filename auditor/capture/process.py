@@ -30,7 +30,7 @@ from auditor.capture.instruments.user_frames import LOADER, OWN
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.recordings.writer import identity_of
 from auditor.runs.launchers import told_by_torchrun
-from auditor.runs.plan import JOURNAL, Copied, Plan, Trial
+from auditor.runs.plan import JOURNAL, OUTSIDE, Copied, Plan, Trial
 from auditor.runs.repeat import Repeat
 from auditor.syntax.config_files import MOST_FILES, suffix_of
 
@@ -275,6 +275,10 @@ class WriteGuard:
     Seen is what Python opens, makes, renames or removes, the native writers in ``WRITERS``, and
     files that are named on the command line of a program that is started. Other native writers and
     what such a program does besides are not seen: they write as in any other run.
+
+    A run ``beside`` another one of the program ends before it writes outside: the other may have the
+    same file open, and what is put back would undo what that wrote meanwhile. What it makes there
+    itself, under a name that was free, is its own.
     """
 
     def __init__(self, copied: Copied, spared: str) -> None:
@@ -283,6 +287,7 @@ class WriteGuard:
         self._spared = tuple(
             map(_folder, (os.path.realpath(spared), sys.prefix, os.path.dirname(self._kept)))
         )
+        self._beside, self._process, self._made = copied.beside, getpid(), set[str]()
         self._journaled: set[str] = set()
         self._thread = threading.local()
 
@@ -299,8 +304,12 @@ class WriteGuard:
             # anybody may raise an event of this name
             flags = args[2] if len(args) > 2 and isinstance(args[2], int) else 0
             if flags & WRITING:
+                self._makes(args[0], alone=bool(flags & os.O_EXCL))
                 self._changes(args[0], contents=not flags & os.O_TRUNC)
         elif event in _REPLACED:
+            self._makes(args[0], alone=event == "os.mkdir")
+            if self._beside and event == "os.rename":
+                self._keep_tree(args[0])
             for number in _REPLACED[event]:
                 self._changes(args[number], entry=True)
         elif event in _STARTED:
@@ -364,8 +373,29 @@ class WriteGuard:
             place = os.path.abspath(os.fsdecode(path))
             if place.startswith(_folder(self._root)):
                 self._own(place, contents=contents, last=not entry)
+            elif self._beside:
+                self._keep_apart(place)
             elif anywhere or place.startswith(_folder(self._original)):
                 self._keep(place, needed=entry or not contents)
+
+    def _makes(self, path: Any, *, alone: bool) -> None:
+        """Note what is created under a name that is free, and not unless it is."""
+        if alone and self._beside and isinstance(path, (str, bytes, os.PathLike)):
+            place = os.path.abspath(os.fsdecode(path))
+            if not os.path.lexists(place):
+                self._made.add(place)
+
+    def _keep_apart(self, path: str) -> None:
+        """End this run before it changes what the one beside it may use."""
+        ours = path.startswith(self._spared) or "__pycache__" in path
+        made = any(path == each or path.startswith(_folder(each)) for each in self._made)
+        no_file = os.path.lexists(path) and not os.path.isfile(path)  # a folder stays as it is
+        if ours or made or no_file or path.startswith("/proc/"):
+            return
+        with self._alone(), open(os.path.join(self._kept, OUTSIDE), "w") as file:
+            file.write(path)
+        os.kill(self._process, signal.SIGKILL)  # a worker ends with the run that it works for
+        os._exit(1)
 
     def _keep_tree(self, path: Any) -> None:
         if isinstance(path, (str, bytes, os.PathLike)) and not os.path.abspath(

@@ -305,7 +305,7 @@ class Session:
         stats.unused = context.trained and shadow is not None and not shadow.operators
         if self._trace is not None and self._trace.full and at.done + 1 < at.most:
             context.warn(
-                f"the trace holds {at.done + 1} of {at.most} steps: more would take too much memory"
+                f"the trace holds {at.done + 1} of {at.most} steps: more would need too much memory"
             )
             self._stop_trace()
             stats.full = True
@@ -373,8 +373,9 @@ class Session:
         if self._history is not None and not goes_on:
             history, self._history, self._context.history = self._history, None, False
             self._guard("snapshot", history.stop)
-        for probe in reversed(self._running):
-            self._guard(probe.name, probe.stop)
+        with one_look():
+            for probe in reversed(self._running):
+                self._guard(probe.name, probe.stop)
         self._running = []
         self._guard("clock", self._clock.settle)
         self._context.writer.flush()

@@ -1,5 +1,6 @@
-"""Findings that are certain before an audit is over: said once the target's diagnostic pass has
-ended, and while its GPU path is rehearsed.
+"""Findings that are certain before an audit is over: what the source proves is said before the
+target begins, what its passes showed once the diagnostic pass has ended, and while its GPU path is
+rehearsed.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,6 +43,15 @@ class FirstFindings:
         self._asked: set[type[Rule]] = set()
         self._said = False
         self._over = threading.Event()
+
+    def announce_proven(self, lines: Iterable[str]) -> None:
+        """Say what the target's source proves."""
+        if self._choice.baseline is not None:
+            return
+        for number, line in enumerate(lines):
+            if not number:
+                self._say("the source proves, before anything runs:")
+            self._say(f"  {line}")
 
     def announce(self, recording: Recording) -> None:
         """Begin to judge a recording that is whole."""

@@ -26,6 +26,7 @@ RUNS = {
     "replay": "replay of the step that went bad",
     "rehearsal": "rehearsal of the GPU path",
     "again": "again, since it ended early",
+    "unwatched": "again, without the watch under which it failed",
 }
 """What a run after the first is called."""
 
@@ -42,7 +43,7 @@ class Shown:
 
     def stage(self, name: str) -> None:
         """Another run begins; one that is taken again keeps its name."""
-        before = f"{self._run}, " if self._run and name == "again" else ""
+        before = f"{self._run}, " if self._run and name in ("again", "unwatched") else ""
         self._run = before + RUNS.get(name, name)
         self._passes = []
         self._show(f"{self._run}: starting" if self._run else "starting the target", 0, 0)
@@ -89,7 +90,7 @@ def in_bar(bar: Any) -> Shown:
     return Shown(show)
 
 
-class Steps:
+class StepProgress:
     """Remembers how far a run is, for :func:`working`."""
 
     def __init__(self) -> None:

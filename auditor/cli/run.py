@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 from auditor import null_device
@@ -24,6 +26,7 @@ from auditor.runs import target as targets
 from auditor.runs.plan import OVERHEAD_S, Audit, Device, Plan
 from auditor.runs.played_ranks import PlayedRanks
 from auditor.runs.rank_meeting import RankMeeting
+from auditor.syntax.silence import names_of
 
 OF_RANKS = ("communication", "rank_memory")
 """Parts that no rule asks for: the report shows them where there are several ranks."""
@@ -157,6 +160,8 @@ def _recorded(
             ranks = PlayedRanks() if run.played else launched
             first = FirstFindings(choice, lambda words: echo(f"audit: {words}\n"))
             told = display
+            if not quiet:
+                first.announce_proven(_proven(run.target, choice))
             if run.world_size == 1 and not quiet:
                 told = first.beside(display, Path(run.folder))
             with first.until_judged():
@@ -165,6 +170,19 @@ def _recorded(
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
+
+
+def _proven(target: str, choice: rule_selection.Choice) -> Iterator[str]:
+    """What the target's own file proves without a run, a line each."""
+    from auditor.extensions.check import command
+
+    address = targets.parse(target)
+    file = address.path or address.module.replace(".", os.sep) + ".py"
+    per_file = choice.settings.per_file_ignores.items()
+    ignored = {code for pattern, codes in per_file if fnmatch(file, pattern) for code in codes}
+    for proof in command.certain(Path(file), {rule.code for rule in choice.rules}):
+        if not names_of(proof.code) & ignored:
+            yield f"{file}:{proof.line}: {proof.code} {proof.message}"
 
 
 def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:

@@ -23,7 +23,7 @@ _QUOTED = frozenset({"JoinedStr", "TemplateStr"})
 
 
 @dataclass(frozen=True)
-class Change:
+class SourceChange:
     """One change, said twice: in text, and on the syntax tree. The patch needs both alike."""
 
     splices: tuple[Splice, ...]

@@ -62,17 +62,21 @@ LINE_LIMIT = 1 << 16
 
 
 def record(
-    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+    plan: Plan,
+    deadline: float | None,
+    progress: Progress,
+    echo: Callable[[str], None],
+    begun: Child | None = None,
 ) -> Recording:
     """Run the plan in a child process, until ``deadline`` (``time.monotonic``), and return the
-    sealed recording.
+    sealed recording. ``begun`` is a process that was started for it before.
 
     A target that ends before all passes were run (a short script, a generator) is run once more
     with passes that fit, one that failed under a mode of ours once more without it. Raises :class:`TargetProblem` when the target cannot be run at all; never
     raises for what the target does.
     """
     plan, recording = _blameless(
-        plan, record_once(plan, deadline, progress, echo), deadline, progress
+        plan, record_once(plan, deadline, progress, echo, begun), deadline, progress
     )
     if not recording.manifest.get("exhausted"):
         return recording
@@ -112,6 +116,7 @@ def _blameless(
     said = f"{error['type']}: {error['message']}".partition("\n")[0][:200]
     unwatched = replace(plan, without={**plan.without, **dict.fromkeys(under, said)})
     folder = Path(plan.folder) / UNWATCHED
+    stage(progress, "unwatched")
     with suppress(AuditProblem):
         record_apart(replace(unwatched, folder=str(folder)), deadline, progress, lambda text: None)
     reached = sum(counted(folder).values()) if folder.exists() else 0
@@ -138,10 +143,14 @@ IN_PLACE = "the second run was made in the project's own folder, and wrote there
 
 
 def record_once(
-    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+    plan: Plan,
+    deadline: float | None,
+    progress: Progress,
+    echo: Callable[[str], None],
+    begun: Child | None = None,
 ) -> Recording:
     """One child process, one recording, as the plan says."""
-    child = Child(plan, progress, echo)
+    child = begun or Child(plan, progress, echo)
     ended = child.wait(deadline)
     if ended == fork_server.CHANGED and isinstance(child.process, fork_server.Forked):
         clear(Path(plan.folder))

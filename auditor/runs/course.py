@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from auditor.errors import AuditProblem
 from auditor.recordings.folder import Recording
@@ -16,6 +16,9 @@ from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
 from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import Progress
+
+if TYPE_CHECKING:
+    from auditor.runs.beside import Beside
 
 
 class Made(NamedTuple):
@@ -47,6 +50,8 @@ class Course:
     announce: Callable[[Recording], None] = lambda recording: None
     """Given the main run's recording once no later stage changes its rows, while a rehearsal is still
     to come."""
+    beside: Beside | None = None
+    """What makes the rehearsal while the main run goes on, where that is possible."""
 
     @property
     def main(self) -> Made:

@@ -19,7 +19,7 @@ from auditor.recordings.schema.graph import GraphRow
 from auditor.recordings.schema.run import CompileRow, SiteRow, StepRow
 from auditor.recordings.schema.sync import KeptRow
 from auditor.recordings.writer import SOURCES, has_content, masked_lines, store_sources
-from auditor.runs.plan import Plan
+from auditor.runs.plan import BESIDE, Plan
 from auditor.syntax.config_files import worth_keeping
 
 FOLLOWED = "alone"
@@ -86,7 +86,7 @@ def as_it_stands(folder: Path, to: Path) -> Recording:
     """A copy of a recording under way, its snapshots left out, as if the run had completed with the
     steps that it has. Raises :class:`UnreadableRecording` and ``OSError``.
     """
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.pickle*"))
+    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.pickle*", BESIDE))
     manifest = read_manifest(to)
     passes = _passes(to)
     sources = store_sources(to, manifest["cwd"], iter(files_of(to, manifest)))

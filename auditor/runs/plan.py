@@ -36,6 +36,9 @@ that of the run that had none.
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
+BESIDE = "beside"
+"""Folder of a rehearsal that is made while the main run goes on, in its place until both are over."""
+
 NULL_RUN = "null"
 """Folder of the run on the null device, inside the recording of the CPU passes."""
 
@@ -88,6 +91,9 @@ JOURNAL = "journal.jsonl"
 removed.
 """
 
+OUTSIDE = "outside"
+"""File in ``Copied.kept``: what a run ``beside`` another wanted to write outside of the copy."""
+
 
 @dataclass(frozen=True)
 class Copied:
@@ -96,12 +102,14 @@ class Copied:
 
     ``root`` is the temporary folder that holds the copy and links to what lies around the original.
     What the run replaces outside of it is kept in the folder ``kept``, and put back by the parent.
+    ``beside`` another run of the program it replaces nothing there: it ends before.
     """
 
     folder: str
     original: str
     root: str
     kept: str
+    beside: bool = False
 
     def spelled(self, text: str) -> str:
         """What the run says of files in and around the copy, as a run in the original would."""

@@ -18,7 +18,8 @@ class Display(Progress, Protocol):
 
     def stage(self, name: str) -> None:
         """A run begins: ``target``, ``run up to the error``, ``replay`` or
-        ``rehearsal``; ``again`` is the same one with fewer steps.
+        ``rehearsal``; ``again`` is the same one with fewer steps, ``unwatched`` without the watch
+        under which it failed.
         """
 
     def outline(self, passes: list[tuple[str, int]]) -> None:
@@ -33,6 +34,37 @@ def stage(progress: Progress, name: str) -> None:
     """Say which run begins, where that is shown."""
     if isinstance(progress, Display):
         progress.stage(name)
+
+
+class Late:
+    """Progress of a run that is not shown yet."""
+
+    def __init__(self) -> None:
+        self._shown: Progress = silent
+        self._passes: list[tuple[str, int]] = []
+        self._last: tuple[str, int, int] | None = None
+
+    def show(self, progress: Progress) -> None:
+        """Tell ``progress`` from now on, first of all how far the run is."""
+        self._shown = progress
+        self.outline(self._passes)
+        if self._last is not None:
+            progress(*self._last)
+
+    def stage(self, name: str) -> None:
+        """It begins again."""
+        stage(self._shown, name)
+
+    def outline(self, passes: list[tuple[str, int]]) -> None:
+        """All its passes."""
+        self._passes = passes
+        if passes and isinstance(self._shown, Display):
+            self._shown.outline(passes)
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        """``done`` of ``steps`` steps of a pass are complete."""
+        self._last = name, done, steps
+        self._shown(name, done, steps)
 
 
 class Pace:

@@ -26,6 +26,7 @@ from auditor.runs.plan import (
     LEAST_REHEARSED,
     REHEARSED_SLOWER,
     REHEARSED_STEPS,
+    Audit,
     Passes,
     Plan,
 )
@@ -60,14 +61,17 @@ def rehearse(course: Course) -> None:
     plan = _planned(course)
     if plan is None:
         return
+    begun = course.beside if course.beside is not None and course.beside.holds(plan) else None
     took_s = max((row.start_us for row in recording.rows(StepRow)), default=0.0) / 1e6
-    if course.left_s < 2 * took_s:
+    if begun is None and course.left_s < 2 * took_s:
         add_warning(recording, "the GPU path was not rehearsed: the time given is used up")
         return
     rehearsed = None
     stage(course.progress, "rehearsal")
     try:
-        rehearsed = _apart(plan, course, child_process.record)
+        rehearsed = begun.recorded() if begun is not None else None
+        if rehearsed is None:
+            rehearsed = _apart(plan, course, child_process.record)
         why = unfit(rehearsed)
     except AuditProblem as problem:
         why = our_limit(problem.message) or problem.message
@@ -98,18 +102,29 @@ def _planned(course: Course) -> Plan | None:
     """Rehearsal of a completed target, or of its steps before it failed; None without any."""
     plan, recording = course.main
     outcome, steps = recording.manifest["outcome"], sum(counted(recording.folder).values())
-    parts = course.audit.rehearsed
-    if recording.rows(NonfiniteRow):  # the replay on the CPU tells of it, once
-        parts = tuple(part for part in parts if part != NonfiniteRow.part)
     if outcome == "completed":
-        rows = (row for row in recording.rows(StepRow) if row.pass_name == "quiet")
-        us = [row.us - row.queued_us for row in rows]
-        steps = whole_cycles(us, REHEARSED_STEPS, plan.steps, REHEARSED_SLOWER)
-        if steps > REHEARSED_STEPS and prolonged(steps) not in recording.manifest["warnings"]:
-            add_warning(recording, prolonged(steps))
-        return plan.rehearsal(parts, steps)
+        planned = of_completed(course.audit, recording)
+        said = prolonged(planned.steps)
+        if planned.steps > REHEARSED_STEPS and said not in recording.manifest["warnings"]:
+            add_warning(recording, said)
+        return planned
     fits = outcome != "interrupted" and steps >= LEAST_FAILED
-    return plan.rehearsal(parts).fitted(steps) if fits else None
+    return plan.rehearsal(_parts(course.audit, recording)).fitted(steps) if fits else None
+
+
+def of_completed(audit: Audit, recording: Recording) -> Plan:
+    """The rehearsal beside a main run that does not fail; its passes that take times are over."""
+    rows = (row for row in recording.rows(StepRow) if row.pass_name == "quiet")
+    us = [row.us - row.queued_us for row in rows]
+    steps = whole_cycles(us, REHEARSED_STEPS, audit.run.steps, REHEARSED_SLOWER)
+    return audit.run.rehearsal(_parts(audit, recording), steps)
+
+
+def _parts(audit: Audit, recording: Recording) -> tuple[str, ...]:
+    if not recording.rows(NonfiniteRow):
+        return audit.rehearsed
+    # the replay on the CPU tells of it, once
+    return tuple(part for part in audit.rehearsed if part != NonfiniteRow.part)
 
 
 # -- alone -----------------------------------------------------------------------------------------

@@ -94,6 +94,9 @@ MORE_STEPS = 20  # of a pass that goes on: a program that compiles on and on is 
 ASKED = frozenset({"loud", "leaner", "numbers", "gradients", "values"})
 """Passes that are taken only if a probe watches them."""
 
+TIMELESS = frozenset({"numbers", "gradients"})
+"""Passes of a run on a CPU from which no time is read, not even a share. They are its last ones."""
+
 
 def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[Pass]:
     """The passes of a run in order; ``watched`` are those that its probes watch."""

@@ -21,7 +21,7 @@ from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.numerics import NonfiniteRow
 from auditor.recordings.schema.run import StepRow
-from auditor.runs import child_process, null_run, ranks, rehearsal
+from auditor.runs import beside, child_process, null_run, ranks, rehearsal
 from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, interrupt, seconds_to
 from auditor.runs.finalize import keep_sources
@@ -145,13 +145,14 @@ class Stage(NamedTuple):
 
 def main_run(course: Course) -> None:
     """The target as it is; rehearsed where CUDA is needed, and ``--device auto`` found none."""
-    run = course.audit.run
-    given = course.deadline, course.progress, course.echo
+    run, progress = course.audit.run, course.progress
     if run.rehearses:
-        course.made.append(Made(run, rehearsal.checked(rehearsal.on_shadow(run, *given))))
+        played = rehearsal.on_shadow(run, course.deadline, progress, course.echo)
+        course.made.append(Made(run, rehearsal.checked(played)))
         return
+    told = progress if course.beside is None else course.beside.watching(progress)
     try:
-        recording = child_process.record(run, *given)
+        recording = child_process.record(run, course.deadline, told, course.echo)
     except TargetProblem as problem:
         if run.device != "auto" or not needs_cuda(f"{problem.message} {problem.detail}"):
             raise
@@ -159,11 +160,17 @@ def main_run(course: Course) -> None:
     else:
         failed = run.device == "auto" and _failed_without_cuda(recording)
     if failed:  # what it wrote before says nothing of the rehearsal
+        _discard(course)
         shutil.rmtree(run.folder, ignore_errors=True)
         course.made.append(rehearse_alone(course))
         return
     course.made.append(Made(run, recording))
     _advise_a_launcher(run, recording)
+
+
+def _discard(course: Course) -> None:
+    if course.beside is not None:
+        course.beside.discard()
 
 
 def _beside(course: Course) -> bool:
@@ -216,11 +223,16 @@ def record(
     if audit.run.world_size > 1:
         return ranks.record(audit.run, deadline, progress, echo, launched)
     course = Course(audit, deadline, progress, echo, announce=announce)
-    for further in STAGES:
-        if further.needs(course):
-            further.run(course)
-        if course.main.recording.manifest.get("unwritten"):
-            break
+    if beside.possible(course):
+        course.beside = beside.Beside(course)
+    try:
+        for further in STAGES:
+            if further.needs(course):
+                further.run(course)
+            if course.main.recording.manifest.get("unwritten"):
+                break
+    finally:
+        _discard(course)
     return course.main.recording
 
 

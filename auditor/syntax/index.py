@@ -112,11 +112,6 @@ class Index:
         """Functions and methods around a line, outer ones first."""
         return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
 
-    @cached_property
-    def loops(self) -> Sequence[Loop]:
-        """Loops, outer ones first; no comprehensions."""
-        return [node for node in self.nodes if isinstance(node, LOOPS)]
-
     def defined_at(self, line: int) -> Iterator[Scope]:
         """Functions and classes that begin at a line, or have a decorator on it; outer ones
         first.

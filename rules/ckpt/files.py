@@ -88,9 +88,9 @@ class CheckpointOverridesRate(Rule):
 
     def _rates(self, checkpoint: Checkpoint, configured: dict[str, float]) -> Iterator[Finding]:
         kept, peaks, now = (
-            _kept(checkpoint, *KEPT),
-            _kept(checkpoint, "max_lr"),
-            _kept(checkpoint, "lr"),
+            _group_values(checkpoint, *KEPT),
+            _group_values(checkpoint, "max_lr"),
+            _group_values(checkpoint, "lr"),
         )
         made_with = kept | {
             rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base
@@ -128,7 +128,7 @@ class CheckpointOverridesRate(Rule):
         return {name: rate for name, rate in configured.items() if rate < below}
 
 
-def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:
+def _group_values(checkpoint: Checkpoint, *keys: str) -> set[float]:
     groups = [group for optimizer in checkpoint.scan.optimizers for group in optimizer.groups]
     return {group[key] for group in groups for key in keys if key in group}
 

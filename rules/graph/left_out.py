@@ -145,10 +145,9 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Pass them to the optimizer: create it after the whole "
-    "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they should not change, use requires_grad_(False): then no gradient is computed and "
-    "kept for them.",
+    "parameters": "Give them to the optimizer: create it from all parameters of the finished model, or "
+    "add those that are made or unfrozen later with add_param_group(). If they should not change, use "
+    "requires_grad_(False): then no gradient is computed and kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
@@ -204,7 +203,7 @@ def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         first.made or first.site,
-        _said(strays, kind),
+        _describe_strays(strays, kind),
         steps=first.fed,
         per_step=1.0,
         severity=Severity.NOTE if kind == "unregistered" else None,
@@ -245,7 +244,7 @@ def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
     return the_only(made) or the_only(named)
 
 
-def _said(strays: Sequence[StrayRow], kind: str) -> str:
+def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
     name = strays[0].name or f"a tensor of shape {strays[0].shape}"
     if kind in ("parameters", "hidden"):
         names = ", ".join(each.name for each in strays[:NAMED])
@@ -256,13 +255,13 @@ def _said(strays: Sequence[StrayRow], kind: str) -> str:
             else ""
         )
         return (
-            f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
-            f"optimizer and never change{where}: {names}{more}"
+            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} steps), and "
+            f"no optimizer holds them{where}: {names}{more}"
         )
     if kind == "tensor":
         return (
-            f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, "
-            "and never changes"
+            f"{name} never changes: it gets gradients (on {strays[0].fed} steps), and no optimizer and no "
+            "module holds it"
         )
     return (
         f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "

@@ -65,7 +65,9 @@ def facts(line):
             one.api: {
                 "n": len(one.rows),
                 "ms": ms(one.ns),
-                "per_step": one.per_step.tolist() if marked else None,
+                "per_step": line.steps.per_step(line.trace.calls.start[one.rows]).tolist()
+                if marked
+                else None,
             }
             for one in line.allocator_calls
         },

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 
+from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.monkeypatch import LOOKING, Patches
 from auditor.capture.instruments.torch_private import autograd
 from auditor.capture.instruments.torch_private.compiler import is_traced
@@ -278,12 +279,13 @@ class BackwardHooks:
     ) -> Any:
         traced = any(map(is_traced, call.tensors))  # by the compiler: nothing is computed
         watchers = () if traced or LOOKING.depth else tuple(self._watchers)  # ours is not theirs
-        for watcher in watchers:
-            try:
-                with LOOKING:
-                    watcher.backward_begins(call)
-            except Exception as error:
-                self._lose(watcher, error)
+        with one_look():
+            for watcher in watchers:
+                try:
+                    with LOOKING:
+                        watcher.backward_begins(call)
+                except Exception as error:
+                    self._lose(watcher, error)
         call.let_go()
         self._depth += 1
         start = perf_counter()

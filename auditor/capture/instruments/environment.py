@@ -8,13 +8,12 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import psutil
 import torch
 
 from auditor import null_device
 from auditor.errors import TargetProblem
+from auditor.machine import host_memory
 from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
 
 
@@ -110,31 +109,6 @@ def describe(device: DeviceInfo) -> dict[str, str]:
         if os.environ.get(name):
             facts[name] = os.environ[name]
     return facts
-
-
-def host_memory(root: Path = Path("/")) -> int:
-    """Bytes of RAM this process may use: the machine's, or its control group's limit."""
-    limits = [int(text) for file in _limit_files(root) if (text := _first_line(file)).isdecimal()]
-    return min([int(psutil.virtual_memory().total), *(limit for limit in limits if limit > 0)])
-
-
-def _limit_files(root: Path) -> Iterator[Path]:
-    """Version 2: those of the group and of all above it; version 1: the one a container sees."""
-    groups = root / "sys/fs/cgroup"
-    yield groups / "memory/memory.limit_in_bytes"
-    yield groups / "memory.max"
-    own = _first_line(root / "proc/self/cgroup").rpartition("::")[2].strip("/")
-    while own and ".." not in own:
-        yield groups / own / "memory.max"
-        own = own.rpartition("/")[0]
-
-
-def _first_line(file: Path) -> str:
-    try:
-        with file.open() as opened:
-            return opened.readline().strip()
-    except OSError:
-        return ""
 
 
 def _capability() -> str:

@@ -7,7 +7,8 @@ import gc
 import types
 import weakref
 from collections.abc import Iterable, Iterator
-from itertools import compress
+from itertools import compress, repeat
+from operator import is_
 from types import ModuleType
 from typing import Any, TypeVar
 from weakref import ref
@@ -91,6 +92,12 @@ def live_instances(base: type[T]) -> list[T]:
         return list(compress(objects, map(kinds.__contains__, map(type, objects))))
     except Exception:  # a metaclass without a hash
         return [each for each in objects if issubclass(type(each), base)]
+
+
+def live_functions() -> list[types.FunctionType]:
+    """All functions that exist. Slow: asks all live objects."""
+    objects = gc.get_objects()
+    return list(compress(objects, map(is_, map(type, objects), repeat(types.FunctionType))))
 
 
 def _with_subclasses(base: type) -> list[type]:

@@ -268,8 +268,11 @@ class Frames:
         return False
 
     def is_library_frame(self, frame: FrameType) -> bool:
-        """True if its globals are those of a module that is not the user's; they are remembered."""
-        names = frame.f_globals
+        """True if its globals are those of a module that is not the user's."""
+        return self.is_of_library(frame.f_globals)
+
+    def is_of_library(self, names: dict[str, Any]) -> bool:
+        """True of the globals of a module that is not the user's; they are remembered."""
         if id(names) in self._strangers:
             return True
         file = dict.get(names, "__file__")

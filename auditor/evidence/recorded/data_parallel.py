@@ -195,7 +195,6 @@ class SameBatches:
     ``fed``: share of the pass's steps that took batches of it.
     """
 
-    site: Site | None
     made_at: Site | None
     ranks: int
     steps: int
@@ -270,9 +269,7 @@ def _batches(
         for row in rows
         if row.digest and all(each[place].get(row.step) == row.digest for each in others)
     ]
-    at = next((row.at for row in rows if row.at is not None), None)
     return SameBatches(
-        None if at is None else evidence.recording.site(at),
         made_at,
         len(others) + 1,
         len(same),

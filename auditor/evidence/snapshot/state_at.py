@@ -253,12 +253,12 @@ class NeverFreed(Table):
         """From the history of the device with most memory."""
         try:
             course = evidence.get(Allocations).devices[0]
-            return cls(_kept(evidence, course.device, len(course.reserved)))
+            return cls(_never_freed(evidence, course.device, len(course.reserved)))
         except (NotLooked, *MALFORMED):
             return cls()
 
 
-def _kept(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine, ...]:
+def _never_freed(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine, ...]:
     origins = origins_of(evidence)
     thirds: dict[Site, list[int]] = defaultdict(lambda: [0, 0, 0])
     blocks: dict[Site, int] = defaultdict(int)
@@ -413,7 +413,7 @@ FREE = "inactive"
 
 
 @dataclass(frozen=True)
-class Block:
+class SegmentBlock:
     """A stretch of a segment. ``live`` also while its free is pending; ``site`` allocated it."""
 
     size: int
@@ -426,7 +426,7 @@ class Segment:
     """Memory obtained from the device by one cudaMalloc. It can only be given back whole."""
 
     size: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[SegmentBlock, ...]
     expandable: bool = False
     device: int = 0
 
@@ -436,7 +436,7 @@ class Segment:
         return sum(block.size for block in self.blocks if not block.live)
 
     @property
-    def pin(self) -> Block | None:
+    def pin(self) -> SegmentBlock | None:
         """The largest live block: without it and its like the segment could be given back."""
         return max(
             (block for block in self.blocks if block.live),
@@ -468,7 +468,7 @@ class Pin:
         return len(self._blocks)
 
     @property
-    def _blocks(self) -> list[Block]:
+    def _blocks(self) -> list[SegmentBlock]:
         return [
             block
             for segment in self.segments
@@ -493,11 +493,6 @@ class Snapshot(Table):
         """From the snapshot file. Raises :class:`NotLooked` without a plain one."""
         data = snapshot_of(evidence)
         return cls(_segments(data, evidence), data.at_oom)
-
-    @property
-    def reserved(self) -> int:
-        """Bytes obtained from the device."""
-        return sum(segment.size for segment in self.segments)
 
     def on(self, device: int) -> Snapshot:
         """The part of one device."""
@@ -547,9 +542,9 @@ def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
     )
 
 
-def _block(block: Event, origins: Origins) -> Block:
+def _block(block: Event, origins: Origins) -> SegmentBlock:
     live = block["state"] != FREE
-    return Block(
+    return SegmentBlock(
         int(block["size"]),
         live,
         origins.site(block.get("frames") or ()) if live else None,

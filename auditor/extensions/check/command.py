@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -203,6 +203,25 @@ LOOKS: tuple[Callable[[Source], Iterator[Proof]], ...] = (
 )
 
 
+def certain(path: Path, codes: Collection[str]) -> list[Proof]:
+    """What the text of a program proves of these rules, without notes, and without rules that its
+    comments silence anywhere; nothing of a file that cannot be read.
+    """
+    try:
+        text = _read_source(path)
+        proven = proofs(text)
+    except (AuditProblem, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    ignored = {code for line in text.split("\n") for code in silenced(line) or ()}
+    return [
+        each
+        for each in proven
+        if each.severity is not Severity.NOTE
+        and each.code in codes
+        and not names_of(each.code) & ignored
+    ]
+
+
 # -- command ---------------------------------------------------------------------------------------
 
 LARGEST = 4 << 20
@@ -224,7 +243,7 @@ def check(
     unread = 0
     paths = list(_python(files))
     for path in paths:
-        text = _read(path)
+        text = _read_source(path)
         try:
             proven = proofs(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -273,7 +292,7 @@ def _python(files: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> str:
+def _read_source(path: Path) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)

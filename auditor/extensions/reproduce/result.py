@@ -276,7 +276,7 @@ def reproduce(
     deadline = None if timeout is None else time.monotonic() + timeout
     order = Order(target, args, steps, device, deadline, against)
     say = (lambda text: None) if quiet else (lambda text: console.say(f"{text} ...", err=True))
-    counted = progress_display.Steps()
+    counted = progress_display.StepProgress()
     with progress_display.working("reproduce", lambda: str(counted), quiet=quiet):
         outcome = Runs(order, say, counted).outcome()
     if form == "json":

@@ -10,7 +10,7 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import walk
 
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .second_gradient import Tail
 
 LOSSES = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"})
@@ -25,7 +25,7 @@ def adds_data(name: str, given: tuple[torch.Tensor, ...]) -> bool:
     return name in ("add", "sub") and len(given) == 2 and len({*map(_learns, given)}) == 2
 
 
-def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, Call]]:
+def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, TapedCall]]:
     """``target``, ``soft`` or ``advantage``, and the call that makes it."""
     target = _bootstrapped(tape, tail)
     if target is not None:
@@ -38,7 +38,7 @@ def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, Call]
         yield "advantage", advantage
 
 
-def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
+def _advantage(tape: FunctionTape, tail: Tail) -> TapedCall | None:
     """The call that makes ``data - value``, by which a loss multiplies log-probabilities with the
     gradient on, where another part of the loss trains the value by the data.
     """
@@ -66,7 +66,7 @@ def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
     return None
 
 
-def _soft(tape: FunctionTape, tail: Tail) -> Call | None:
+def _soft(tape: FunctionTape, tail: Tail) -> TapedCall | None:
     """The softmax that makes the target of the only ``kl_div`` with a gradient into its target: two
     of them may pull two outputs toward one another on purpose.
     """
@@ -84,7 +84,7 @@ def _soft(tape: FunctionTape, tail: Tail) -> Call | None:
     return made if made is not None and made.name in ("softmax", "log_softmax") else None
 
 
-def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[Call]:
+def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[TapedCall]:
     """The log_softmax of each product with a softmax of another output, both with a gradient."""
     for call in tail.calls:
         pair = [tensor for tensor, _ in call.parents]
@@ -99,7 +99,7 @@ def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[Call]:
             yield logs
 
 
-def _scores(tape: FunctionTape, call: Call) -> torch.Tensor:
+def _scores(tape: FunctionTape, call: TapedCall) -> torch.Tensor:
     """What a softmax was computed from, before a temperature."""
     scores = call.parents[0][0]
     made = tape.maker_before(call, scores)
@@ -109,7 +109,7 @@ def _scores(tape: FunctionTape, call: Call) -> torch.Tensor:
     return scores
 
 
-def _is_log(tape: FunctionTape, call: Call | None) -> bool:
+def _is_log(tape: FunctionTape, call: TapedCall | None) -> bool:
     """A log-probability is among what a call is computed from, along its gradient: a state that the
     environment gives comes after an action, which was drawn from one.
     """
@@ -131,7 +131,7 @@ NEAR = 48
 """Calls behind one that are looked at."""
 
 
-def _bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
+def _bootstrapped(tape: FunctionTape, tail: Tail) -> TapedCall | None:
     """The call that makes a target ``data + factor * output`` (0 < factor <= 1) that a loss compares
     with another output of the same parameters, where the gradient goes into both; None if there is
     none. Two outputs of one call of the model say nothing: an equation may relate them.
@@ -161,7 +161,7 @@ def _learns(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad
 
 
-def formed(tape: FunctionTape, call: Call, tensor: torch.Tensor) -> Call | None:
+def formed(tape: FunctionTape, call: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
     """The call that computed what another one was given, whatever its form."""
     made = tape.maker_before(call, tensor)
     while made is not None and made.name in FORMING and made.parents:
@@ -169,7 +169,7 @@ def formed(tape: FunctionTape, call: Call, tensor: torch.Tensor) -> Call | None:
     return made
 
 
-def _is_bootstrap(tape: FunctionTape, made: Call) -> bool:
+def _is_bootstrap(tape: FunctionTape, made: TapedCall) -> bool:
     given = tuple(tensor for tensor, _ in made.parents)
     if made.at is None or not adds_data(made.name, given):
         return False
@@ -188,7 +188,7 @@ def _is_share(factor: object) -> bool:
 
 
 def _outputs(
-    tape: FunctionTape, tail: Tail, call: Call, tensor: torch.Tensor
+    tape: FunctionTape, tail: Tail, call: TapedCall, tensor: torch.Tensor
 ) -> dict[int, torch.Tensor]:
     """The model's outputs that a tensor was computed from, by ``id``."""
     ends = {id(each): each for each in tail.outputs}

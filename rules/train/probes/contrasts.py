@@ -10,7 +10,7 @@ import torch
 
 from .bootstraps import FORMING
 from .dependence import Dependence, leading_to, picks
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .second_gradient import Tail
 
 PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity"})
@@ -69,8 +69,8 @@ def _wanted(target: torch.Tensor) -> bool | None:
 
 
 def _product(
-    tape: FunctionTape, user: Call, scores: torch.Tensor
-) -> tuple[Call, torch.Tensor, bool] | None:
+    tape: FunctionTape, user: TapedCall, scores: torch.Tensor
+) -> tuple[TapedCall, torch.Tensor, bool] | None:
     """The call that multiplies a tensor with itself, that tensor, and whether nothing but one scale
     came to the products.
     """
@@ -95,7 +95,7 @@ def _product(
         user, given = made, learned[0]
 
 
-def _root(tape: FunctionTape, user: Call, tensor: torch.Tensor) -> torch.Tensor:
+def _root(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> torch.Tensor:
     made = tape.maker_before(user, tensor)
     while made is not None and made.name in TURNED and made.parents:
         user, tensor = made, made.parents[0][0]
@@ -103,7 +103,7 @@ def _root(tape: FunctionTape, user: Call, tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _placed(tape: FunctionTape, made: torch.Tensor, rows: int) -> tuple[Call, bool] | None:
+def _placed(tape: FunctionTape, made: torch.Tensor, rows: int) -> tuple[TapedCall, bool] | None:
     """The only call that put both views together, and whether they alternate then; None if it is not
     known, or something behind it may have moved rows.
     """
@@ -116,12 +116,12 @@ def _placed(tape: FunctionTape, made: torch.Tensor, rows: int) -> tuple[Call, bo
     return None if moved else found[0]
 
 
-def _cuts(call: Call) -> bool:
+def _cuts(call: TapedCall) -> bool:
     given = call.parents[0][0] if call.name in ("getitem", "narrow") else call.result
     return given.shape[:1] != call.result.shape[:1]
 
 
-def _alternate(tape: FunctionTape, call: Call, rows: int) -> bool | None:
+def _alternate(tape: FunctionTape, call: TapedCall, rows: int) -> bool | None:
     """Whether a call that puts two views together has them alternate; None of another call. Two parts
     of one batch may have both views in each: they must come of the same data.
     """

@@ -20,7 +20,7 @@ from auditor.capture.instruments.plain_tensor import tensors
 
 from ..rows import RECURRENT
 from . import paddings
-from .function_tape import Call, FunctionTape, only_axis, version
+from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .second_gradient import Tail, computed_again, nothing_left_behind
 from .shifts import Shifted
 
@@ -82,7 +82,7 @@ class Dependence:
 
     kind: str
     """``samples``, ``statistics`` or ``future``, and others of :class:`DependenceRow`."""
-    call: Call
+    call: TapedCall
     n: int
     """Samples, or positions, that it depends on."""
     of: int
@@ -146,7 +146,7 @@ def _second_document(tape: FunctionTape, shifted: Shifted) -> tuple[int, int] | 
 
 def _attending(
     tape: FunctionTape, shifted: Shifted, reached: Callable[[torch.Tensor, int], int]
-) -> Iterator[Call]:
+) -> Iterator[TapedCall]:
     """The calls with a row for each position by which something is reached, the first one first."""
     positions = shifted.output.shape[shifted.axis]
     for call in tape.calls.values():
@@ -161,7 +161,7 @@ def _attending(
             yield call
 
 
-def _combined(tape: FunctionTape, reader: Call) -> Call | None:
+def _combined(tape: FunctionTape, reader: TapedCall) -> TapedCall | None:
     """The call that put the mask together which attention is given."""
     index, name = (3, "attn_mask") if reader.name == "scaled_dot_product_attention" else (1, "mask")
     mask = reader.argument(index, name)
@@ -178,7 +178,7 @@ FORMING = frozenset("getitem unsqueeze invert logical_not bitwise_not to expand 
 """Functions that give a mask another form."""
 
 
-def mask_of(tape: FunctionTape, call: Call) -> Call:
+def mask_of(tape: FunctionTape, call: TapedCall) -> TapedCall:
     """The call that puts a mask on the scores of attention, or that gives a mask which is added to
     them its form; else the one that attends.
     """
@@ -230,12 +230,12 @@ def _behind(shifted: Shifted, position: int, result: torch.Tensor, axis: int) ->
     return 0 if reached is None else int(reached[position + 1 :].sum())
 
 
-def attention_of(tape: FunctionTape, call: Call) -> Call:
+def attention_of(tape: FunctionTape, call: TapedCall) -> TapedCall:
     """Of a product with shares of attention: the softmax that made these, where the mask belongs."""
     return (call.name in PRODUCTS and softmax_behind(tape, call, call.parents[0][0])) or call
 
 
-def softmax_behind(tape: FunctionTape, call: Call, shares: torch.Tensor) -> Call | None:
+def softmax_behind(tape: FunctionTape, call: TapedCall, shares: torch.Tensor) -> TapedCall | None:
     """The softmax that made the shares of attention that a call was given."""
     maker = tape.maker_before(call, shares)
     while maker is not None and maker.name in BETWEEN:
@@ -284,7 +284,7 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
             yield Dependence("order", call, one, two)
 
 
-def _joins_states(tape: FunctionTape, call: Call) -> bool:
+def _joins_states(tape: FunctionTape, call: TapedCall) -> bool:
     """The last states of a recurrent layer, (layers, batch, size), become (batch, layers * size)."""
     old, new = call.parents[0][0], call.result
     made = tape.maker_before(call, old)
@@ -294,7 +294,7 @@ def _joins_states(tape: FunctionTape, call: Call) -> bool:
     return state and new.shape[0] == old.shape[1] != old.shape[0] > 1
 
 
-def _is_undone(tape: FunctionTape, call: Call) -> bool:
+def _is_undone(tape: FunctionTape, call: TapedCall) -> bool:
     """The form was another one before, or is again after it."""
     before = tape.maker_before(call, call.parents[0][0])
     return any(each is not None and each.name in FORMS for each in (before, *tape.users(call)))
@@ -310,11 +310,11 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     asked = _asked(tape, tail)
     if asked is None:
         return None
-    given, batch, loaded = asked
+    given, batch = asked
     for call in leading_to(tape, given):
         if call.result.dim() and call.result.shape[0] == batch and call.result.is_floating_point():
             segment = _Segment.of(tape, call, batch)
-            if segment is not None and segment.may_mix(loaded):
+            if segment is not None and segment.may_mix():
                 found = segment.mixes()
                 if found is not None:
                     return Dependence("samples", *found, batch)
@@ -326,7 +326,7 @@ def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
     asked = _asked(tape, tail)
     if asked is None:
         return None
-    given, batch, _ = asked
+    given, batch = asked
     leading = list(leading_to(tape, given))
     for call in leading:
         of_batch = [each for each, _ in call.parents if each.dim() > 1 and each.shape[0] == batch]
@@ -343,15 +343,13 @@ STATISTICS = frozenset("mean std var amax amin max min norm vector_norm std_mean
 """Functions that make one number of a batch."""
 
 
-def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int, bool] | None:
+def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int] | None:
     """As :func:`_per_sample`, of the first loss that has a target for each sample."""
     return next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
 
 
-def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool] | None:
-    """What a loss compares with one target for each sample, how many samples these are, and whether
-    a loader of the program gives batches of that size.
-    """
+def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int] | None:
+    """What a loss compares with one target for each sample, and how many samples these are."""
     given, target = call.argument(0, "input"), call.argument(1, "target")
     if call.name not in COMPARED:
         return None
@@ -375,15 +373,15 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
         merges = isinstance(before, torch.Tensor) and before.dim() > each.dim()
         if merges and form is not None and form.name in (*FORMS, "flatten"):
             return None  # tokens of several samples in a row
-    return given, batch, batch in loaded_sizes()
+    return given, batch
 
 
 def loaded_sizes() -> set[int | None]:
-    """Sizes of the batches that the program's loaders give."""
+    """Sizes of the batches that the program's loaders give. Slow: asks all live objects."""
     return {loader.batch_size for loader in live_instances(DataLoader)}
 
 
-def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
+def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[TapedCall]:
     """The calls that lead to a tensor, as far back as the tape goes, the first one first."""
     numbers, waiting = set[int](), [tape.maker(tensor)]
     while waiting:
@@ -394,14 +392,14 @@ def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
     return (tape.calls[number] for number in sorted(numbers))
 
 
-def picks(call: Call) -> bool:
+def picks(call: TapedCall) -> bool:
     """An index that is a tensor or a list may put samples in another order."""
     index = call.argument(1, "index") if call.name == "getitem" else None
     each = index if isinstance(index, tuple) else (index,)
     return any(isinstance(one, (torch.Tensor, list)) for one in each)
 
 
-def _splits(call: Call, batch: int) -> bool:
+def _splits(call: TapedCall, batch: int) -> bool:
     """It takes the batch's dimension apart into two: ``frames.view(samples, frames_of_each, -1)``."""
     given, made = call.argument(0, "input"), call.result.shape
     splits = call.name in FORMS and len(made) > 1 and 1 < made[0] < batch == made[0] * made[1]
@@ -412,15 +410,15 @@ def _splits(call: Call, batch: int) -> bool:
 class _Segment:
     """The calls between tensors with a row for each sample, and one that is made of them."""
 
-    calls: list[Call]
+    calls: list[TapedCall]
     sources: list[torch.Tensor]
     result: torch.Tensor
     constants: list[torch.Tensor]
 
     @classmethod
-    def of(cls, tape: FunctionTape, last: Call, batch: int) -> _Segment | None:
+    def of(cls, tape: FunctionTape, last: TapedCall, batch: int) -> _Segment | None:
         """None of one that is too long, or holds a function that mixes on purpose."""
-        calls: dict[int, Call] = {}
+        calls: dict[int, TapedCall] = {}
         sources: dict[int, torch.Tensor] = {}
         constants: list[torch.Tensor] = []
         waiting = [last]
@@ -449,7 +447,7 @@ class _Segment:
         ordered = [calls[number] for number in sorted(calls)]
         return cls(ordered, list(sources.values()), last.result, constants)
 
-    def may_mix(self, loaded: bool) -> bool:
+    def may_mix(self) -> bool:
         """It has a function that can, and is no graph of as many nodes, pairs, or single sequence."""
         batch = self.result.shape[0]
         tensors_here = (*self.sources, self.result, *self.constants)
@@ -463,12 +461,13 @@ class _Segment:
             return False  # rows are positions, or frames, of fewer samples
         names = {call.name for call in self.calls}
         if names & SEQUENCES and any(
-            each.dim() < 3 or (each.shape[1] == 1 and not loaded) for each in self.sources
+            each.dim() < 3 or (each.shape[1] == 1 and batch not in loaded_sizes())
+            for each in self.sources
         ):
             return False  # rows may be positions of one sequence
         return bool(names & MIXING) or (len(self.calls) > 1 and bool(names & FORMS))
 
-    def mixes(self) -> tuple[Call, int] | None:
+    def mixes(self) -> tuple[TapedCall, int] | None:
         """The first call whose last sample's row depends on rows of other samples, and on how many;
         None without such a call. (The last one: a recurrence over samples gives it all before it.)
         """
@@ -496,7 +495,7 @@ class _Segment:
             return None  # what cannot be computed alone says nothing
         return self._form_before(next(call for call in self.calls[::-1] if call.at is not None)), n
 
-    def _form_before(self, found: Call) -> Call:
+    def _form_before(self, found: TapedCall) -> TapedCall:
         """The first call that put the samples in another form, if a form is to blame."""
         forms = (call for call in self.calls if call.at is not None and call.name in FORMS)
         return next(forms, found) if found.name in FORMS else found

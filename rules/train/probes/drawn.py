@@ -15,7 +15,7 @@ from auditor.capture.probes.base import Context
 from ..rows import DependenceRow
 from .bootstraps import FORMING
 from .dependence import leading_to
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 
 MOST = 64
 """Samples that are kept, the newest ones."""
@@ -94,7 +94,7 @@ def _drawn_by_normal(tape: FunctionTape) -> Iterator[_Sample]:
             yield _Sample(call.at, "torch.normal", call.result, given)
 
 
-def _weights(call: Call) -> list[torch.Tensor]:
+def _weights(call: TapedCall) -> list[torch.Tensor]:
     return [each for each, _ in call.parents if isinstance(each, torch.nn.Parameter)]
 
 
@@ -118,7 +118,7 @@ def _users(tape: FunctionTape, sample: _Sample, own: set[int]) -> set[int] | Non
     return users
 
 
-def _trained(tape: FunctionTape, loss: torch.Tensor) -> Iterator[Call]:
+def _trained(tape: FunctionTape, loss: torch.Tensor) -> Iterator[TapedCall]:
     """The calls that lead to a loss along its gradient."""
     waiting, seen = [tape.maker(loss)], set[int]()
     while waiting:

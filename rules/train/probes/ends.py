@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import torch
 
 from .dependence import Dependence
-from .function_tape import Call, FunctionTape, version
+from .function_tape import FunctionTape, TapedCall, version
 from .paddings import NAMES, SEGMENTS, ignored_by
 
 
-def ends_ignored(tape: FunctionTape, call: Call) -> Iterator[Dependence]:
+def ends_ignored(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
     """Of a loss over next tokens: the token that ends each text is ignored in all rows, while the one
     before it is a target. ``n`` is that token, ``of`` the number of rows.
     """

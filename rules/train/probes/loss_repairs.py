@@ -36,7 +36,7 @@ from . import (
     sorted_rows,
     voids,
 )
-from .function_tape import Call, FunctionTape, Wanted
+from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
 from .token_weights import Sums, mean_of
@@ -90,7 +90,9 @@ class LossRepairsProbe(OptimizerProbe):
             torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
         )
         tape = FunctionTape(
-            self.context, Wanted(self._is_placed, broadcasts.MADE_FOR_IT, self._noted), self.missed
+            self.context,
+            TapeRequest(self._is_placed, broadcasts.MADE_FOR_IT, self._noted),
+            self.missed,
         )
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(tape))
@@ -318,7 +320,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
         yield dependence.Dependence(kind, made, 0, 0)
 
 
-def _row(call: Call, defect: str) -> RepairRow:
+def _row(call: TapedCall, defect: str) -> RepairRow:
     return RepairRow(
         at=call.at or 0,
         angle=0.0,
@@ -331,7 +333,7 @@ def _row(call: Call, defect: str) -> RepairRow:
     )
 
 
-def _padding_row(call: Call, padded: paddings.Padded) -> RepairRow:
+def _padding_row(call: TapedCall, padded: paddings.Padded) -> RepairRow:
     row = _row(call, "padding")
     row.padded, row.targets = padded.padded, padded.targets
     row.value, row.by = padded.value, padded.by

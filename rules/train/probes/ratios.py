@@ -8,7 +8,7 @@ import torch
 
 from .bootstraps import FORMING, formed
 from .dependence import Dependence, leading_to
-from .function_tape import Call, FunctionTape, version
+from .function_tape import FunctionTape, TapedCall, version
 from .second_gradient import Tail
 
 PICKED = frozenset({"getitem", "index_select", "narrow"})
@@ -57,7 +57,7 @@ def of_other_actions(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
             yield Dependence("ratio", picked, elsewhere, new.numel())
 
 
-def _picked(tape: FunctionTape, user: Call, tensor: torch.Tensor) -> Call | None:
+def _picked(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
     """The call that picked a tensor from a larger one, whatever its form."""
     made = tape.maker_before(user, tensor)
     while made is not None and made.parents:

@@ -8,7 +8,7 @@ import torch
 
 from .bootstraps import FORMING
 from .dependence import COMPARED, Dependence
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .second_gradient import Tail
 
 ADDING = frozenset({"index_add", "index_add_", "scatter_add", "scatter_add_"})
@@ -29,7 +29,7 @@ def normalized_together(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
             yield Dependence("readout", call, samples - 1, samples)
 
 
-def _samples(tape: FunctionTape, call: Call) -> int:
+def _samples(tape: FunctionTape, call: TapedCall) -> int:
     """For how many samples the rows are added up that a call made shares for; 0 if they are not."""
     rows, waiting = len(call.result), [call]
     while waiting:

@@ -17,7 +17,7 @@ from .dependence import (
     leading_to,
     mask_of,
 )
-from .function_tape import Call, FunctionTape, only_axis, version
+from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .padded_texts import reached_from
 from .second_gradient import Tail, computed_again, nothing_left_behind, repeatable
 
@@ -109,7 +109,7 @@ def _first(
     return None
 
 
-def _loses_positions(calls: list[Call], given: torch.Tensor, axis: int) -> bool:
+def _loses_positions(calls: list[TapedCall], given: torch.Tensor, axis: int) -> bool:
     """The series goes through something without positions, as the latent variable of an autoencoder:
     what comes of that may know all of it.
     """

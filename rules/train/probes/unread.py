@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import ast
 import dis
-import gc
 import re
 import sys
 from functools import partial
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from auditor.capture.instruments.dispatch_modes import leave_function
+from auditor.capture.instruments.live_objects import live_functions
 from auditor.capture.instruments.monkeypatch import LOOKING, SWAPPED
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.probes.base import Context, Probe
@@ -136,10 +136,13 @@ class UnreadProbe(Probe):
         mode = _Uses(self)
         mode.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(mode))
-        for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
+        frames = self.context.frames
+        for function in live_functions():
+            if frames.is_of_library(function.__globals__):
+                continue
             code = function.__code__
             named = function.__name__.isidentifier()  # no lambda
-            if named and not code.co_freevars and self.context.frames.is_user(code.co_filename):
+            if named and not code.co_freevars and frames.is_user(code.co_filename):
                 names = unused_in(code)
                 if names:
                     self._patches.code(function, partial(self._called, code, names))

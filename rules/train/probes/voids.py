@@ -9,7 +9,7 @@ import torch
 from . import paddings
 from .bootstraps import FORMING
 from .dependence import Dependence
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .second_gradient import (
     Again,
     Change,
@@ -66,13 +66,13 @@ def trained_voids(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
 
 
 def _readers(
-    tape: FunctionTape, tail: Tail, loss: Call, target: torch.Tensor
-) -> Iterator[tuple[Call, Call]]:
+    tape: FunctionTape, tail: Tail, loss: TapedCall, target: torch.Tensor
+) -> Iterator[tuple[TapedCall, TapedCall]]:
     """Calls of the loss that are given something made of the targets, alike at what is ignored and
     elsewhere; and the first call that made it.
     """
     void, root = target == paddings.ignored_by(loss), _root(tape, loss, target)
-    first: dict[int, Call] = {}
+    first: dict[int, TapedCall] = {}
     for call in tape.calls.values():
         before = [first.get(number or 0) for each, number in call.parents]
         if not call.gives_gradient and (
@@ -90,7 +90,7 @@ def _readers(
                 yield call, made
 
 
-def _root(tape: FunctionTape, user: Call, tensor: torch.Tensor) -> torch.Tensor:
+def _root(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> torch.Tensor:
     made = tape.maker_before(user, tensor)
     while made is not None and made.name in FORMING and made.parents:
         user, tensor = made, made.parents[0][0]
@@ -124,7 +124,7 @@ def _cut(again: Again) -> torch.Tensor:
     return made.detach()
 
 
-def _gradient(tail: Tail, given: torch.Tensor, cut: Call | None = None) -> torch.Tensor | None:
+def _gradient(tail: Tail, given: torch.Tensor, cut: TapedCall | None = None) -> torch.Tensor | None:
     """Of the loss at one of its tensors, without what goes through a call; None if it is not known."""
     changes: dict[int, Change] = {} if cut is None else {cut.number: _cut}
     try:

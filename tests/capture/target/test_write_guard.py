@@ -7,14 +7,14 @@ import subprocess
 import sys
 import textwrap
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from auditor.capture import process
 from auditor.runs import project_copy
-from auditor.runs.plan import Plan
+from auditor.runs.plan import OUTSIDE, Plan
 from auditor.runs.project_copy import ProjectCopy
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -57,23 +57,23 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+def ended(place: ProjectCopy, code: str, *, beside: bool = False) -> subprocess.CompletedProcess:
+    """How a program in a copy ended."""
+    copied = place.plan(Plan("t:s", (), 1, 0, "cpu", "", ())).copied
+    assert copied is not None
+    told = json.dumps(asdict(replace(copied, beside=beside)))
+    words = [sys.executable, "-c", CHILD, told, textwrap.dedent(code)]
+    return subprocess.run(
+        words, cwd=place.folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+
+
 def run(project: Path, code: str, *, also: str = "") -> Path:
     """Run code in a copy, then ``also``; the original must be as it was afterwards."""
     before = contents(project.parent)
     with ProjectCopy(project) as place:
-        copied = place.plan(Plan("t:s", (), 1, 0, "cpu", "", ())).copied
-        assert copied is not None
         for each in filter(None, (code, also)):
-            words = [
-                sys.executable,
-                "-c",
-                CHILD,
-                json.dumps(asdict(copied)),
-                textwrap.dedent(each).format(project=project),
-            ]
-            done = subprocess.run(
-                words, cwd=place.folder, env=ENVIRONMENT, capture_output=True, text=True
-            )
+            done = ended(place, textwrap.dedent(each).format(project=project))
             assert done.returncode == 0, done.stderr
     assert contents(project.parent) == before
     return project
@@ -237,6 +237,58 @@ def test_two_runs_in_one_copy_are_undone_to_before_the_first(project):
         "open('{project}/model.pt', 'w').write('first')",
         also="open('{project}/model.pt', 'a').write('second')",
     )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('{project}/model.pt', 'a')",
+        "open('{project}/new', 'w')",
+        "import os; os.remove('{project}/model.pt')",
+        "import os; os.rename('{project}/wandb', '{project}/moved')",
+        "import os; os.chdir('{project}'); open('model.pt', 'w')",
+        "import os; os.makedirs('{project}/wandb', exist_ok=True); open('{project}/wandb/x', 'w')",
+        "import shutil; shutil.rmtree('{project}/wandb')",
+        "import sqlite3; sqlite3.connect('{project}/a.db')",
+        "import subprocess as s; s.run(['cp', 'a.db', '{project}/model.pt'], check=True)",
+        "import tempfile, os; os.replace(tempfile.mkstemp()[1], '{project}/model.pt')",
+        """
+        import os, time
+        if not os.fork():
+            open('{project}/model.pt', 'w')
+        time.sleep(60)
+        """,
+    ],
+)
+def test_a_run_beside_another_ends_before_it_writes_outside_of_its_copy(project, code):
+    before = contents(project.parent)
+    with ProjectCopy(project) as place:
+        done = ended(place, textwrap.dedent(code).format(project=project), beside=True)
+        assert done.returncode == -9, done.stderr
+        copied = place.plan(Plan("t:s", (), 1, 0, "cpu", "", ())).copied
+        assert copied is not None and str(project) in Path(copied.kept, OUTSIDE).read_text()
+    assert contents(project.parent) == before
+
+
+def test_a_run_beside_another_writes_into_its_copy_and_what_it_made_itself(project):
+    code = f"""
+        import os, pathlib, shutil, subprocess, tempfile
+        open('model.pt', 'a').write('x')
+        shutil.rmtree('wandb')
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(), tempfile.NamedTemporaryFile():
+            pathlib.Path(folder, 'deep').mkdir()
+            open(os.path.join(folder, 'deep', 'log'), 'w').close()
+            subprocess.run(['cp', 'a.db', os.path.join(folder, 'deep', 'log')], check=True)
+        os.makedirs({str(project)!r}, exist_ok=True)
+        os.chdir({str(project)!r})
+        open('model.pt').read()
+        open(os.devnull, 'w').write('x')
+    """
+    before = contents(project.parent)
+    with ProjectCopy(project) as place:
+        done = ended(place, code, beside=True)
+        assert done.returncode == 0, done.stderr
+    assert contents(project.parent) == before
 
 
 def test_nothing_is_cut_by_reading(project):
