@@ -149,7 +149,7 @@ class SamplesMix(DependenceSays):
 
 
 class SeesTheNextToken(DependenceSays):
-    """A language model sees the token that it has to predict."""
+    """A language model, or one of a series, sees what it has to predict."""
 
     code = "TRAIN012"
     kinds = ("future",)
@@ -181,7 +181,7 @@ class SeesTheNextToken(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         return (
             f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
-            "tokens after it, and the next of them is its target"
+            "positions after it, and the next of them is its target"
         )
 
 
