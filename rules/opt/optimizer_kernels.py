@@ -81,7 +81,7 @@ class ClippingOfAnEmptyGenerator(TorchSays):
     severity = Severity.WARNING
     warning = "empty clipping"
     defect = "no gradient is clipped: the generator given to clipping is already used up"
-    advice = "Keep the parameters in a list, or make the generator anew for each call."
+    advice = "Keep the parameters in a list, or create the generator for each call."
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
         self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source
