@@ -16,8 +16,8 @@ _TOP, _LEAST, _PATH = 3, 0.001, 60
 def basis(report: Report) -> str:
     """What the shares are of."""
     if report.by_module and not report.by_module.timed:
-        return "of the step's FLOPs"
-    return "of the diagnostic pass (with its probes)"
+        return "the step's FLOPs"
+    return "the diagnostic pass"
 
 
 def rates(report: Report) -> str:

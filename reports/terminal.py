@@ -223,10 +223,8 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 
 def _modules(report: Report, width: int) -> Iterator[Text]:
-    rates = f" ({told})" if (told := modules.rates(report)) else ""
-    yield from _wrapped(
-        f"share by module, without its submodules, {modules.basis(report)}{rates}:", width
-    )
+    told = "; ".join(filter(None, (f"shares of {modules.basis(report)}", modules.rates(report))))
+    yield from _wrapped(f"step by module, submodules apart ({told}):", width)
     yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
     yield Text()
 

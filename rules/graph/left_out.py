@@ -144,8 +144,8 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Give them to the optimizer: create it from all parameters of the finished model, or "
-    "add those that are made or unfrozen later with add_param_group(). If they should not change, use "
+    "parameters": "Check which parameters the optimizer is given: a filter or a group may leave them out, "
+    "and those that are made or unfrozen later need add_param_group(). If they should not change, use "
     "requires_grad_(False): then no gradient is computed and kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",

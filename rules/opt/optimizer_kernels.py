@@ -80,8 +80,8 @@ class ClippingOfAnEmptyGenerator(TorchSays):
     code = "OPT010"
     severity = Severity.WARNING
     warning = "empty clipping"
-    defect = "clipping gets an exhausted generator: no gradient is clipped"
-    advice = "Pass model.parameters() in each call, or keep list(model.parameters())."
+    defect = "no gradient is clipped: the generator given to clipping is already used up"
+    advice = "Keep the parameters in a list, or create the generator for each call."
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
         self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source

@@ -133,7 +133,8 @@ class SamplesMix(DependenceSays):
             )
         return (
             f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
-            f"depends on {row.n} of the {row.of - 1} others in its batch"
+            f"depends on {'all ' if row.n == row.of - 1 else f'{row.n} of the '}{row.of - 1} others in its "
+            "batch"
         )
 
     def instead(self, row: DependenceRow) -> str:
@@ -148,7 +149,7 @@ class SamplesMix(DependenceSays):
 
 
 class SeesTheNextToken(DependenceSays):
-    """A language model sees the token that it has to predict."""
+    """A language model, or one of a series, sees what it has to predict."""
 
     code = "TRAIN012"
     kinds = ("future",)
@@ -180,7 +181,7 @@ class SeesTheNextToken(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         return (
             f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
-            "tokens after it, and the next of them is its target"
+            "positions after it, and the next of them is its target"
         )
 
 

@@ -106,7 +106,7 @@ def shown(rows: Sequence[R]) -> R:
 
 
 def gradient_said(row: GradientsRow) -> str:
-    """How the step's gradient lies to the repaired one."""
+    """How the step's gradient lies to that of the fixed loss."""
     where = "" if row.over == "parameters" else " at the model's outputs"
     ratio = f"{row.ratio:.2g}"
     long = "as long" if ratio == "1" else f"{ratio} times as long"
@@ -114,7 +114,7 @@ def gradient_said(row: GradientsRow) -> str:
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """The same as facts, and the loss as it is and repaired."""
+    """Angle and norm as facts, and the loss as it is and fixed."""
     of = "parameters" if row.over == "parameters" else "the model's outputs"
     facts = (
         ("angle to the gradient of the fixed loss", _degrees(row.angle)),

@@ -90,7 +90,7 @@ def test_work_without_any_launch_is_not_replayed(tmp_path):
         ]
 
     found = judged(tmp_path, loop(STEPS, 4000, body))
-    assert found.what_if.reason == "the trace does not show who launched the device's work"
+    assert found.what_if.reason == "the trace does not show what launched the device's work"
     (finding,) = (each for each in found.findings if each.code == "DATA007")
     assert finding.lost_us_per_step == 2000
 

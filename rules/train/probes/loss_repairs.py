@@ -32,6 +32,7 @@ from . import (
     paddings,
     ratios,
     readouts,
+    series,
     sorted_rows,
     voids,
 )
@@ -216,6 +217,7 @@ class LossRepairsProbe(OptimizerProbe):
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
             self._depends(dependence.batch_statistics(tape, tail))
+            self._depends(series.future_values(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:

@@ -104,7 +104,7 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
     parameters, and its ``outputs`` are these.
     """
     last = tape.maker(loss)
-    if last is None or not _repeatable(last, whole):
+    if last is None or not repeatable(last, whole):
         return None
     calls: dict[int, TapedCall] = {}
     outputs: dict[int, torch.Tensor] = {}
@@ -118,7 +118,7 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
             if not tensor.requires_grad:
                 continue
             maker = None if number is None else tape.calls.get(number)
-            if maker is not None and maker.gives_gradient and _repeatable(maker, whole):
+            if maker is not None and maker.gives_gradient and repeatable(maker, whole):
                 waiting.append(maker)
             else:
                 outputs[id(tensor)] = tensor
@@ -134,7 +134,7 @@ def _conditions(tape: FunctionTape, calls: dict[int, TapedCall]) -> dict[int, Ta
     for call in tape.calls.values():
         given = {number for _, number in call.parents}
         known = calls.keys() | made.keys()
-        if given & known and call.number not in calls and _repeatable(call):
+        if given & known and call.number not in calls and repeatable(call):
             made[call.number] = call
     wanted = {number for call in calls.values() for _, number in call.parents}
     for number in sorted(made, reverse=True):
@@ -143,7 +143,10 @@ def _conditions(tape: FunctionTape, calls: dict[int, TapedCall]) -> dict[int, Ta
     return {number: call for number, call in made.items() if number in wanted}
 
 
-def _repeatable(call: TapedCall, whole: bool = False) -> bool:
+def repeatable(call: TapedCall, whole: bool = False) -> bool:
+    """Whether a call may be computed again: it belongs to a loss, or to a ``whole`` model, and neither
+    draws, nor writes in place, nor changes the state of a layer.
+    """
     name = call.name
     if call.function.__name__ not in OUT_OF_PLACE and (
         (name.endswith("_") and not name.startswith("_")) or name == "setitem"

@@ -315,7 +315,7 @@ def sorted_classes(loader: Any) -> int | None:
     """How many classes a loader goes through one after the other, in each epoch alike; None if
     it draws an order, or its dataset holds no classes, or not in their order.
 
-    Classes are whole numbers from 0 on, each of which is there: lengths and times are none.
+    Classes are whole numbers from 0 on, each of which is there: lengths and times are no classes.
     Nothing of the program's is called.
     """
     batches, sampler = loader.batch_sampler, loader.sampler
