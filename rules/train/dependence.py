@@ -1,10 +1,10 @@
-"""TRAIN011 to 13, 21 to 27, 29 to 34: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 to 35: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import ClassVar
 
@@ -478,3 +478,36 @@ class SampleWithoutGradient(DependenceSays):
             f"{called} gives no gradient: the loss is computed from the sample, and only its other "
             "parts (a divergence from a prior) train the parameters of the distribution"
         )
+
+
+class PromptOfPaddedRows(DependenceSays):
+    """Prompts are left out from the first column on, although rows are padded on the left."""
+
+    code = "TRAIN035"
+    kinds = ("prompt",)
+    proof = "what the loss ignores in padded rows and in others, beside the line that ignores it"
+    advice = "Begin behind the padding: labels[row, start : start + len(prompt)] = -100."
+
+    def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
+        """Only with the one line that ignores from the first column on."""
+        cut = the_only(
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(map(_from_the_first_column, node.targets))
+        )
+        for finding in super().detect(dependence, source) if cut is not None else ():
+            yield replace(finding, site=cut, places=places_of(cut, finding.site))
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} rows are padded on the left and ignore nothing but padding: prompts "
+            "are left out from the first column on, where the padding is"
+        )
+
+
+def _from_the_first_column(target: ast.expr) -> bool:
+    """``labels[row, :len(prompt)]``."""
+    index = target.slice if isinstance(target, ast.Subscript) else None
+    last = index.elts[-1] if isinstance(index, ast.Tuple) and len(index.elts) == 2 else None
+    counted = isinstance(last, ast.Slice) and last.lower is None and last.upper is not None
+    return counted and any(each in unparsed(target).lower() for each in ("label", "target"))

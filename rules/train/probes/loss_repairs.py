@@ -311,6 +311,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     """What depends on what it must not between the model's outputs and the loss."""
     for call in tail.calls:
         yield from ends.ends_ignored(tape, call)
+        yield from ends.prompts_trained(tape, call)
     yield from sorted_rows.left_sorted(tape, tail)
     yield from ratios.of_other_actions(tape, tail)
     yield from readouts.normalized_together(tape, tail)
