@@ -264,10 +264,15 @@ def marked_beside(path: Path, code: str, name: str) -> set[tuple[int, str]]:
 def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
     path = HERE / code.lower() / "fires.py"
     marked = marked_in(path, code, name)
-    found, loud = reported(code, path, name, tmp_path / "recording")
+    recording, found, loud = tmp_path, set[int](), False
+    for number in range(TRIES if code in BY_TIMES else 1):
+        recording = tmp_path / f"recording{number}"
+        found, loud = reported(code, path, name, recording)
+        if found:
+            break
     assert found == (marked or {0})
     assert loud or not name.endswith(TRACED), "a trace that fires must do so louder than a note"
-    assert said_beside(code, path, name, tmp_path / "recording") == marked_beside(path, code, name)
+    assert said_beside(code, path, name, recording) == marked_beside(path, code, name)
 
 
 @pytest.mark.parametrize(("code", "name"), cases("silent"))
@@ -393,7 +398,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
         assert {found.site.line for found in findings if found.site} == marked
 
 
-BY_TIMES, TRIES = {"COMP006"}, 3
+BY_TIMES, TRIES = {"COMP006", "KERN007"}, 3
 """Rules that compare two times, which another program on the machine may blur: silence of one try is
 right then.
 """
