@@ -5,6 +5,7 @@ digits, never more.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 _PASSES = {
@@ -34,24 +35,24 @@ def pass_named(name: str) -> str:
     return _PASSES.get(name, name)
 
 
-def duration(us: float, micro: str = "us") -> str:
-    """``us`` as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` spells the smallest unit."""
-    unit, scale = _unit(us, micro)
+def duration(us: float) -> str:
+    """``us`` as ``412 us``, ``12.4 ms`` or ``1.24 s``."""
+    unit, scale = _unit(us)
     return f"{digits(us / scale)} {unit}"
 
 
-def within(us: float, low: float | None, high: float | None, micro: str = "us") -> str:
+def within(us: float, low: float | None, high: float | None) -> str:
     """A duration and between what it lies, in its own unit: ``12.4 ms [11.9 to 13.1]``; without
     where that is not known.
     """
     if low is None or high is None:
-        return duration(us, micro)
-    unit, scale = _unit(us, micro)
+        return duration(us)
+    unit, scale = _unit(us)
     return f"{digits(us / scale)} {unit} [{digits(low / scale)} to {digits(high / scale)}]"
 
 
-def _unit(us: float, micro: str) -> tuple[str, float]:
-    for unit, scale in ((micro, 1.0), ("ms", 1e3)):
+def _unit(us: float) -> tuple[str, float]:
+    for unit, scale in (("us", 1.0), ("ms", 1e3)):
         if abs(us) < 999.5 * scale:
             return unit, scale
     return "s", 1e6
@@ -98,6 +99,20 @@ def percent(share: float) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 finding``, ``2 findings``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def some(words: Iterable[str], most: int = 5, of: int | None = None) -> str:
+    """The first ``most``, and the rest as a number: ``a, b and 3 more``. ``of``: how many there are,
+    where ``words`` are not all.
+    """
+    every = list(words)
+    more = (len(every) if of is None else of) - most
+    return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def from_to(first: str, last: str) -> str:
+    """An amount over the steps of a pass: at the first and at the last, once if both are alike."""
+    return first if first == last else f"{first} at first, {last} at the end"
 
 
 def moment(recorded_at: str) -> str:

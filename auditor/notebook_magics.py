@@ -82,7 +82,7 @@ def _step(shell: Any, line: str) -> Report:
     name = given.pop("name")
     module, _, function = words.partition(":")
     target = words if function.isidentifier() and module.replace(".", "").isidentifier() else None
-    return _kept(shell, name, api.audit(target or shell.ev(words), **given))
+    return _store_report(shell, name, api.audit(target or shell.ev(words), **given))
 
 
 def _cell(shell: Any, line: str, cell: str) -> Report:
@@ -105,9 +105,9 @@ def _cell(shell: Any, line: str, cell: str) -> Report:
         raise
     except BaseException:
         if watched is not None and watched.made:
-            _show(_kept(shell, name, watched.report))
+            _show(_store_report(shell, name, watched.report))
         raise
-    return _kept(shell, name, watched.report)
+    return _store_report(shell, name, watched.report)
 
 
 def _number(shell: Any) -> int:
@@ -121,7 +121,7 @@ def _number(shell: Any) -> int:
     return int(shell.execution_count)
 
 
-def _kept(shell: Any, name: str, report: Report) -> Report:
+def _store_report(shell: Any, name: str, report: Report) -> Report:
     if report.run.in_process:
         report = replace(report, warnings=(*report.warnings, CELLS))
     if name:

@@ -117,7 +117,8 @@ class Rule:
     @classmethod
     def name(cls) -> str:
         """Class name in words joined by hyphens: ``scalar-read-every-step``."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+        words = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+        return re.sub(words, "-", cls.__name__).lower()
 
     @classmethod
     def family(cls) -> str:

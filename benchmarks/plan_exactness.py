@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from auditor.extensions.plan import batch_size
 from auditor.extensions.plan.fitting import MemoryModel, Point
 from auditor.extensions.plan.measured import Measured
-from auditor.extensions.plan.reruns import Reruns, Wanted
+from auditor.extensions.plan.reruns import Rerun, Reruns
 
 MIB = 1 << 20
 
@@ -89,16 +89,16 @@ def compared(device: str, source: str, sizes: tuple[int, ...]) -> None:
     """Rows of a table; the first size is the model's second point, and not predicted."""
     Path("train.py").write_text(source)
     reruns = Reruns("train.py", (), device, "H100")  # type: ignore[arg-type]
-    base = reruns.run(Wanted())
+    base = reruns.run(Rerun())
     setting = batch_size.found(base, (), reruns.files)
     assert not isinstance(setting, str), setting
     reruns.setting = setting
     points = [_point(setting.size, base)]
     for size in sizes:
-        resized = reruns.run(Wanted(batch=size))
+        resized = reruns.run(Rerun(batch=size))
         edited = source.replace(f"batch_size={setting.size}", f"batch_size={size}")
         Path("edited.py").write_text(edited)
-        known = Reruns("edited.py", (), device, "H100").run(Wanted())  # type: ignore[arg-type]
+        known = Reruns("edited.py", (), device, "H100").run(Rerun())  # type: ignore[arg-type]
         predicted = "-"
         if len(points) > 1:
             amount = MemoryModel(points).allocated(size)

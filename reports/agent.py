@@ -104,7 +104,7 @@ def _finding(finding: Finding) -> tuple[str, ...]:
     level = " ".join(
         filter(None, (summary.baseline_word(finding), summary.severity(finding).value))
     )
-    price = summary.price(finding) or "not priced"
+    price = summary.price(finding) or summary.unpriced(finding)
     code, message = text.one_line(finding.code, _NAME), text.one_line(finding.message, _MESSAGE)
     line = f"- {code} {level} {where} | {price} | {patch} | {message}"
     todo = finding.remedy.text if finding.remedy is not None else ""

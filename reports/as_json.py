@@ -21,7 +21,7 @@ SIZE_LIMIT = 64 * 1024 * 1024
 
 Object = dict[str, Any]
 
-UNWRITTEN = ("hints", "changes")
+UNWRITTEN = ("changes",)
 """Fields of a finding that only rules and charts use."""
 
 UNWRITTEN_OF_REPORT = ("editor_links", "folder", "interactive_figures")
@@ -84,7 +84,7 @@ def load(data: bytes) -> Report:
         )
     try:
         _bound(written)
-        return convert(_read(written), Report)
+        return convert(_in_model_shape(written), Report)
     except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
         raise ValueError(f"this report does not keep to {SCHEMA}: {error}") from None
 
@@ -123,10 +123,8 @@ def _written(report: Report) -> Object:
 
 
 def _finding(finding: Finding) -> Object:
-    # hints may hold anything that a rule likes; they are emptied before anything walks them.
     bare = replace(
         finding,
-        hints={},
         remedy=None,
         severity=summary.severity(finding),
         seen_on=summary.seen_on(finding),
@@ -169,7 +167,7 @@ def _edit(edit: Edit) -> Object:
     return site | built
 
 
-def _read(written: Object) -> Object:
+def _in_model_shape(written: Object) -> Object:
     """The written object in the shape of the model; what has another shape is left for msgspec to
     refuse.
     """

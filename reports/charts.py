@@ -38,15 +38,11 @@ Point = tuple[float, "float | None"]
 
 
 @dataclass(frozen=True)
-class Mark:
-    """Something that happened at a step: where it is drawn (0 to 1 from the left and the top) and
-    what it was.
-    """
+class Ended:
+    """The step that did not complete: where it is drawn (0 to 1 from the left), and by what."""
 
     x: float
-    y: float
     left: float
-    top: float
     label: str
 
 
@@ -63,7 +59,6 @@ class Line:
     points: tuple[Point, ...]
     drawn: tuple[Point, ...]
     path: str
-    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True)
@@ -91,8 +86,7 @@ class Chart:
     """Lowest and highest x of the picture."""
     up: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest y of the picture."""
-    ended: Mark | None = None
-    """The step that did not complete."""
+    ended: Ended | None = None
 
     @property
     def kept(self) -> int:
@@ -103,18 +97,6 @@ class Chart:
     def drawn(self) -> int:
         """Points of the SVG."""
         return sum(len(line.drawn) for line in self.lines)
-
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """Marks of all lines, from left to right."""
-        return tuple(
-            sorted((mark for line in self.lines for mark in line.marks), key=lambda mark: mark.x)
-        )
-
-    def highest(self, limit: int) -> tuple[Mark, ...]:
-        """The highest marks, at most ``limit``, from left to right."""
-        chosen = sorted(self.marks, key=lambda mark: -mark.y)[:limit]
-        return tuple(sorted(chosen, key=lambda mark: mark.x))
 
     def data(self) -> dict[str, Any]:
         """What the page's scripts need: to tell its values, to zoom, to draw it with plotly."""
@@ -241,7 +223,7 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
         codes=_CODES.get(unit, ()),
         across=(frame.left, frame.right),
         up=(frame.low, frame.high),
-        ended=Mark(ended[0], 0.0, frame.across(ended[0]), 0.0, text.one_line(ended[1], 200))
+        ended=Ended(ended[0], frame.across(ended[0]), text.one_line(ended[1], 200))
         if ended is not None
         else None,
     )
@@ -291,16 +273,7 @@ def _line(number: int, series: Series, points: list[Point], frame: _Frame, of: i
         points=thinned(points, max(6, POINTS // of)),
         drawn=drawn,
         path=_path(drawn, frame),
-        marks=tuple(_marks(series, points, frame)),
     )
-
-
-def _marks(series: Series, points: Sequence[Point], frame: _Frame) -> Iterator[Mark]:
-    heights = dict(points)
-    for x, label in series.marks:
-        y = heights.get(x)
-        if y is not None:
-            yield Mark(x, y, frame.across(x), frame.down(y), text.one_line(label, 200))
 
 
 def _path(points: Sequence[Point], frame: _Frame) -> str:
@@ -326,7 +299,6 @@ def _data(line: Line) -> dict[str, Any]:
         "dash": line.dash,
         "x": [x for x, _ in line.points],
         "y": [y for _, y in line.points],
-        "marks": [{"x": mark.x, "y": mark.y, "label": mark.label} for mark in line.marks],
     }
 
 
@@ -499,7 +471,7 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
         note=text.one_line(chart.note, 1000),
         unit=unit,
         x_label=f"time, {x_unit}" if chart.x_unit == "us" else "event of the history",
-        said=_said(drawn),
+        said=_memory_caption(drawn),
         keys=tuple(_layer_keys(chart, drawn, said)),
         shapes=tuple(_layer_shapes(chart, drawn, marks, top)),
         x_ticks=across(0.0, drawn.right, scale=x_scale),
@@ -534,7 +506,7 @@ def _marked(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     return [*(mark for mark in marks if mark[1] == _OOM)][:MARKS] + list(evenly(steps, MARKS))
 
 
-def _said(drawn: _Drawn) -> str:
+def _memory_caption(drawn: _Drawn) -> str:
     totals = [sum(column) for column in zip(*drawn.held, strict=True)]
     return (
         f"At most {amounts.size(max(totals))} in use and {amounts.size(max(drawn.reserved))} "
@@ -657,7 +629,7 @@ Body = tuple[str, str, int, float, float, str]
 
 
 def _body(bar: Bar, chart: Parts, scale: float) -> Body:
-    tone, amount = chart.tones[bar.tone], amounts.duration(bar.length, "µs")
+    tone, amount = chart.tones[bar.tone], text.micro(amounts.duration(bar.length))
     label = f"{text.one_line(bar.label, 120)}, {amount}" if bar.label else amount
     place = (short(bar.start / scale), short(bar.length / scale))
     return (shade(tone.colour), text.one_line(tone.name, 200), bar.row, *place, label)
@@ -671,7 +643,7 @@ def _keys(chart: Parts, bars: Sequence[Bar]) -> Iterator[Key]:
             sums[bar.tone] += bar.length
     for number, (tone, total) in enumerate(zip(chart.tones, sums, strict=True)):
         if any(bar.tone == number for bar in bars):
-            amount = f"{amounts.duration(total, 'µs')} a step"
+            amount = f"{text.micro(amounts.duration(total))} a step"
             yield Key(shade(tone.colour), text.one_line(tone.name, 200), amount)
 
 

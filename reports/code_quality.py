@@ -42,7 +42,7 @@ def _issues(report: Report) -> Iterator[dict[str, Any]]:
 def _issue(finding: Finding, key: str) -> dict[str, Any]:
     site = finding.site
     return {
-        "description": _said(finding),
+        "description": _description(finding),
         "check_name": text.one_line(finding.code, 40),
         "fingerprint": hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest(),
         "severity": _SEVERITIES[summary.severity(finding)],
@@ -53,7 +53,7 @@ def _issue(finding: Finding, key: str) -> dict[str, Any]:
     }
 
 
-def _said(finding: Finding) -> str:
+def _description(finding: Finding) -> str:
     price = summary.price(finding)
     words = [finding.message, f"({price})" if price else ""]
     words.append(finding.remedy.text if finding.remedy is not None else "")

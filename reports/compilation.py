@@ -9,15 +9,12 @@ from auditor.model.sections import Compilation, CompiledPart
 from . import text
 
 
-def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
-    """What was compiled, and what a step gains by it; nothing where nothing is compiled.
-
-    ``micro`` is how the renderer writes microseconds.
-    """
+def sentences(report: Report) -> tuple[str, ...]:
+    """What was compiled, and what a step gains by it; nothing where nothing is compiled."""
     found = report.compilation
     if found is None:
         return ()
-    return tuple(filter(None, (_compiled(found, micro), _during(found), _gained(found, micro))))
+    return tuple(filter(None, (_compiled(found), _during(found), _gained(found))))
 
 
 def rows(report: Report) -> tuple[tuple[CompiledPart, str, str], ...]:
@@ -35,10 +32,10 @@ def rows(report: Report) -> tuple[tuple[CompiledPart, str, str], ...]:
     )
 
 
-def _compiled(found: Compilation, micro: str) -> str:
+def _compiled(found: Compilation) -> str:
     if not found.compiled:
         return "Nothing was compiled in the audited steps."
-    said = f"{amounts.count(found.compiled, 'compilation')} in {amounts.duration(found.us, micro)}"
+    said = f"{amounts.count(found.compiled, 'compilation')} in {amounts.duration(found.us)}"
     more = [
         f"{found.again} of them after a guard failed" if found.again else "",
         f"graph breaks at {amounts.count(found.breaks, 'line')}" if found.breaks else "",
@@ -52,21 +49,21 @@ def _during(found: Compilation) -> str:
     return f"{amounts.count(found.during, 'timed step')} still compiled."
 
 
-def _gained(found: Compilation, micro: str) -> str:
+def _gained(found: Compilation) -> str:
     gain = found.gain
     if gain is None:
         return ""
-    eager = amounts.duration(gain.eager_us, micro)
+    eager = amounts.duration(gain.eager_us)
     if gain.low > 0.0:
-        between = f"{amounts.duration(gain.low, micro)} to {amounts.duration(gain.high, micro)}"
-        said = f"Compiling saves {amounts.duration(gain.us, micro)} per step ({between})"
+        between = f"{amounts.duration(gain.low)} to {amounts.duration(gain.high)}"
+        said = f"Compiling saves {amounts.duration(gain.us)} per step ({between})"
         paid = found.paid_after
         return f"{said} of {eager} without it, measured" + (
             f"; it pays off after {amounts.count(paid, 'step')}." if paid is not None else "."
         )
     if gain.high < 0.0:
         return (
-            f"A compiled step is {amounts.duration(-gain.us, micro)} slower than the {eager} without "
+            f"A compiled step is {amounts.duration(-gain.us)} slower than the {eager} without "
             "torch.compile, measured."
         )
     return f"No gain over the {eager} without torch.compile is proven."

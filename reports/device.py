@@ -26,7 +26,7 @@ NOTED = 0.1
 
 
 @dataclass(frozen=True)
-class Row:
+class DeviceRow:
     """One line of a table: what, time of each step, share of the step (0 to 1), and what more there
     is to say.
     """
@@ -80,33 +80,33 @@ def heading(report: Report) -> str:
     return f"{'Each step' if found.steps else 'From first to last work'} on {device}{rank}"
 
 
-def parts(found: DeviceTime, micro: str = "us") -> list[Row]:
+def parts(found: DeviceTime) -> list[DeviceRow]:
     """Parts that are there; they add up to the step."""
     return [
-        Row(
+        DeviceRow(
             text.one_line(part.name, 80),
-            amounts.duration(part.us, micro),
+            amounts.duration(part.us),
             part.share,
-            _hidden(found, part.name, micro),
+            _hidden(found, part.name),
         )
         for part in found.parts
         if part.us > 0
     ]
 
 
-def _hidden(found: DeviceTime, name: str, micro: str) -> str:
+def _hidden(found: DeviceTime, name: str) -> str:
     if name != EXPOSED:
         return ""
-    return f"of {amounts.duration(found.communication_us, micro)} in collectives"
+    return f"of {amounts.duration(found.communication_us)} in collectives"
 
 
-def copies(found: DeviceTime, micro: str = "us") -> list[Row]:
+def copies(found: DeviceTime) -> list[DeviceRow]:
     """Copies by kind, hidden or not."""
     step_us = found.step_us or 1.0
     return [
-        Row(
+        DeviceRow(
             text.one_line(copy.kind, 80),
-            amounts.duration(copy.us, micro),
+            amounts.duration(copy.us),
             copy.us / step_us,
             _moved(copy),
         )
@@ -134,12 +134,12 @@ def queue(found: QueueUse | None) -> str:
     return f"{usual}; {amounts.percent(found.empty)} of the kernels found it empty"
 
 
-def host(found: DeviceTime, micro: str = "us") -> str:
+def host(found: DeviceTime) -> str:
     """What the host waited for, and the peak of the device's memory, in a sentence; empty if
     there is nothing to say.
     """
     told = [
-        f"{what} {amounts.duration(us, micro)}"
+        f"{what} {amounts.duration(us)}"
         for what, us in (
             ("waits for its loader", found.loader_us or 0.0),
             ("waits until the device has caught up", found.held_us),
@@ -150,12 +150,12 @@ def host(found: DeviceTime, micro: str = "us") -> str:
     return "; ".join(part for part in (f"the host {', '.join(told)}" if told else "", peak) if part)
 
 
-def kernels(found: DeviceTime, width: int, micro: str = "us") -> list[Row]:
+def kernels(found: DeviceTime, width: int) -> list[DeviceRow]:
     """The costliest kernels, their names no longer than about ``width``."""
     return [
-        Row(
+        DeviceRow(
             kernel_name(one.name, width),
-            amounts.duration(one.us, micro),
+            amounts.duration(one.us),
             one.share,
             _times(one.calls, "call"),
         )

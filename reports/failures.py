@@ -33,7 +33,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield line(finding)
     if finding.site is not None and finding.site.text:
         yield f"    {text.one_line(finding.site.text, 200)}"
-    yield f"  price: {summary.price(finding) or 'not priced'}"
+    yield f"  price: {summary.price(finding) or summary.unpriced(finding)}"
     remedy = finding.remedy
     if remedy is None:
         return

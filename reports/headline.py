@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.devices import device_named
-from auditor.model.prices import priced, share_of_step, unpriced_waits, usual_us
+from auditor.model.prices import (
+    priced,
+    share_of_step,
+    trains_otherwise,
+    unpriced_waits,
+    usual_us,
+)
 
-from . import outcomes, summary, verified, what_ifs
+from . import outcomes, summary, text, verified, what_ifs
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,14 @@ class Gain:
 
 
 def headline(report: Report) -> tuple[str, ...]:
-    """The report's first words, without a verb of promise: what was verified, then each basis of
-    price alone.
+    """The report's first words, without a verb of promise: what is not trained as the program says,
+    what was verified, then each basis of price alone.
     """
-    return tuple(gain.sentence for gain in gains(report) if not gain.page_only)
+    priced = (gain.sentence for gain in gains(report) if not gain.page_only)
+    return (*_trained_otherwise(report), *priced)
 
 
-def gains(report: Report, micro: str = "us") -> Iterator[Gain]:
+def gains(report: Report) -> Iterator[Gain]:
     """The headline, the best first."""
     if report.checkpoints:
         latest = outcomes.latest_good(report)
@@ -57,7 +64,7 @@ def gains(report: Report, micro: str = "us") -> Iterator[Gain]:
     if not report.findings:
         yield _nothing(report)
         return
-    priced_gains = tuple(_priced(report, micro))
+    priced_gains = tuple(_priced(report))
     yield from priced_gains
     yield from _waits(report)
     if not priced_gains:
@@ -79,13 +86,25 @@ def _nothing(report: Report) -> Gain:
     )
 
 
-def _priced(report: Report, micro: str) -> Iterator[Gain]:
+def _trained_otherwise(report: Report) -> Iterator[str]:
+    """How many findings say that something else is trained than the program says; the page has a
+    section of them.
+    """
+    found = tuple(each for each in report.findings if trains_otherwise(each))
+    if found:
+        verb, first = "changes" if len(found) == 1 else "change", found[0]
+        site = f" at {text.path(str(first.site))}" if first.site else ""
+        where = f"{'first ' if len(found) > 1 else ''}{first.code}{site}"
+        yield f"{amounts.count(len(found), 'finding')} {verb} what is trained: {where}"
+
+
+def _priced(report: Report) -> Iterator[Gain]:
     best, banner = proven(report), verified.banner(report)
     if banner:
         yield Gain(f"verified: {', '.join(banner)}", banner[0], kind="verified")
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
-        saved, was, now = (amounts.duration(us, micro) for us in (before - after, before, after))
+        saved, was, now = (amounts.duration(us) for us in (before - after, before, after))
         yield Gain(
             f"verified: the patch for {best.code} saves {saved} per step ({was} to {now})",
             saved,
@@ -100,10 +119,10 @@ def _priced(report: Report, micro: str) -> Iterator[Gain]:
         fixing, apart = f"fixing {amounts.count(len(part.findings), 'finding')}", ""
         if part.alone_us is not None:
             fixing += " together"
-            apart = f" ({summary.one_by_one(part.us, part.alone_us, micro)})"
-        said = f"{basis}: {fixing} could save {_price(report, part, micro)}{apart}"
+            apart = f" ({summary.one_by_one(part.us, part.alone_us)})"
+        said = f"{basis}: {fixing} could save {_price(report, part)}{apart}"
         share = share_of_step(part.us, report.run.step_us)
-        figure = amounts.duration(part.us, micro)
+        figure = amounts.duration(part.us)
         yield Gain(said, figure, "per step", basis, part.findings, share)
     if len(parts) > 1:
         yield Gain("measured and estimated savings are not added together", page_only=True)
@@ -111,16 +130,14 @@ def _priced(report: Report, micro: str) -> Iterator[Gain]:
         yield Gain(unproven, "Not confirmed" if parts else "Nothing proven", "by re-runs")
 
 
-def _price(report: Report, part: what_ifs.Together, micro: str) -> str:
-    lost, times = amounts.duration(part.us, micro), report.run.step_us
+def _price(report: Report, part: what_ifs.Together) -> str:
+    lost, times = amounts.duration(part.us), report.run.step_us
     share = share_of_step(part.us, times)
     if times is None or share is None:
         return f"{lost} per step"
     if share > 1:
         return f"{lost} per step ({summary.beside_step(part.us, report, len(part.findings))})"
-    return (
-        f"{lost} of {amounts.duration(usual_us(times), micro)} per step ({amounts.percent(share)})"
-    )
+    return f"{lost} of {amounts.duration(usual_us(times))} per step ({amounts.percent(share)})"
 
 
 def _waits(report: Report) -> Iterator[Gain]:

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.charts import drawn
+from auditor.model.prices import trains_otherwise
 
 from . import (
     charts,
@@ -49,7 +50,7 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class Row:
+class FindingRow:
     """A finding in the list. ``behind`` says why it stands below another one, empty if it does
     not.
     """
@@ -78,12 +79,12 @@ class Link:
     code: str
 
 
-def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
+def groups(cards: Sequence[Card]) -> tuple[tuple[FindingRow, ...], ...]:
     """Findings of one cause or one statement together, in the order of the costliest of each."""
-    heads: list[list[Row]] = []
+    heads: list[list[FindingRow]] = []
     for card in cards:
         behind, head = _head(card, heads)
-        row = Row(card, behind, summary.family_of(card.finding.code), _file(card.finding))
+        row = FindingRow(card, behind, summary.family_of(card.finding.code), _file(card.finding))
         if head is None:
             heads.append([row])
         else:
@@ -91,7 +92,7 @@ def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
     return tuple(map(tuple, heads))
 
 
-def _head(card: Card, heads: list[list[Row]]) -> tuple[str, list[Row] | None]:
+def _head(card: Card, heads: list[list[FindingRow]]) -> tuple[str, list[FindingRow] | None]:
     follows = card.finding.follows
     for head in heads if follows else ():
         if follows in head[0].card.finding.codes:
@@ -106,7 +107,7 @@ def _file(finding: Finding) -> str:
     return text.path(finding.site.file) if finding.site is not None else ""
 
 
-def choices(rows: Iterable[tuple[Row, ...]]) -> Choices:
+def choices(rows: Iterable[tuple[FindingRow, ...]]) -> Choices:
     """Of all rows, each value once, and only where there are two or more."""
     listed = [row for group in rows for row in group]
     levels = {row.card.severity for row in listed}
@@ -133,7 +134,13 @@ def order(cards: Sequence[Card]) -> str:
         return ""
     first = cards[0].finding
     lost = not first.proven_us and not first.lost_bytes and first.severity == Severity.ERROR
-    opening = "Errors that cost the whole run come first. The rest is sorted" if lost else "Sorted"
+    opens = ["errors that cost the whole run"] if lost else []
+    if any(trains_otherwise(card.finding) for card in cards):
+        opens.append("findings that change what is trained")
+    words = " and ".join(opens)
+    opening = (
+        f"{words[:1].upper()}{words[1:]} come first. The rest is sorted" if opens else "Sorted"
+    )
     return (
         f"{opening} by what a fix saves, as a share of the step's time or of memory; findings without "
         "a price come last. Consequences of a finding, and findings on its line, are indented below it."
@@ -155,7 +162,6 @@ def links(report: Report, found: Iterable[Finding]) -> tuple[Link, ...]:
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
 """Characters of any one value that reach the page."""
-_MARKS_LISTED = 8
 _NO_PLOTLY = (
     "interactive-figures was requested, but plotly was not installed where this page was written: "
     "pip install 'torch-step-audit[all]'."
@@ -208,7 +214,6 @@ def _context(report: Report) -> dict[str, Any]:
         "explained": page.explained(report),
         "charts": [chart for chart, _ in by_step],
         "pictures": [picture for picture, _ in filled],
-        "marks_listed": _MARKS_LISTED,
         **_drawing([data for _, data in (*by_step, *filled)], plotly=report.interactive_figures),
     }
 
@@ -236,7 +241,7 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     listed = groups(cards)
     return {
         "cards": cards,
-        "training": tuple(card for card in cards if summary.is_untrue(card.finding)),
+        "training": tuple(card for card in cards if trains_otherwise(card.finding)),
         "listed": _TRAINING_LISTED,
         "groups": listed,
         "choices": choices(listed),
@@ -304,7 +309,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "duration": functools.partial(amounts.duration, micro="µs"),
+        "duration": lambda us: text.micro(amounts.duration(us)),
+        "micro": text.micro,
         "size": amounts.size,
         "digits": amounts.digits,
         "operations": amounts.operations,

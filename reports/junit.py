@@ -84,7 +84,7 @@ def _case(report: Report, verdict: Verdict) -> ET.Element:
         if len(accepted) < len(found) or not found:
             _add_failure(case, [each for each in found if not summary.accepted(each)])
         if accepted:
-            known = "in the baseline:\n" + "\n\n".join(map(_whole, accepted))
+            known = "in the baseline:\n" + "\n\n".join(map(_full_text, accepted))
             ET.SubElement(case, "system-out").text = _text(known)
     elif verdict.status == "skipped":
         ET.SubElement(case, "skipped", message=_name(verdict.reason))
@@ -112,7 +112,7 @@ def _add_failure(case: ET.Element, findings: list[Finding]) -> None:
     failure = ET.SubElement(
         case, "failure", message=_name(message), type=kind.value if kind else "found"
     )
-    failure.text = _text("\n\n".join(_whole(finding) for finding in findings))
+    failure.text = _text("\n\n".join(_full_text(finding) for finding in findings))
     if first is not None and first.site is not None:
         case.set("file", text.path(first.site.file))
         case.set("line", str(first.site.line))
@@ -123,7 +123,7 @@ def _described(finding: Finding) -> str:
     return f"{place}{text.one_line(finding.message, _TEXT_LIMIT)}"
 
 
-def _whole(finding: Finding) -> str:
+def _full_text(finding: Finding) -> str:
     price = summary.price(finding)
     lines = [
         f"{summary.severity(finding).value}: {_described(finding)}",

@@ -16,8 +16,8 @@ _TOP, _LEAST, _PATH = 3, 0.001, 60
 def basis(report: Report) -> str:
     """What the shares are of."""
     if report.by_module and not report.by_module.timed:
-        return "shares of the step's FLOPs"
-    return "shares of the diagnostic pass, under its probes"
+        return "the step's FLOPs"
+    return "the diagnostic pass"
 
 
 def rates(report: Report) -> str:

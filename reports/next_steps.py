@@ -78,7 +78,7 @@ def _step(anchor: str, finding: Finding) -> Step:
         anchor=anchor,
         code=text.one_line(finding.code, 20),
         place=str(finding.site) if finding.site else "",
-        price=summary.short_price(finding, "µs"),
+        price=text.micro(summary.short_price(finding)),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
         patch=(patch := patch_of(finding)),
         diff=tuple(diff_lines(remedy.diff or "")) if patch else (),
@@ -105,7 +105,9 @@ def _commands(report: Report) -> Iterator[Command]:
     patches = [patch for patch in map(patch_of, report.findings) if patch]
     safe = patches.count(SAFE)
     if safe:
-        yield Command("fix", "", f"prints {amounts.count(safe, 'safe patch', 'safe patches')}")
+        codes = dict.fromkeys(each.code for each in report.findings if patch_of(each) == SAFE)
+        of = f" ({', '.join(text.one_line(code, 20) for code in codes)})" if len(codes) < 4 else ""
+        yield Command("fix", "", f"prints {amounts.count(safe, 'safe patch', 'safe patches')}{of}")
         yield Command("fix", "--apply", "makes these changes in your files")
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")

@@ -13,7 +13,7 @@ from . import text
 
 
 @dataclass(frozen=True)
-class Told:
+class HeadAmount:
     """A name and an amount of the head of the page."""
 
     name: str
@@ -21,26 +21,28 @@ class Told:
     more: str = ""
 
 
-def shortage(report: Report) -> tuple[Told, ...]:
+def shortage(report: Report) -> tuple[HeadAmount, ...]:
     """Limit, what was in use, what was asked for and what was missing to it; empty if memory did
     not run out.
     """
     return tuple(_shortage(report.ran_out)) if report.ran_out is not None else ()
 
 
-def _shortage(found: RanOut) -> Iterator[Told]:
+def _shortage(found: RanOut) -> Iterator[HeadAmount]:
     if found.limit is not None:
-        yield Told("Limit", amounts.size(found.limit))
-    yield Told("In use", amounts.size(found.in_use), f"of {amounts.size(found.reserved)} reserved")
+        yield HeadAmount("Limit", amounts.size(found.limit))
+    yield HeadAmount(
+        "In use", amounts.size(found.in_use), f"of {amounts.size(found.reserved)} reserved"
+    )
     if found.requested is not None:
         segment = found.segment
         needs = segment is not None and amounts.size(segment) != amounts.size(found.requested)
         more = f"in a segment of {amounts.size(segment or 0)}" if needs else ""
-        yield Told("Requested", amounts.size(found.requested), more)
+        yield HeadAmount("Requested", amounts.size(found.requested), more)
     if found.free is not None:
-        yield Told("Free on the device", amounts.size(found.free))
+        yield HeadAmount("Free on the device", amounts.size(found.free))
     if found.short is not None:
-        yield Told("Short by", amounts.size(found.short))
+        yield HeadAmount("Short by", amounts.size(found.short))
 
 
 def fits(report: Report) -> tuple[str, ...]:

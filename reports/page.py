@@ -31,8 +31,6 @@ _SEPARATOR = re.compile(r"([.:_])(?=[^.:_])")
 _WHOLE = 32
 """Characters of a name that is never broken: ``train.py:35`` moves to the next line as one."""
 
-_MICRO = re.compile(r"(?<=\d) us\b")
-
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _MARKDOWN.disable(["link", "image", "autolink", "reference"])
 _MANUAL_LIMIT = 20_000
@@ -80,7 +78,7 @@ class Fix:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePlace:
     """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and
     ``share`` where it has one.
     """
@@ -124,7 +122,7 @@ class Card:
     """Manual pages of its rules, each on the first finding of the rule only."""
     shown_in: tuple[Shown, ...]
     """Charts in which it can be seen."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PagePlace, ...] = ()
     editor: str = ""
     """Opens its line in an editor; empty if that is not known to work."""
 
@@ -163,7 +161,7 @@ def prose(words: str) -> Markup:
     marked = (
         Markup("<code>{}</code>").format(part)
         if place % 2
-        else Markup("{}").format(_MICRO.sub(" µs", part))
+        else Markup("{}").format(text.micro(part))
         for place, part in enumerate(parts)
     )
     return Markup("").join(marked)
@@ -269,10 +267,10 @@ def _card(
         severity=summary.severity(finding).value,
         title=title(finding.name) or finding.code,
         place=place,
-        price=summary.short_price(finding, "µs"),
+        price=text.micro(summary.short_price(finding)),
         share=f"{said} of the {summary.usual_step(report)}" if said else "",
         basis=_basis(finding),
-        between=summary.between(finding, "µs"),
+        between=text.micro(summary.between(finding)),
         seen_on=_SEEN_ON[summary.seen_on(finding)],
         frequency=summary.frequency(finding, report),
         excerpt=tuple(excerpt_lines(excerpt, finding)),
@@ -288,23 +286,25 @@ def _card(
 def _basis(finding: Finding) -> str:
     source = _SOURCES.get(summary.seen_on(finding))
     if summary.basis(finding) == summary.NOT_PROVEN:
-        return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
+        return f"{text.micro(summary.cost(finding))}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
-    return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
+    return {"measured": f"measured in {source or 'this run'}", "none": summary.unpriced(finding)}[
+        finding.basis
+    ]
 
 
-def _parts(finding: Finding, report: Report) -> Iterator[Part]:
+def _parts(finding: Finding, report: Report) -> Iterator[PagePlace]:
     """Rows of the table of what a finding joins."""
     for place in finding.places:
         us, times = place.lost_us_per_step, report.run.step_us
         found = share_of_step(us, times) if us is not None else None
-        yield Part(
+        yield PagePlace(
             str(place.site),
             place.code if place.code != finding.code else "",
             place.text,
             summary.seldom(place.per_step),
-            "" if us is None else f"{amounts.duration(us, 'µs')} / step",
+            "" if us is None else f"{text.micro(amounts.duration(us))} / step",
             "" if found is None else amounts.percent(found),
         )
 

@@ -48,7 +48,7 @@ def straggler(report: Report) -> int | None:
     return talking[0].rank if talking and talking[0].communication_us < STANDS_OUT * usual else None
 
 
-def cells(rank: Rank, micro: str = "us") -> tuple[str, ...]:
+def cells(rank: Rank) -> tuple[str, ...]:
     """One row, under :data:`HEADINGS`."""
     times = (
         rank.step_us,
@@ -59,20 +59,18 @@ def cells(rank: Rank, micro: str = "us") -> tuple[str, ...]:
         rank.loader_us,
         rank.wait_us,
     )
-    shown = [amounts.duration(us, micro) for us in times]
+    shown = [amounts.duration(us) for us in times]
     if not rank.device:  # recorded without a GPU: nothing is known of what a device did
         shown[1:5], shown[6] = [UNKNOWN] * 4, UNKNOWN
     peak = amounts.size(rank.peak_bytes) if rank.peak_bytes is not None else UNKNOWN
     return ("?" if rank.rank is None else str(rank.rank), *shown, peak)
 
 
-def table(
-    report: Report, limit: int, micro: str = "us"
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(report: Report, limit: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headings and rows of at most ``limit`` ranks, without the columns that hold nothing: unknown
     or zero on every rank.
     """
-    rows = [cells(rank, micro) for rank in ordered(report, limit)]
+    rows = [cells(rank) for rank in ordered(report, limit)]
     known = [
         column
         for column in range(len(HEADINGS))

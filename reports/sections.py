@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from auditor.model import Report, Status
+from auditor.model.prices import trains_otherwise
 
 from . import compilation, next_steps, ranks, summary, what_ifs
 
@@ -24,8 +25,8 @@ class Section(NamedTuple):
     tally: Callable[[Report], int] = lambda report: 0
 
 
-def _untrue(report: Report) -> int:
-    return sum(map(summary.is_untrue, report.findings))
+def _trained_otherwise(report: Report) -> int:
+    return sum(map(trains_otherwise, report.findings))
 
 
 def _of(status: Status) -> Callable[[Report], int]:
@@ -37,7 +38,7 @@ SECTIONS = (
     Section("caveats", "", lambda r: r.caveats),
     Section("failure", "", lambda r: r.run.outcome != "completed" or r.run.error),
     Section("cautions", "", lambda r: r.cautions),
-    Section("training", summary.FAMILIES["TRAIN"], _untrue, _untrue),
+    Section("training", "Changes what is trained", _trained_otherwise, _trained_otherwise),
     Section("headline", "", lambda r: True),
     Section("next", "Do this", next_steps.steps),
     Section("baseline", "", summary.baseline_sentences),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from auditor import amounts
-from auditor.model import Accepted, Finding, Report, Run, SeenOn, Severity, Status, Verdict
+from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import costs_nothing, priced, share_of_step
+from auditor.model.prices import costs_nothing, priced, share_of_step, trains_otherwise
 
 from . import communication, text
 
@@ -149,10 +149,10 @@ def step_time(report: Report) -> str:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
     mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
-    return (
-        f"median {median}, {mean}{p95}fastest {amounts.duration(times.min)}, "
-        f"slowest {amounts.duration(times.max)} {timed}"
-    )
+    extremes = ""
+    if (times.low, times.high) != (times.min, times.max):
+        extremes = f"fastest {amounts.duration(times.min)}, slowest {amounts.duration(times.max)}, "
+    return f"median {median}, {mean}{p95}{extremes}".removesuffix(", ") + f" {timed}"
 
 
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
@@ -183,15 +183,15 @@ def severities(report: Report) -> str:
     )
 
 
-def cost(finding: Finding, micro: str = "us") -> str:
+def cost(finding: Finding) -> str:
     """Time per step or bytes that would come back, without the basis; empty if neither is
     known.
     """
     lost = priced(finding)
     if lost is not None:
-        return f"{amounts.duration(lost, micro)} / step"
+        return f"{amounts.duration(lost)} / step"
     if not finding.lost_bytes:
-        return f"0 {micro} / step" if costs_nothing(finding) else ""
+        return "0 us / step" if costs_nothing(finding) else ""
     return f"{amounts.size(finding.lost_bytes)}{' / step' if finding.grows else ''}"
 
 
@@ -294,7 +294,7 @@ FAMILIES = {
     "TIME": "Step time",
     "WASTE": "Work thrown away",
     "COMP": "torch.compile",
-    "TRAIN": "Does it train what it says",
+    "TRAIN": "Training correctness",
 }
 
 
@@ -314,11 +314,6 @@ class Family:
 def family_of(code: str) -> str:
     """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
     return code.rstrip("0123456789") or code
-
-
-def is_untrue(finding: Finding) -> bool:
-    """True of an error of TRAIN: what the step learns matters before what it costs."""
-    return finding.severity is Severity.ERROR and family_of(finding.code) == "TRAIN"
 
 
 def families(report: Report) -> tuple[Family, ...]:
@@ -354,19 +349,19 @@ def basis(finding: Finding) -> str:
     )
 
 
-def short_price(finding: Finding, micro: str = "us") -> str:
+def short_price(finding: Finding) -> str:
     """:func:`cost` where there is room for one number: ``not proven`` instead of a price whose
     interval reaches zero.
     """
-    return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)
+    return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding)
 
 
-def between(finding: Finding, micro: str = "us") -> str:
+def between(finding: Finding) -> str:
     """``between 8.9 ms and 9.4 ms``: where the price lies; empty if that is not known."""
     low, high = finding.lost_us_per_step_low, finding.lost_us_per_step_high
     if priced(finding) is None or low is None or high is None:
         return ""
-    return f"between {amounts.duration(low, micro)} and {amounts.duration(high, micro)}"
+    return f"between {amounts.duration(low)} and {amounts.duration(high)}"
 
 
 def price(finding: Finding) -> str:
@@ -378,6 +373,11 @@ def price(finding: Finding) -> str:
         return f"{said} {finding.basis}" if (said := cost(finding)) else ""
     spanned = amounts.within(lost, finding.lost_us_per_step_low, finding.lost_us_per_step_high)
     return f"{spanned} / step {basis(finding)}"
+
+
+def unpriced(finding: Finding) -> str:
+    """What stands in the place of a price that is not known."""
+    return "affects training" if trains_otherwise(finding) else "not priced"
 
 
 # -- shares ----------------------------------------------------------------------------------------
@@ -418,18 +418,15 @@ def beside_step(us: float, report: Report, findings: int) -> str:
     return f"more than the whole {usual_step(report)}: {why} lies outside the steps"
 
 
-def one_by_one(together_us: float, alone_us: float, micro: str = "us") -> str:
+def one_by_one(together_us: float, alone_us: float) -> str:
     """What single prices come to, and why that is another number than all together."""
     why = "they overlap" if alone_us > together_us else "together they save more"
-    return f"{amounts.duration(alone_us, micro)} one by one: {why}"
+    return f"{amounts.duration(alone_us)} one by one: {why}"
 
 
 # -- baselines -------------------------------------------------------------------------------------
 # What a report says of the baseline that it was compared with.
 
-
-NAMED = 5
-"""Findings that are gone and are named one by one."""
 
 BASELINE_WORDS = {"new": "new", "unchanged": "known"}
 """The states of a finding, as people read them."""
@@ -460,18 +457,13 @@ def _of_baseline(report: Report) -> Iterator[str]:
     yield f"baseline {text.path(known.file)}: {new}, {known.unchanged:,} known"
     if known.gone:
         are = "is" if len(known.gone) == 1 else "are"
+        gone = amounts.some(text.path(f"{each.code} {each.file}".strip()) for each in known.gone)
         yield (
             f"{amounts.count(len(known.gone), 'finding')} of the baseline {are} gone "
-            f"({_named(known.gone)}): --update-baseline"
+            f"({gone}): --update-baseline"
         )
     if known.unlooked:
         yield (
             f"nothing is known of {amounts.count(known.unlooked, 'finding')} of the baseline: "
             "their rules were not checked this time"
         )
-
-
-def _named(gone: tuple[Accepted, ...]) -> str:
-    shown = [text.path(f"{each.code} {each.file}".strip()) for each in gone[:NAMED]]
-    more = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
-    return ", ".join(shown) + more

@@ -223,8 +223,8 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 
 def _modules(report: Report, width: int) -> Iterator[Text]:
-    rates = f" ({told})" if (told := modules.rates(report)) else ""
-    yield from _wrapped(f"modules without their submodules, {modules.basis(report)}{rates}:", width)
+    told = "; ".join(filter(None, (f"shares of {modules.basis(report)}", modules.rates(report))))
+    yield from _wrapped(f"step by module, submodules apart ({told}):", width)
     yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
     yield Text()
 
@@ -240,7 +240,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     return (
         " ".join(word for word in words if word),
         text.path(finding.code),
-        price or "not priced",
+        price or summary.unpriced(finding),
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )

@@ -8,6 +8,7 @@ import json
 import re
 
 _COMMAND = re.compile(r"^([^\S\n]*)::(?=[\w-]+[^\n]*::)", re.MULTILINE)
+_MICRO = re.compile(r"(?<=\d) us\b")
 _MARKED = re.compile(r"##(?=(?:vso|teamcity)?\[)")
 
 PATH_LIMIT = 4096
@@ -31,6 +32,11 @@ def visible(text: str) -> str:
         else char.encode("unicode_escape").decode("ascii")
         for char in text.replace("\r\n", "\n")
     )
+
+
+def micro(text: str) -> str:
+    """Microseconds as a page spells them."""
+    return _MICRO.sub(" µs", text)
 
 
 def inert(text: str) -> str:

@@ -18,7 +18,7 @@ _MESSAGE_LIMIT = 300
 
 
 @dataclass(frozen=True)
-class Row:
+class FixRow:
     """One fix as it is shown. ``anchor`` is its finding on the page, empty without a page."""
 
     code: str
@@ -34,16 +34,13 @@ class Row:
 HEADINGS = ("fix", "alone", "after those above", "step time then", "where")
 
 
-def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
-    """The table of savings; empty for a single fix, or without a replay.
-
-    ``micro`` is how the renderer writes microseconds.
-    """
+def rows(report: Report) -> tuple[FixRow, ...]:
+    """The table of savings; empty for a single fix, or without a replay."""
     found = report.what_if
-    return tuple(_rows(report, found, micro)) if found and len(found.fixes) > 1 else ()
+    return tuple(_rows(report, found)) if found and len(found.fixes) > 1 else ()
 
 
-def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
+def _rows(report: Report, found: WhatIf) -> Iterator[FixRow]:
     left = found.recorded_us
     anchors = {
         (each.code, each.key, each.message): f"finding-{number}"
@@ -51,23 +48,23 @@ def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
     }
     for fix in found.fixes:
         left -= fix.after_us
-        yield Row(
+        yield FixRow(
             text.one_line(fix.code, 20),
             text.path(fix.place) if fix.place else "",
-            amounts.duration(fix.alone_us, micro),
-            amounts.duration(fix.after_us, micro),
-            amounts.duration(max(0.0, left), micro),
+            amounts.duration(fix.alone_us),
+            amounts.duration(fix.after_us),
+            amounts.duration(max(0.0, left)),
             anchors.get((fix.code, fix.key, fix.message), ""),
             text.one_line(fix.message, _MESSAGE_LIMIT),
         )
 
 
-def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
+def sentences(report: Report) -> tuple[str, ...]:
     """Whether the single prices overlap, and how true the replay is; or why no replay was made."""
-    return tuple(_sentences(report, report.what_if, micro)) if report.what_if is not None else ()
+    return tuple(_sentences(report, report.what_if)) if report.what_if is not None else ()
 
 
-def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
+def _sentences(report: Report, found: WhatIf) -> Iterator[str]:
     if found.reason:
         yield (
             f"No replay of the trace: {text.one_line(found.reason, 300)}. Each price considers its "
@@ -77,24 +74,24 @@ def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
     if len(found.fixes) > 1 and found.overlap:
         more = "less" if found.joint_us < found.alone_us else "more"
         yield (
-            f"Single prices sum to {amounts.duration(found.alone_us, micro)} per step; all fixes "
-            f"together save {more}, {amounts.duration(found.joint_us, micro)}."
+            f"Single prices sum to {amounts.duration(found.alone_us)} per step; all fixes "
+            f"together save {more}, {amounts.duration(found.joint_us)}."
         )
     yield (
         f"Prices come from a replay of the trace. Unchanged, the replay takes "
-        f"{amounts.duration(found.replayed_us, micro)} per step; "
-        f"{amounts.duration(found.recorded_us, micro)} were recorded{_played(report, found, micro)}."
+        f"{amounts.duration(found.replayed_us)} per step; "
+        f"{amounts.duration(found.recorded_us)} were recorded{_played(report, found)}."
     )
 
 
-def _played(report: Report, found: WhatIf, micro: str) -> str:
+def _played(report: Report, found: WhatIf) -> str:
     """That the steps of the replay are not all of those whose mean is shown; empty if these take
     as long.
     """
     mean = usual_us(report.run.step_us)
     if not mean or amounts.duration(mean) == amounts.duration(found.recorded_us):
         return ""
-    return f" in the replayed steps (the mean of all steps is {amounts.duration(mean, micro)})"
+    return f" in the replayed steps (the mean of all steps is {amounts.duration(mean)})"
 
 
 @dataclass(frozen=True)

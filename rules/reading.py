@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from auditor.evidence.recorded.reads import Place, Reads
+from auditor.evidence.recorded.reads import Reads, ReadStatement
 from auditor.evidence.source.files import Source, Span, name_of, shorten, span_of, unparsed
 from auditor.model import Edit, Remedy, Severity, Site
 from auditor.rule import knob
@@ -81,7 +81,9 @@ class ReadingRule(LineReport):
         10, "With fewer diagnosed steps than this, report only a line that does it on every step."
     )
 
-    def reads(self, places: Iterable[Place]) -> Iterator[tuple[Place, Severity | None]]:
+    def reads(
+        self, places: Iterable[ReadStatement]
+    ) -> Iterator[tuple[ReadStatement, Severity | None]]:
         """Those that read often enough; a note where that is not usual, or a library's doing."""
         for place in places:
             weight = place.pattern.weight(
@@ -91,7 +93,7 @@ class ReadingRule(LineReport):
                 harmless = weight == "sometimes" or place.library
                 yield place, Severity.NOTE if harmless else None
 
-    def less_often(self, reads: Reads, source: Source, place: Place) -> Remedy:
+    def less_often(self, reads: Reads, source: Source, place: ReadStatement) -> Remedy:
         """What to do about a read that a patch can make seldom."""
         text, edit = self.instead(place), patch_of(source, place)
         below = None if edit is None else self._below(reads, source, place.site)
@@ -127,7 +129,7 @@ class ReadingRule(LineReport):
                 return place.site
         return None
 
-    def instead(self, place: Place) -> str:
+    def instead(self, place: ReadStatement) -> str:
         """``advice`` for a read of the line's own; of one inside a library nothing can be written
         differently there.
         """
@@ -153,7 +155,7 @@ class ReadingRule(LineReport):
         return self.advice
 
 
-def patch_of(source: Source, place: Place) -> Edit | None:
+def patch_of(source: Source, place: ReadStatement) -> Edit | None:
     """Log every N steps, or sum on the device; None if the line does something else with
     the value. A line that runs several times in a step is in a loop of its own, which no counter of
     the steps is for.
@@ -183,7 +185,7 @@ def _own_function(source: Source, site: Site) -> str:
     return next((name for name in used if name in own), "")
 
 
-def _values(index: Index, place: Place) -> frozenset[str]:
+def _values(index: Index, place: ReadStatement) -> frozenset[str]:
     spans = {read.expression.span for read in place.reads}
     return frozenset[str]().union(*(values_at(index, span) for span in spans))
 
@@ -257,7 +259,7 @@ class _Scopes:
     def _fine(self, use: ast.Name, scope: ast.AST, loop: ast.AST, deeper: int) -> bool:
         if isinstance(use.ctx, ast.Store):
             return True
-        top, parent = self._whole(use)
+        top, parent = self._arithmetic_around(use)
         if isinstance(parent, ast.Assign):
             target = parent.targets[0]
             if (
@@ -269,7 +271,7 @@ class _Scopes:
             return self._all_fine(target.id, scope, loop, deeper - 1)
         return self._is_read(top, parent) and not self._on_every_step(use, loop)
 
-    def _whole(self, use: ast.AST) -> tuple[ast.AST, ast.AST]:
+    def _arithmetic_around(self, use: ast.AST) -> tuple[ast.AST, ast.AST]:
         """The arithmetic that the use is part of, and what stands around it."""
         parent = self.parents[use]
         while isinstance(parent, ast.UnaryOp) or (

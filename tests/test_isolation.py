@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from auditor.evidence.scans import Tally
+from auditor.evidence.scans import ElementCounts
 from auditor.extensions.checkpoints.reading import NotACheckpoint
 from auditor.isolation import ReaderDied, isolated
 
 
 def test_results_and_errors_come_through():
-    assert isolated(lambda: (Tally(3, low=1.0), {"a": [1]}), (Tally,)) == (
-        Tally(3, low=1.0),
+    assert isolated(lambda: (ElementCounts(3, low=1.0), {"a": [1]}), (ElementCounts,)) == (
+        ElementCounts(3, low=1.0),
         {"a": [1]},
     )
     with pytest.raises(NotACheckpoint, match="it is empty"):
@@ -29,7 +29,7 @@ def test_the_parent_is_untouched():
 
 def test_a_class_that_was_not_named_does_not_come_back():
     with pytest.raises(ReaderDied):
-        isolated(lambda: Tally(3))
+        isolated(lambda: ElementCounts(3))
 
 
 def busy():

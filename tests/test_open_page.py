@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from auditor.reports import renderer, summary
+from auditor.reports import renderer, summary, text
 
 from auditor.extensions.tensorboard_tab import pages as tab
 from tests.reports import golden_attack
@@ -96,9 +96,9 @@ def driver():
 
 @pytest.fixture
 def page(driver, made, tmp_path):
-    for name, text in made.items():
+    for name, content in made.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
+        (tmp_path / name).write_text(content, "utf-8")
     driver.switch_to.default_content()
     driver.get("about:blank")
     for log in ("performance", "browser"):
@@ -151,7 +151,7 @@ def test_a_dropped_report_shows_its_findings_as_the_report_does(page):
     found = report.findings
     assert texts(page, "article b.code") == [finding.code for finding in found]
     assert texts(page, ".cost") == [
-        summary.short_price(finding, "µs") or "not priced" for finding in found
+        text.micro(summary.short_price(finding)) or "not priced" for finding in found
     ]
     assert texts(page, "article .severity") == [
         f"{mark} {level}"

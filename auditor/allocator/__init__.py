@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from auditor.allocator.caching import CachingAllocator, OutOfMemory, Shortage
-from auditor.allocator.replay import History, Replayed, replay
+from auditor.allocator.replay import AllocatorReplay, History, replay
 from auditor.allocator.settings import AllocatorSettings
 
 __all__ = [
+    "AllocatorReplay",
     "AllocatorSettings",
     "CachingAllocator",
     "History",
     "OutOfMemory",
-    "Replayed",
     "Shortage",
     "replay",
 ]

@@ -206,11 +206,6 @@ class CachingAllocator:
         """As ``torch.cuda.memory._snapshot`` gives it: segments, history and settings."""
         return snapshot_of(self.blocks(), self._ledger.history, self.settings, self.device)
 
-    @property
-    def history(self) -> Iterable[Entry]:
-        """The events so far, the oldest first."""
-        return self._ledger.history
-
     def blocks(self) -> Iterator[Block]:
         """All blocks of memory, in no order."""
         yield from self._small.free_blocks()

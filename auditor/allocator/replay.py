@@ -17,7 +17,7 @@ UNLIMITED = 1 << 50
 
 
 @dataclass(frozen=True)
-class Replayed:
+class AllocatorReplay:
     """What one replay came to. Sizes in bytes; peaks count from the recording's first event.
 
     ``ooms`` are requests that failed. Where one failed that had succeeded in the recording
@@ -43,7 +43,7 @@ def replay(
     total_bytes: int | None = None,
     fresh: bool | None = None,
     empty_caches: bool = True,
-) -> Replayed:
+) -> AllocatorReplay:
     """Runs the history under ``settings``, those recorded by default.
 
     On a card of ``total_bytes`` the allocator flushes its cache when the card is full. Without a
@@ -58,7 +58,7 @@ def replay(
     fresh = (settings != history.settings or history.expandable) if fresh is None else fresh
     if history.expandable and not fresh:
         raise ValueError("a history of expandable segments can only be replayed afresh")
-    run = _Run(history, settings, total_bytes, empty_caches=empty_caches)
+    run = _ReplayRun(history, settings, total_bytes, empty_caches=empty_caches)
     try:
         run.set_up(fresh=fresh)
         for call in history.calls:
@@ -68,7 +68,7 @@ def replay(
     return run.result()
 
 
-class _Run:
+class _ReplayRun:
     """One replay: the allocator, and where it put blocks that the recording names otherwise."""
 
     def __init__(
@@ -106,7 +106,7 @@ class _Run:
                 self._places[block.address] = place
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
-    def step(self, call: Call) -> None:
+    def step(self, call: AllocatorCall) -> None:
         """One call of the program. Raises :class:`OutOfMemory` if it would have died."""
         allocator = self._allocator
         if call.action == "alloc":
@@ -128,7 +128,7 @@ class _Run:
             )
             allocator.free(place, call.at, pending=call.action == "free_begins")
 
-    def _fail(self, call: Call) -> None:
+    def _fail(self, call: AllocatorCall) -> None:
         """A request that failed when it was recorded, and that the program lived to see fail."""
         if self._total is None:
             return
@@ -137,10 +137,10 @@ class _Run:
                 self._allocator.malloc(call.size, call.stream, now_us=call.at), call.at
             )
 
-    def result(self) -> Replayed:
+    def result(self) -> AllocatorReplay:
         """The figures."""
         stats = self._allocator.stats()
-        return Replayed(
+        return AllocatorReplay(
             settings=self._allocator.settings,
             total_bytes=self._total,
             peak_reserved=stats["reserved_bytes.all.peak"],
@@ -167,7 +167,7 @@ Event = Mapping[str, Any]
 GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
-class Call(NamedTuple):
+class AllocatorCall(NamedTuple):
     """One step of the program. ``flush`` is a cache flushed inside an allocation because the device
     was full.
 
@@ -221,7 +221,7 @@ class History:
     """The history of one device, from :meth:`from_snapshot`."""
 
     start: tuple[HeldSegment, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AllocatorCall, ...]
     settings: AllocatorSettings
     recorded: Recorded
     expandable: bool
@@ -279,8 +279,8 @@ class _Reader:
         self.has_pages = any(event["action"] in ("segment_map", "segment_unmap") for event in trace)
         self.calls = self._read_calls()
 
-    def _read_calls(self) -> list[Call]:
-        found: list[Call] = []
+    def _read_calls(self) -> list[AllocatorCall]:
+        found: list[AllocatorCall] = []
         begun: set[int] = set()
         losses: list[tuple[int, Event]] = []
         for index, event in enumerate(self._trace):
@@ -293,7 +293,7 @@ class _Reader:
             action = CALLS.get(event["action"])
             if action is None:
                 continue
-            call = Call(
+            call = AllocatorCall(
                 action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index
             )
             if action == "free_ends":
@@ -305,7 +305,7 @@ class _Reader:
         return [*found, self._flush(losses)] if losses else found
 
     @staticmethod
-    def _end_free(call: Call, found: list[Call], begun: set[int]) -> None:
+    def _end_free(call: AllocatorCall, found: list[AllocatorCall], begun: set[int]) -> None:
         """A free that ends at once, or began earlier, is one ``free``; else its end is one too."""
         if call.address not in begun:
             found.append(call._replace(action="free"))
@@ -316,7 +316,7 @@ class _Reader:
         else:
             found.append(call)
 
-    def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
+    def _flush(self, events: Sequence[tuple[int, Event]]) -> AllocatorCall:
         """Why cached memory went back: ``empty_cache``, or an allocation that had no room."""
         index, first = events[0]
         following = events[-1][0] + 1
@@ -327,11 +327,11 @@ class _Reader:
             any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames)
             or not in_allocation
         ):
-            return Call("empty_cache", at=index)
+            return AllocatorCall("empty_cache", at=index)
         if frames and frames == (after.get("frames") or []):
-            return Call("flush", at=index)
+            return AllocatorCall("flush", at=index)
         self.unknown_flushes += 1
-        return Call("empty_cache", at=index)
+        return AllocatorCall("empty_cache", at=index)
 
     def start(self) -> list[HeldSegment]:
         """Segments and live blocks before the first event: the final ones, all events undone."""

@@ -305,7 +305,7 @@ class Session:
         stats.unused = context.trained and shadow is not None and not shadow.operators
         if self._trace is not None and self._trace.full and at.done + 1 < at.most:
             context.warn(
-                f"the trace holds {at.done + 1} of {at.most} steps: more would take too much memory"
+                f"the trace holds {at.done + 1} of {at.most} steps: more would need too much memory"
             )
             self._stop_trace()
             stats.full = True

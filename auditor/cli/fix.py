@@ -99,7 +99,7 @@ def _is_own(edit: Edit, root: Path) -> bool:
 def _require_here(recording: Recording, root: Path, edits: Iterable[Edit]) -> None:
     """Raises :class:`AuditProblem` in a folder without any of the files to be patched."""
     files = dict.fromkeys(edit.site.file for edit in edits)
-    if files and all(_read(root, file) is None for file in files):
+    if files and all(_read_file(root, file) is None for file in files):
         raise AuditProblem(
             f"{next(iter(files))} is not in {root}, nor is any other file of the patches",
             _way_there(recording, root) or "give the command in the folder in which the audit ran",
@@ -170,7 +170,7 @@ def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read, root: Pat
     cwd = str(root)
 
     def read(file: str) -> bytes | None:
-        return _read(root, file)
+        return _read_file(root, file)
 
     planned = patch.plan(edits, recorded, cwd=cwd)
     every = tuple(_edits(report.findings, unsafe=True))
@@ -265,7 +265,7 @@ def _is_mine(file: str, root: Path) -> bool:
     return not Path(file).is_absolute() or patch.is_theirs(file, str(root))
 
 
-def _read(root: Path, file: str) -> bytes | None:
+def _read_file(root: Path, file: str) -> bytes | None:
     path = root / file
     if not _is_mine(file, root):
         return None

@@ -90,7 +90,7 @@ def in_bar(bar: Any) -> Shown:
     return Shown(show)
 
 
-class Steps:
+class StepProgress:
     """Remembers how far a run is, for :func:`working`."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ asked.
 
 
 @dataclass(frozen=True)
-class Asked:
+class BaselineRequest:
     """A baseline to compare with; ``update``: to be written with what is found now."""
 
     known: baseline.Known
@@ -68,7 +68,7 @@ class Choice:
     settings: config.Settings
     broken: tuple[str, ...] = ()
     allow_broken_rules: bool = False
-    baseline: Asked | None = None
+    baseline: BaselineRequest | None = None
 
     def against(self, file: str | None, *, update: bool) -> Choice:
         """With the baseline in ``file``, if one is named, which is read before anything runs.
@@ -86,7 +86,7 @@ class Choice:
             parameter_types.require_place("--baseline", Path(file))
         new = update and not Path(file).exists()
         known = baseline.Known(file) if new else baseline.read(file)
-        return replace(self, baseline=Asked(known, update))
+        return replace(self, baseline=BaselineRequest(known, update))
 
     def with_figures(self, *, interactive: bool) -> Choice:
         """With plotly in the page, if that is asked for. Raises

@@ -156,7 +156,7 @@ def say_problem(error: Exception) -> int:
         console.show(traceback.format_exc(), err=True)
         if isinstance(error, AuditProblem) and error.detail:
             console.show(error.detail, err=True)
-    problem = _told(error)
+    problem = _as_problem(error)
     console.say(f"audit: {problem.message}", err=True)
     if problem.hint:
         console.say(f"       {problem.hint}", err=True)
@@ -164,7 +164,7 @@ def say_problem(error: Exception) -> int:
     return EXIT_TARGET if raised else EXIT_IMPOSSIBLE
 
 
-def _told(error: Exception) -> AuditProblem:
+def _as_problem(error: Exception) -> AuditProblem:
     """What an exception says to the user."""
     if isinstance(error, AuditProblem):
         return error
@@ -279,7 +279,7 @@ class Ending:
         """Whether the end was asked for; a function to pass on."""
         return self.asked
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -293,4 +293,4 @@ class Ending:
         """Meanwhile Ctrl-C, SIGTERM and SIGHUP are only noted; the second one raises
         :class:`KeyboardInterrupt`.
         """
-        return handled(("SIGINT", *STOPPING), self._heard, callable)
+        return handled(("SIGINT", *STOPPING), self._on_signal, callable)

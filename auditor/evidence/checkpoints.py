@@ -59,7 +59,7 @@ class Checkpoint:
         where = f"step {self.steps}" if self.steps is not None else ""
         parts = [
             f"{scan.format}",
-            _size(scan.size),
+            amounts.size(scan.size),
             amounts.count(len(scan.tensors), "tensor"),
             where,
         ]
@@ -117,15 +117,6 @@ class Checkpoint:
                 each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None
             ]
             yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
-
-
-def _size(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KB", "MB"):
-        if amount < 1000:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} GB"
 
 
 def _high(tensor: TensorFacts) -> float:

@@ -10,7 +10,7 @@ Format = Literal["torch zip", "torch legacy", "safetensors", "sharded"]
 
 
 @dataclass(frozen=True)
-class Tally:
+class ElementCounts:
     """What was counted among a tensor's elements. ``low`` and ``high`` are of the finite ones; None
     if there is none.
     """
@@ -27,10 +27,10 @@ class Tally:
         """Elements that are NaN or infinite."""
         return self.nan + self.positive_inf + self.negative_inf
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: ElementCounts) -> ElementCounts:
         lows = [each for each in (self.low, other.low) if each is not None]
         highs = [each for each in (self.high, other.high) if each is not None]
-        return Tally(
+        return ElementCounts(
             self.count + other.count,
             self.nan + other.nan,
             self.positive_inf + other.positive_inf,
@@ -53,7 +53,7 @@ class TensorFacts:
     dtype: str
     shape: tuple[int, ...]
     role: Role = "other"
-    tally: Tally | None = None
+    tally: ElementCounts | None = None
     place: tuple[str | int, ...] = ()
 
     @property

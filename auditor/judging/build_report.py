@@ -429,23 +429,13 @@ def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
     ]
     names = [*lines, *(f"the value of {name}" for name in manifest.get("masked_arguments") or ())]
     if names:
-        yield f"masked in the recording, because it looks like a secret: {_some(names)}"
+        yield f"masked in the recording, because it looks like a secret: {amounts.some(names)}"
     withheld = [recording.relative(file) for file in manifest.get("withheld") or ()]
     if withheld:
         yield (
             "left out of the recording because it may hold a secret: "
-            f"{_some(withheld)}; it has no patch"
+            f"{amounts.some(withheld)}; it has no patch"
         )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (
-        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    )
-
-
-NAMED = 5
-"""Places that a warning names one by one."""
 
 
 def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -> tuple[str, ...]:
@@ -564,9 +554,6 @@ def _on(device: DeviceInfo) -> str:
 
 # -- caveats ---------------------------------------------------------------------------------------
 
-RULES_NAMED = 5
-"""Rules that are named at most in one sentence."""
-
 
 def caveats(
     trained: Trained | None, verdicts: Iterable[Verdict], broken: Iterable[str]
@@ -583,23 +570,18 @@ def caveats(
     if failed:
         one = len(failed) == 1
         yield (
-            f"{amounts.count(len(failed), 'rule')} failed to run: {_first_of(failed)}; this "
+            f"{amounts.count(len(failed), 'rule')} failed to run: {amounts.some(failed)}; this "
             "is a fault of "
             + ("the rule, not of the target" if one else "these rules, not of the target")
         )
     reasons = dict.fromkeys(each.reason for each in verdicts if _is_blind(each))
     for reason in reasons:
         blind = [each.code for each in verdicts if _is_blind(each) and each.reason == reason]
-        yield f"{reason}: {_first_of(blind)} could not be checked"
+        yield f"{reason}: {amounts.some(blind)} could not be checked"
 
 
 def _is_blind(verdict: Verdict) -> bool:
     return verdict.status == "skipped" and verdict.reason.startswith(BROKEN_PROBE)
-
-
-def _first_of(words: list[str]) -> str:
-    more = len(words) - RULES_NAMED
-    return ", ".join(words[:RULES_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _last_line(reason: str) -> str:

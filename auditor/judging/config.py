@@ -49,11 +49,11 @@ def load(start: Path, rules: tuple[type[Rule], ...], *, lenient: bool = False) -
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if path.is_file():
-            return _read(path, rules, lenient=lenient)
+            return _read_settings(path, rules, lenient=lenient)
     return Settings()
 
 
-def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settings:
+def _read_settings(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settings:
     try:
         tools = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -486,7 +486,7 @@ def joined(
             )
         groups.setdefault(key, []).append(finding)
     return tuple(
-        _named(
+        _with_places_named(
             _join(group, causes) if len(group) > 1 else group[0],
             statements,
             {each.code: each.name.replace("-", " ") for each in group},
@@ -593,7 +593,9 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
     return Remedy(text, edits, config or None, refused=refused)
 
 
-def _named(finding: Finding, statements: Statements, names: Mapping[str, str]) -> Finding:
+def _with_places_named(
+    finding: Finding, statements: Statements, names: Mapping[str, str]
+) -> Finding:
     """The finding, its message naming the other places; alone in its place it lists none.
     ``names`` are the rules' by code.
     """
@@ -625,13 +627,13 @@ def _in_statement(place: FoundAt, finding: Finding, statements: Statements) -> b
 
 
 def _listed(places: Sequence[FoundAt], finding: Finding, names: Mapping[str, str]) -> str:
-    said = [_said(place, finding, names) for place in places[:NAMED]]
+    said = [_describe_place(place, finding, names) for place in places[:NAMED]]
     more = len(places) - len(said)
     *most, last = [*said, f"{more} more"] if more else said
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _said(place: FoundAt, finding: Finding, names: Mapping[str, str]) -> str:
+def _describe_place(place: FoundAt, finding: Finding, names: Mapping[str, str]) -> str:
     """Where, and what another rule calls it; of the finding's own line that alone."""
     where = _where(place, finding)
     if place.code == finding.code:

@@ -4,7 +4,7 @@ saw, and sentences on what it says and does not say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from auditor import amounts
@@ -47,7 +47,7 @@ def warnings(evidence: Evidence) -> Iterator[str]:
     if run.parting is not None:
         yield run.parting.sentence
     elif run.sized:
-        where = _some(f"{site.file}:{site.line}" for site in run.sized)
+        where = amounts.some((f"{site.file}:{site.line}" for site in run.sized), NAMED)
         yield (
             f"the size of a result depends on values at {where}, and on the null device these are "
             "zeros: its memory is not judged, the rehearsal's is"
@@ -87,14 +87,12 @@ def method(evidence: Evidence) -> Iterator[str]:
     if extra:
         yield (
             "null device: torch's own code also makes the host wait at "
-            + _some(
-                f"{one.site.file}:{one.site.line} ({', '.join(sorted(one.calls))})" for one in extra
+            + amounts.some(
+                (
+                    f"{one.site.file}:{one.site.line} ({', '.join(sorted(one.calls))})"
+                    for one in extra
+                ),
+                NAMED,
             )
             + ", where the rehearsal saw no crossing"
         )
-
-
-def _some(words: Iterable[str]) -> str:
-    every = tuple(words)
-    more = len(every) - NAMED
-    return ", ".join(every[:NAMED]) + (f" and {more} more" if more > 0 else "")

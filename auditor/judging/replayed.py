@@ -142,7 +142,7 @@ MOST_EVENTS = 3_000_000
 """Events that the replays for one report go through at most: about 15 s on one core. One replay of
 a trace with 100,000 events goes through about 10,000."""
 
-NO_LAUNCHES = "the trace does not show who launched the device's work"
+NO_LAUNCHES = "the trace does not show what launched the device's work"
 
 MOST_STREAMS = 64
 """Streams of one device in a trace that is replayed: recordings have 1 to 20, and each work that

@@ -155,10 +155,6 @@ class Finding:
     seen_on: SeenOn | None = None
     severity: Severity | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    hints: object = field(default_factory=dict)
-    """What the rule's ``remedy()`` needs to know, where ``detect`` cannot say the ``remedy`` itself:
-    whatever it likes. Never written to the report.
-    """
     code: str = ""
     name: str = ""
     key: str = ""

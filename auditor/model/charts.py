@@ -82,7 +82,6 @@ class Series:
     unit: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    marks: tuple[tuple[float, str], ...] = ()
     ended: tuple[float, str] | None = None
     """The step in which the run ended early, and by what."""
 

@@ -36,6 +36,20 @@ SMALL = 0.01
 OPENS = frozenset({"MEM015"})
 """Rules whose findings a report opens with: they say why the run ended."""
 
+TRAINED = frozenset(
+    "AMP006 CFG009 CFG012 CFG013 DATA011 DATA014 GRAPH005 GRAPH006 GRAPH011 NUM005 NUM012 OPT005 OPT006 "
+    "OPT007 OPT009 OPT010 OPT011 OPT013 OPT014 OPT015 OPT016 OPT017 OPT018".split()
+)
+"""Rules, besides the family TRAIN, whose findings say that something else is trained than the program
+says: what a step costs comes behind that.
+"""
+
+
+def trains_otherwise(finding: Finding) -> bool:
+    """True of a warning or an error of :data:`TRAINED` or of the family TRAIN."""
+    about = finding.code in TRAINED or finding.code.startswith("TRAIN")
+    return about and finding.severity != "note"
+
 
 def priced(finding: Finding) -> float | None:
     """``lost_us_per_step`` where it is a number above zero."""
@@ -127,7 +141,8 @@ def in_order(findings: Iterable[Finding], scale: Scale | None = None) -> tuple[F
     the worst first, and of waits the most; notes of little worth and negligible ones close.
 
     Errors open that are about no price: where the run ended or what was trained is worthless,
-    everything is lost. One that lets memory grow opens where the run does not survive it. A
+    everything is lost. Warnings about what is trained (:func:`trains_otherwise`) come before what a
+    step could save. One that lets memory grow opens where the run does not survive it. A
     consequence stands behind the first finding of its cause, whatever its own price.
     """
     scale = scale or Scale()
@@ -152,6 +167,8 @@ def _rank(finding: Finding, scale: Scale) -> tuple[Any, ...]:
     worth = scale.worth(finding)
     if finding.severity == "error" and not (us or held or finding.grows):
         worth = math.inf
+    elif trains_otherwise(finding):
+        worth = max(worth, 1.0)  # as the whole step: its result is in doubt
     all_lost = finding.severity == "error" and worth >= 1.0 and not us
     return (
         finding.code not in OPENS,

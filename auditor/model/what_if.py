@@ -74,11 +74,6 @@ class WhatIf:
     reason: str = ""
 
     @property
-    def error(self) -> float:
-        """By how much the unchanged replay is longer than the recording, as a share of it."""
-        return self.replayed_us / self.recorded_us - 1 if self.recorded_us > 0 else 0.0
-
-    @property
     def overlap(self) -> bool:
         """Whether the single prices do not add up to the joint one."""
         missed = abs(self.alone_us - self.joint_us)

@@ -49,12 +49,12 @@ def set_values(raw: bytes, edits: Sequence[Edit]) -> bytes:
         return _spliced(text, splices).encode()
     if suffix not in DOCUMENTS:
         raise Refused(f"{file} is not a configuration file of a kind that is known")
-    data = _read(text, suffix)
+    data = _parse(text, suffix)
     result = _spliced(text, [_value(text, suffix, data, edit) for edit in edits])
     wanted = data
     for edit in edits:
         wanted = _changed(wanted, _path(edit), _literal(edit))
-    if not _same(_read(result, suffix), wanted):
+    if not _same(_parse(result, suffix), wanted):
         raise Refused("the changed text would not mean exactly the intended change")
     return result.encode()
 
@@ -111,7 +111,7 @@ def _comes_to(text: str, suffix: str, splice: Splice, wanted: Any) -> bool:
         return False
 
 
-def _read(text: str, suffix: str) -> Any:
+def _parse(text: str, suffix: str) -> Any:
     try:
         return read_document(_without_mark(text), suffix)
     except UnreadableConfig as reason:

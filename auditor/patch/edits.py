@@ -16,9 +16,9 @@ from auditor.model import Edit
 from auditor.patch.config_values import set_values
 from auditor.patch.module import (
     Block,
-    Change,
     Module,
     Refused,
+    SourceChange,
     SourceText,
     Splice,
     block_of,
@@ -44,7 +44,7 @@ _DECORATORS = frozenset({"torch.no_grad"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def insert_before(module: Module, edit: Edit) -> Change:
+def insert_before(module: Module, edit: Edit) -> SourceChange:
     """The change that puts the call ``value`` on a line before the statement on the edit's."""
     call = _wanted_call(edit)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -63,10 +63,10 @@ def insert_before(module: Module, edit: Edit) -> Change:
     added = _line_before(module, statement, edit.value.strip())
     block = block_of(module, statement)
     _expect_new(call, block.statements)
-    return Change((added,), partial(_put, block, ast.Expr(value=call), statement))
+    return SourceChange((added,), partial(_put, block, ast.Expr(value=call), statement))
 
 
-def decorate(module: Module, edit: Edit) -> Change:
+def decorate(module: Module, edit: Edit) -> SourceChange:
     """The change that puts ``@value`` right above the function which begins on the edit's line."""
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _DECORATORS or call.args:
@@ -83,10 +83,10 @@ def decorate(module: Module, edit: Edit) -> Change:
         raise Refused(f"`{edit.value}` is there already")
     expect_torch(module)
     added = _line_before(module, function, f"@{edit.value.strip()}")
-    return Change((added,), partial(function.decorator_list.append, call))
+    return SourceChange((added,), partial(function.decorator_list.append, call))
 
 
-def insert_after_imports(module: Module, edit: Edit) -> Change:
+def insert_after_imports(module: Module, edit: Edit) -> SourceChange:
     """The change that puts the call ``value`` behind the file's imports, with ``import torch``."""
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _AFTER_IMPORTS:
@@ -98,7 +98,7 @@ def insert_after_imports(module: Module, edit: Edit) -> Change:
     if not module.source.rest_is_idle(end):
         raise Refused("the last import shares its line with another statement")
     at = module.source.line_end(end)
-    return Change(
+    return SourceChange(
         (Splice(at, at, f"\n\n{edit.value.strip()}"),),
         partial(_put, Block(module.tree, "body"), ast.Expr(value=call), last, after=True),
     )
@@ -176,7 +176,7 @@ def _put(block: Block, added: ast.stmt, anchor: ast.stmt, *, after: bool = False
 # -- edits -----------------------------------------------------------------------------------------
 
 
-INSERTS: dict[str, Callable[[Module, Edit], Change]] = {
+INSERTS: dict[str, Callable[[Module, Edit], SourceChange]] = {
     "insert_before": insert_before,
     "insert_after_imports": insert_after_imports,
     "decorate": decorate,
@@ -223,7 +223,7 @@ _untouched: dict[bytes, Module] = {}
 
 
 @dataclass
-class _Wanted:
+class _NodeChanges:
     """What all edits want, by the node they change. Contradicting an earlier one is refused."""
 
     keywords: dict[ast.Call, KeywordEdits] = field(default_factory=dict)
@@ -260,15 +260,15 @@ class _Wanted:
                     raise Refused("an earlier edit replaces the same call")
 
 
-def _changes(module: Module, edits: Sequence[Edit]) -> list[Change]:
-    wanted = _Wanted()
+def _changes(module: Module, edits: Sequence[Edit]) -> list[SourceChange]:
+    wanted = _NodeChanges()
     for edit in edits:
         module.expect_line(edit)
         wanted.add(module, edit)
     return [*_written(module, wanted), *drop_statements(module, wanted.doomed)]
 
 
-def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
+def _written(module: Module, wanted: _NodeChanges) -> Iterator[SourceChange]:
     yield from (
         change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items()
     )
@@ -283,7 +283,7 @@ def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
     yield from throttle(module, wanted.logged)
 
 
-def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:
+def _replaced(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
     if edit.action == "modernize_amp":
         return modernize_amp(module, call, edit)
     return (
@@ -321,9 +321,9 @@ def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
     return found[0]
 
 
-def set_constant(module: Module, old: ast.Constant, text: str) -> Change:
+def set_constant(module: Module, old: ast.Constant, text: str) -> SourceChange:
     """The change of one literal."""
-    return Change(
+    return SourceChange(
         (Splice(*module.source.span(old), text),),
         partial(module.replace, old, parse_expression(text)),
     )
@@ -345,7 +345,7 @@ _NEW = {"autocast": "torch.amp.autocast", "GradScaler": "torch.amp.GradScaler"}
 _DEVICE = "cuda"
 
 
-def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> Change:
+def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
     """The change from ``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``.
     Raises :class:`Refused`.
     """
@@ -363,7 +363,7 @@ def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> Change:
         Splice(*module.source.span(call.func), new),
         Splice(opened, opened, f'"{_DEVICE}"{comma}'),
     )
-    return Change(splices, partial(_rewrite, call, parse_expression(new)))
+    return SourceChange(splices, partial(_rewrite, call, parse_expression(new)))
 
 
 def _comma(rest: str, *, arguments: bool) -> str:
@@ -383,9 +383,9 @@ def _rewrite(call: ast.Call, callee: ast.expr) -> None:
 # What has a name in between is made there and moved no more, and the line that moves it stays.
 
 
-def make_on_device(module: Module, move: ast.Call) -> Change:
+def make_on_device(module: Module, move: ast.Call) -> SourceChange:
     """The change that gives the device to what makes the tensor. Raises :class:`Refused`."""
-    made = _made(module, move)
+    made = _factory_call(module, move)
     if module.quoted_in(move) is not None:
         raise Refused("the call is inside an f-string")
     given = change_keywords(module, made, KeywordEdits(sets={"device": _device(module, move)}))
@@ -401,10 +401,10 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
         given.rewrite()
         module.replace(move, receiver)
 
-    return Change((*given.splices, cut), rewrite)
+    return SourceChange((*given.splices, cut), rewrite)
 
 
-def _made(module: Module, move: ast.Call) -> ast.Call:
+def _factory_call(module: Module, move: ast.Call) -> ast.Call:
     """The call of a factory of torch that makes what is moved."""
     made = made_for(move, module.parents) if name_of(move.func) in ("to", "cuda") else None
     if made is None or name_of(made.func) not in FACTORIES:
@@ -441,7 +441,7 @@ def _is_device(node: ast.expr) -> bool:
 # -- another call ----------------------------------------------------------------------------------
 
 
-def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
+def rename_call(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
     """The change from ``a.b.old(...)`` to ``a.b.<value>``; a bare ``old(...)`` gets the prefix that
     its module is imported by.
     """
@@ -466,7 +466,7 @@ def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
     new = _prefixed(wanted, name, prefix)
     if same(call, new):
         raise Refused(f"the call is already `{text}`")
-    return Change((Splice(start, end, text),), partial(module.replace, call, new))
+    return SourceChange((Splice(start, end, text),), partial(module.replace, call, new))
 
 
 def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> ast.expr:
@@ -561,7 +561,7 @@ class KeywordEdits:
             self.sets[name] = value
 
 
-def change_keywords(module: Module, call: ast.Call, edits: KeywordEdits) -> Change:
+def change_keywords(module: Module, call: ast.Call, edits: KeywordEdits) -> SourceChange:
     """The one change that makes all keyword edits of a call. Raises :class:`Refused`."""
     present = {item.arg: item for item in call.keywords}
     if None in present and edits.sets:
@@ -580,7 +580,7 @@ def change_keywords(module: Module, call: ast.Call, edits: KeywordEdits) -> Chan
         *_add(module.source, arguments, [f"{name}={text}" for name, text in added.items()]),
         *_drop(module.source, arguments, edits.drops),
     ]
-    return Change(tuple(splices), partial(_rewrite_keywords, call, values, edits.drops))
+    return SourceChange(tuple(splices), partial(_rewrite_keywords, call, values, edits.drops))
 
 
 def _refuse_if_done(

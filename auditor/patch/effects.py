@@ -147,7 +147,7 @@ def expect_no_interval(module: Module, statement: ast.stmt) -> None:
     scope = module.parents.get(below, module.tree)
     set_there = {name for node in ast.walk(scope) if (name := _stored(node))}
     for test in conditions:
-        if not _is_switch(test) or any(_read(node) in set_there for node in ast.walk(test)):
+        if not _is_switch(test) or any(_name_read(node) in set_there for node in ast.walk(test)):
             raise Refused("the statement is under a condition already")
 
 
@@ -190,5 +190,5 @@ def _stored(node: ast.AST) -> str:
     return name_of(node) if named else ""  # type: ignore[arg-type]
 
 
-def _read(node: ast.AST) -> str | None:
+def _name_read(node: ast.AST) -> str | None:
     return name_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None

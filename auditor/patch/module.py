@@ -23,7 +23,7 @@ _QUOTED = frozenset({"JoinedStr", "TemplateStr"})
 
 
 @dataclass(frozen=True)
-class Change:
+class SourceChange:
     """One change, said twice: in text, and on the syntax tree. The patch needs both alike."""
 
     splices: tuple[Splice, ...]
@@ -139,7 +139,7 @@ def called_statements(module: Module, edit: Edit) -> list[ast.stmt]:
         if isinstance(parent, ast.Await):
             parent = module.parents[parent]
         if isinstance(parent, ast.withitem):
-            raise Refused(f"`{edit.call}` opens a with block, which would have to be indented anew")
+            raise Refused(f"`{edit.call}` opens a with block, whose body would have to be indented")
         if not isinstance(parent, ast.Expr):
             raise Refused(f"the value of `{edit.call}` is used on line {edit.site.line}")
         found.append(parent)

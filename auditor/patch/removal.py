@@ -12,9 +12,9 @@ from auditor.model import Edit
 from auditor.patch.effects import writes
 from auditor.patch.module import (
     Block,
-    Change,
     Module,
     Refused,
+    SourceChange,
     SourceText,
     Splice,
     block_of,
@@ -24,7 +24,7 @@ from auditor.patch.module import (
 from auditor.syntax.index import ADDS_ITEM, name_of
 
 
-def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[Change]:
+def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[SourceChange]:
     """The changes that drop statements and what they leave useless.
 
     Raises :class:`Refused` if a leftover would be odd and must not be removed.
@@ -41,7 +41,7 @@ def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[Chan
             splices = tuple(_drop_some(module.source, block, lost))
         else:
             splices = tuple(_nothing_done(module.source, statements))
-        yield Change(splices, partial(_take_out, block, lost))
+        yield SourceChange(splices, partial(_take_out, block, lost))
 
 
 # -- one block -------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def values_to_detach(module: Module, edit: Edit) -> list[ast.expr]:
     return values
 
 
-def detach(module: Module, value: ast.expr) -> Change:
+def detach(module: Module, value: ast.expr) -> SourceChange:
     """The change that detaches one expression."""
     start, end = module.source.span(value)
     splices: tuple[Splice, ...] = (Splice(end, end, _SUFFIX),)
@@ -188,7 +188,7 @@ def detach(module: Module, value: ast.expr) -> Change:
     called = ast.Call(
         func=ast.Attribute(value=value, attr="detach", ctx=ast.Load()), args=[], keywords=[]
     )
-    return Change(splices, partial(module.replace, value, called))
+    return SourceChange(splices, partial(module.replace, value, called))
 
 
 def _own_parenthesis(module: Module, value: ast.expr, statement: ast.AST) -> int | None:

@@ -15,9 +15,9 @@ from auditor.model import Edit
 from auditor.patch.effects import expect_no_interval, expect_only_logs
 from auditor.patch.module import (
     Block,
-    Change,
     Module,
     Refused,
+    SourceChange,
     SourceText,
     Splice,
     block_of,
@@ -44,7 +44,7 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
     return found[0]
 
 
-def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Change]:
+def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[SourceChange]:
     """The changes that let each statement run on every N steps. Raises :class:`Refused` if
     nothing can count them.
     """
@@ -57,7 +57,7 @@ def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Cha
     yield from (number_loop(module, loop, name) for loop, name in numbered.items())
 
 
-def under(module: Module, statement: ast.Expr, test: ast.expr) -> Change:
+def under(module: Module, statement: ast.Expr, test: ast.expr) -> SourceChange:
     """The change that puts the statement under a condition."""
     source = module.source
     start, end = source.span(statement)
@@ -68,7 +68,9 @@ def under(module: Module, statement: ast.Expr, test: ast.expr) -> Change:
     block, unit = block_of(module, statement), _indent_unit(module, statement)
     head = f"if {ast.unparse(test)}:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
-    return Change((Splice(start, start, head), *rows), partial(_rewrite, block, statement, test))
+    return SourceChange(
+        (Splice(start, start, head), *rows), partial(_rewrite, block, statement, test)
+    )
 
 
 def every_of(edit: Edit) -> int:
@@ -316,7 +318,7 @@ def free_name(module: Module) -> str:
     return found
 
 
-def number_loop(module: Module, loop: ast.For, name: str) -> Change:
+def number_loop(module: Module, loop: ast.For, name: str) -> SourceChange:
     """The change that counts the rounds of a loop from 0."""
     start, end = module.source.span(loop.target)
     target = module.source.text[start:end]
@@ -332,7 +334,7 @@ def number_loop(module: Module, loop: ast.For, name: str) -> Change:
     ]
     if closing:
         splices.append(Splice(end, end, closing))
-    return Change(tuple(splices), partial(_number, loop, name))
+    return SourceChange(tuple(splices), partial(_number, loop, name))
 
 
 def _number(loop: ast.For, name: str) -> None:

@@ -148,12 +148,12 @@ class RankedTraces(TraceRecording):
             "world_size": ranks.world_size,
             "judged": f"rules were asked of rank {judged.row.rank}, "
             f"{WAITED_FOR if ranks.least_waiting else SLOWEST}",
-            "warnings": list(_said(ranks)),
+            "warnings": list(_rank_warnings(ranks)),
         }
         self.home = folder
 
 
-def _said(ranks: Fleet) -> Iterator[str]:
+def _rank_warnings(ranks: Fleet) -> Iterator[str]:
     yield from ranks.warnings
     for unread in ranks.unread:
         yield f"{Path(unread.path).name} is left out: {unread.reason}"

@@ -22,7 +22,6 @@ _texts: WeakKeyDictionary[ast.AST, str] = WeakKeyDictionary()
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = Function | ast.Lambda | ast.ClassDef
-Loop = ast.For | ast.AsyncFor | ast.While
 Nodes = ast.AST | Iterable[ast.AST]
 
 ADDS_ITEM = frozenset({"append", "appendleft", "add", "put"})
@@ -111,11 +110,6 @@ class Index:
     def around(self, line: int) -> list[Function]:
         """Functions and methods around a line, outer ones first."""
         return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
-
-    @cached_property
-    def loops(self) -> Sequence[Loop]:
-        """Loops, outer ones first; no comprehensions."""
-        return [node for node in self.nodes if isinstance(node, LOOPS)]
 
     def defined_at(self, line: int) -> Iterator[Scope]:
         """Functions and classes that begin at a line, or have a decorator on it; outer ones

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auditor.timeline.intervals import Intervals, groups, is_async_copy, mask, union
+from auditor.timeline.intervals import Intervals, groups, mask, union
 from auditor.timeline.trace import KERNEL, MEMCPY, Flags, Ints, Trace
 
 if TYPE_CHECKING:
@@ -138,8 +138,6 @@ class Copies:
     to_host: Flags
     pageable: Flags
     """Whether one side is pageable host memory: then even an asynchronous call waits."""
-    asynchronous: Flags
-    """Whether the host's call was an asynchronous one."""
     bytes: Ints
     """-1 where the trace does not say (AMD before 2024)."""
     ns: Ints
@@ -156,8 +154,6 @@ def copies(line: Timeline) -> Copies:
     known = call >= 0
     begin = work.start[rows].copy()
     begin[known] = trace.calls.start[call[known]]
-    asynchronous = np.zeros(len(rows), np.bool_)
-    asynchronous[known] = mask(trace.names, trace.calls.name[call[known]], is_async_copy)
     name = work.name[rows]
     return Copies(
         work=rows,
@@ -165,7 +161,6 @@ def copies(line: Timeline) -> Copies:
         to_device=mask(trace.names, name, lambda kind: "HtoD" in kind),
         to_host=mask(trace.names, name, lambda kind: "DtoH" in kind),
         pageable=mask(trace.names, name, lambda kind: "Pageable" in kind),
-        asynchronous=asynchronous,
         bytes=work.bytes[rows],
         ns=work.end[rows] - work.start[rows],
         step=line.steps.of(begin),

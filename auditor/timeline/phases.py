@@ -136,7 +136,6 @@ class AllocatorCalls:
     rows: Ints
     """Rows of :class:`Calls`."""
     ns: int
-    per_step: Ints
 
 
 def allocator_calls(line: Timeline) -> tuple[AllocatorCalls, ...]:
@@ -148,7 +147,7 @@ def allocator_calls(line: Timeline) -> tuple[AllocatorCalls, ...]:
         if plain(name) in ALLOCATOR:
             rows = np.flatnonzero(calls.name == code)
             ns = int((calls.end[rows] - calls.start[rows]).sum())
-            found.append(AllocatorCalls(name, rows, ns, line.steps.per_step(calls.start[rows])))
+            found.append(AllocatorCalls(name, rows, ns))
     return tuple(sorted(found, key=lambda one: (-one.ns, one.api)))
 
 
@@ -161,7 +160,7 @@ PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
 
 
 @dataclass(frozen=True)
-class Steps:
+class TraceSteps:
     """Training steps, in order of time. ``source`` says how they were found: it belongs into every
     sentence about "a step".
     """
@@ -204,19 +203,14 @@ class Steps:
         )
         return np.where(inside, place, -1)
 
-    def per_step(self, times: Ints) -> Ints:
-        """How many of the times lie in each step."""
-        place = self.of(times)
-        return np.bincount(place[place >= 0], minlength=self.count)
 
-
-def steps_of(line: Timeline) -> Steps:
+def steps_of(line: Timeline) -> TraceSteps:
     """The training steps, and how they were found."""
     trace = line.trace
-    return _marked(trace) or _by_optimizer(trace) or _whole(trace)
+    return _marked(trace) or _by_optimizer(trace) or _whole_trace(trace)
 
 
-def _marked(trace: Trace) -> Steps | None:
+def _marked(trace: Trace) -> TraceSteps | None:
     spans = trace.operators
     rows = np.flatnonzero(mask(trace.names, spans.name, is_step))
     if not len(rows):
@@ -226,7 +220,7 @@ def _marked(trace: Trace) -> Steps | None:
     )
     rows = rows[np.sort(first)]
     rows = rows[np.lexsort((spans.end[rows], spans.start[rows]))]
-    return Steps(
+    return TraceSteps(
         spans.start[rows],
         spans.end[rows],
         tuple(trace.names[code] for code in spans.name[rows]),
@@ -234,7 +228,7 @@ def _marked(trace: Trace) -> Steps | None:
     )
 
 
-def _by_optimizer(trace: Trace) -> Steps | None:
+def _by_optimizer(trace: Trace) -> TraceSteps | None:
     """From one optimizer step to the next, of the one that steps least often (GANs have two)."""
     spans = trace.operators
     rows = np.flatnonzero(
@@ -247,12 +241,12 @@ def _by_optimizer(trace: Trace) -> Steps | None:
     code = min(rare, key=lambda code: (often[code], code))
     ends = np.sort(spans.end[rows[spans.name[rows] == code]])
     names = tuple(f"step {number}" for number in range(len(ends) - 1))
-    return Steps(ends[:-1], ends[1:], names, OPTIMIZER)
+    return TraceSteps(ends[:-1], ends[1:], names, OPTIMIZER)
 
 
-def _whole(trace: Trace) -> Steps:
+def _whole_trace(trace: Trace) -> TraceSteps:
     start, end = trace.span_ns()
-    return Steps(np.array([start]), np.array([end]), ("whole trace",), WHOLE)
+    return TraceSteps(np.array([start]), np.array([end]), ("whole trace",), WHOLE)
 
 
 # -- patterns --------------------------------------------------------------------------------------
@@ -278,8 +272,8 @@ def attention(line: Timeline) -> Attention:
     """Attention that runs as bmm, softmax, bmm rather than as one kernel."""
     trace = line.trace
     name = trace.operators.name
-    batched, softmax = _named(trace, BATCHED), _named(trace, SOFTMAX)
-    rows = np.flatnonzero((batched | softmax | _named(trace, OTHER_PRODUCTS))[name])
+    batched, softmax = _have_name(trace, BATCHED), _have_name(trace, SOFTMAX)
+    rows = np.flatnonzero((batched | softmax | _have_name(trace, OTHER_PRODUCTS))[name])
     rows = rows[np.lexsort((trace.operators.start[rows], trace.operators.thread[rows]))]
     is_batched, is_softmax, thread = (
         batched[name[rows]],
@@ -296,7 +290,7 @@ def attention(line: Timeline) -> Attention:
     return Attention(rows[between], int(line.launched_ns[rows[involved]].sum()))
 
 
-def _named(trace: Trace, names: frozenset[str]) -> Flags:
+def _have_name(trace: Trace, names: frozenset[str]) -> Flags:
     return np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))
 
 
@@ -350,7 +344,7 @@ def step_parts(line: Timeline) -> Parts | None:
     )
 
 
-def _which(length: Floats, steps: Steps) -> str:
+def _which(length: Floats, steps: TraceSteps) -> str:
     mean = (
         f"The mean of {len(length)} steps under the profiler"
         if len(length) > 1
@@ -445,7 +439,7 @@ def _device_parts(line: Timeline) -> Covers:
     ]
 
 
-def _shares(parts: Covers, steps: Steps, rest: int) -> list[tuple[int, Floats]]:
+def _shares(parts: Covers, steps: TraceSteps, rest: int) -> list[tuple[int, Floats]]:
     """Us of each step that a part covers and no earlier part does; ``rest`` is what is left."""
     start, end = np.empty(0, np.int64), np.empty(0, np.int64)
     before = np.zeros(steps.count, np.int64)

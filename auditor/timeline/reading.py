@@ -24,7 +24,6 @@ from auditor.timeline.trace import (
     TABLES,
     Device,
     Info,
-    Thread,
     Trace,
     schema,
 )
@@ -121,14 +120,14 @@ def read(path: Path | str, *, limit: int = RAW_LIMIT) -> Trace:
     path = Path(path)
     source = Inflating(path, limit)
     try:
-        return _read(path, source)
+        return _read_trace(path, source)
     except OSError as error:
         raise AuditProblem(
             f"{path} cannot be read: {error.strerror or error}", "give the path of a trace file"
         ) from error
 
 
-def _read(path: Path, source: Inflating) -> Trace:
+def _read_trace(path: Path, source: Inflating) -> Trace:
     pieces, built, events = Pieces(source), Builder(), 0
     for piece in pieces:
         try:
@@ -149,10 +148,8 @@ def _read(path: Path, source: Inflating) -> Trace:
     if devices > DEVICES:
         raise damaged(path, f"it names {devices:,} devices, and no machine has more than {DEVICES}")
     return Trace(
-        path=str(path),
         events=events,
         names=built.names.values_in_order,
-        threads=built.threads.threads,
         texts=built.texts.values_in_order,
         **tables,
         info=_info(path, pieces.head, pieces.tail),
@@ -531,15 +528,11 @@ class NumberedThreads(dict[tuple[Any, Any], int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.threads: list[Thread] = []
-        self._seen: dict[Thread, int] = {}
+        self._seen: dict[tuple[str, str], int] = {}
 
     def __missing__(self, key: tuple[Any, Any]) -> int:
-        thread = Thread(str(key[0])[:NAME_LIMIT], str(key[1])[:NAME_LIMIT])
-        if thread not in self._seen:
-            self._seen[thread] = len(self.threads)
-            self.threads.append(thread)
-        code = self[key] = self._seen[thread]
+        thread = str(key[0])[:NAME_LIMIT], str(key[1])[:NAME_LIMIT]
+        code = self[key] = self._seen.setdefault(thread, len(self._seen))
         return code
 
 
@@ -680,7 +673,6 @@ COLUMNS: dict[str, Callable[[Builder, Sequence[Event]], NDArray[Any]]] = {
     "stream": lambda _, batch: _ints([event.args.stream for event in batch]),
     "work stream": lambda _, batch: _ints([_stream(event) for event in batch]),
     "bytes": lambda _, batch: _ints([event.args.bytes for event in batch]),
-    "memory bytes": lambda _, batch: _ints([event.args.memory_bytes for event in batch]),
     "allocated": lambda _, batch: _ints([event.args.allocated for event in batch]),
     "reserved": lambda _, batch: _ints([event.args.reserved for event in batch]),
     "device_type": lambda _, batch: np.fromiter(

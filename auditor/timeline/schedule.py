@@ -65,8 +65,6 @@ class Schedule:
     """The host's time between that event's end and this one's start."""
     waited: Waited
     streams: Streams
-    window: tuple[int, int]
-    """Begin of the first step and end of the last one."""
     steps: int
     limit: int
     """Launches that a stream holds."""
@@ -189,7 +187,6 @@ def schedule(line: Timeline) -> Schedule | None:
         gap=gap,
         waited=waited,
         streams=streams,
-        window=window,
         steps=steps.count,
         limit=limit,
         unlaunched=int(length[orphans].sum()) / total if total else 0.0,

@@ -29,10 +29,10 @@ from auditor.timeline.intervals import (
     plain,
     union,
 )
-from auditor.timeline.phases import Steps, loading, steps_of, that_count
+from auditor.timeline.phases import TraceSteps, loading, steps_of, that_count
 from auditor.timeline.reading import read
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
-from auditor.timeline.tree import CallTree, Place, call_tree
+from auditor.timeline.tree import CallTree, UserFunction, call_tree
 from auditor.timeline.waits import profilers_own
 
 STRETCH_NS = 1_000_000
@@ -110,7 +110,7 @@ def _copying(trace: Trace, copies: Ints) -> tuple[Intervals, Intervals]:
     return _spans(work.start, work.end, mine), _spans(work.start, work.end, ~mine)
 
 
-def _by_step(step: Ints, ns: Ints, steps: Steps) -> Ints:
+def _by_step(step: Ints, ns: Ints, steps: TraceSteps) -> Ints:
     result: Ints = np.bincount(
         step[step >= 0], weights=ns[step >= 0], minlength=steps.count
     ).astype(np.int64)
@@ -121,7 +121,7 @@ def _spans(start: Ints, end: Ints, rows: Ints | Flags) -> Intervals:
     return union(start[rows], end[rows])
 
 
-def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
+def _without(one: Intervals, other: Intervals, steps: TraceSteps) -> Ints:
     """Time of each step that one covers and the other does not."""
     alone: Ints = one.covered(steps.start, steps.end) - one.within(other).covered(
         steps.start, steps.end
@@ -225,12 +225,12 @@ class Timeline:
         return not len(self.trace.work.start) and bool(launched or self.trace.info.devices)
 
     @cached_property
-    def wait_places(self) -> list[Place | None]:
+    def wait_places(self) -> list[UserFunction | None]:
         """The user's function around each wait, None if the trace has no frames."""
         found = self.waits
         return tree.places(self.trace, self.trace.calls.thread[found.call], found.start)
 
-    def places_of(self, rows: Ints) -> list[Place | None]:
+    def places_of(self, rows: Ints) -> list[UserFunction | None]:
         """The user's functions around operators (rows of the tree)."""
         operators = self.trace.operators
         return tree.places(self.trace, operators.thread[rows], operators.start[rows])
@@ -269,12 +269,12 @@ class Timeline:
         result: Ints = self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
         return result
 
-    def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
+    def functions_at(self, times: Ints, threads: Codes) -> list[UserFunction | None]:
         """The user's innermost function at moments of a host thread, if the trace has frames."""
         return tree.places(self.trace, threads, times)
 
     @cached_property
-    def longest_unknown(self) -> tuple[Place | None, str]:
+    def longest_unknown(self) -> tuple[UserFunction | None, str]:
         """The user's function in the longest stretch without events, and the innermost one of
         anybody's that holds it.
         """
@@ -449,7 +449,7 @@ def trace_files(folder: Path | str) -> list[Path]:
 
 def fleet(paths: Sequence[Path]) -> Fleet:
     """Facts of all ranks of a job."""
-    results = list(_read(paths))
+    results = list(_read_ranks(paths))
     unread = tuple(one for one in results if isinstance(one, Unread))
     given = [one for one in results if isinstance(one, RankFacts)]
     if not given:
@@ -474,7 +474,7 @@ def fleet(paths: Sequence[Path]) -> Fleet:
     )
 
 
-def _read(paths: Sequence[Path]) -> Iterable[RankFacts | Unread]:
+def _read_ranks(paths: Sequence[Path]) -> Iterable[RankFacts | Unread]:
     """Facts of each file, in a pool of processes unless there is too little to do."""
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or sum(path.stat().st_size for path in paths) < POOL_BYTES:

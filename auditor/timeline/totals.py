@@ -200,7 +200,6 @@ class AwkwardProducts:
     looked: bool
     sizes: tuple[tuple[str, int], ...]
     """``k x n`` of the products, and their device time in ns, the longest first."""
-    ns: int
 
 
 def awkward_products(line: Timeline) -> AwkwardProducts:
@@ -216,7 +215,7 @@ def awkward_products(line: Timeline) -> AwkwardProducts:
         if size := _awkward(trace, row):
             found[size] = found.get(size, 0) + int(ns)
     longest = sorted(found.items(), key=lambda item: -item[1])
-    return AwkwardProducts(bool(len(rows)), tuple(longest), sum(found.values()))
+    return AwkwardProducts(bool(len(rows)), tuple(longest))
 
 
 def _awkward(trace: Trace, row: int) -> str:

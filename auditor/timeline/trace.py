@@ -79,14 +79,10 @@ class Frames:
 
 @dataclass(frozen=True)
 class MemoryEvents:
-    """``[memory]`` instants: bytes allocated (> 0) or freed (< 0), and the totals after it; -1
-    where an old torch wrote none.
-    """
+    """``[memory]`` instants: the totals after each; -1 where an old torch wrote none."""
 
     start: Ints
     name: Codes
-    thread: Codes
-    bytes: Ints
     allocated: Ints
     reserved: Ints
     device_type: Small
@@ -100,8 +96,6 @@ class Syncs:
 
     start: Ints
     end: Ints
-    name: Codes
-    device: Codes
     stream: Ints
     correlation: Ints
 
@@ -114,9 +108,7 @@ class Others:
 
     start: Ints
     end: Ints
-    name: Codes
     category: Codes
-    thread: Codes
 
 
 TABLES: dict[str, type[Any]] = {
@@ -173,22 +165,12 @@ class Info:
 
 
 @dataclass(frozen=True)
-class Thread:
-    """A host thread as the trace labels it."""
-
-    pid: str
-    tid: str
-
-
-@dataclass(frozen=True)
 class Trace:
     """One trace file as columns. See the module's docstring for units."""
 
-    path: str
     events: int
     """Events in the file, of every kind, broken ones left out."""
     names: Sequence[str]
-    threads: Sequence[Thread]
     texts: Sequence[bytes]
     """JSON text of shapes and types, addressed by the codes of :class:`Operators`."""
     operators: Operators

@@ -31,16 +31,6 @@ class CallTree:
     """Number of operator rows: row ``operators + i`` is call ``i``."""
     sources: tuple[Operators, Calls]
 
-    @property
-    def start(self) -> Ints:
-        """Starts of all rows (put together on each access: kept nowhere, a tree may be large)."""
-        return np.concatenate([table.start for table in self.sources])
-
-    @property
-    def end(self) -> Ints:
-        """Ends of all rows, likewise."""
-        return np.concatenate([table.end for table in self.sources])
-
     def nearest(self, rows: Ints, wanted: Flags) -> Ints:
         """For each row the innermost ancestor (not itself) that is ``wanted``; -1 without one."""
         if not wanted.any():
@@ -193,7 +183,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) - _SCRIPT_NAMES
 
 
 @dataclass(frozen=True)
-class Place:
+class UserFunction:
     """A function of the user's. ``line`` is that of its ``def``."""
 
     file: str
@@ -201,7 +191,7 @@ class Place:
     function: str
 
 
-def place_of(frame: str) -> Place | None:
+def place_of(frame: str) -> UserFunction | None:
     """The place that a frame's name tells, None if it is not the user's (torch, a library)."""
     found = _FRAME.match(frame)
     if not found or _FOREIGN.search(found["file"]):
@@ -209,12 +199,12 @@ def place_of(frame: str) -> Place | None:
     top = re.split(r"[/\\]", found["file"])[0].removesuffix(".py")
     if top in _STANDARD:
         return None
-    return Place(found["file"], int(found["line"][:9]), found["function"])
+    return UserFunction(found["file"], int(found["line"][:9]), found["function"])
 
 
-def places(trace: Trace, thread: Codes, time: Ints) -> list[Place | None]:
+def places(trace: Trace, thread: Codes, time: Ints) -> list[UserFunction | None]:
     """The innermost function of the user's around each moment of a host thread."""
-    result: list[Place | None] = [None] * len(time)
+    result: list[UserFunction | None] = [None] * len(time)
     users = mask(trace.names, trace.frames.name, lambda name: place_of(name) is not None)
     wanted = dict(groups(thread))
     for one, rows in groups(trace.frames.thread):

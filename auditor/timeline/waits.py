@@ -24,7 +24,7 @@ from auditor.timeline.intervals import (
     plain,
     union,
 )
-from auditor.timeline.phases import Steps, loading
+from auditor.timeline.phases import TraceSteps, loading
 from auditor.timeline.trace import KERNEL, MEMSET, Flags, Ints, Small, Trace
 from auditor.timeline.tree import CallTree
 
@@ -205,7 +205,7 @@ def _direction(name: str) -> int:
     )
 
 
-def _profilers(trace: Trace, call: Ints, cause: Small, steps: Steps) -> Flags:
+def _profilers(trace: Trace, call: Ints, cause: Small, steps: TraceSteps) -> Flags:
     """The profiler's own waits: it synchronises the device when it starts, and once when it stops.
 
     These are device-wide waits under no operator: those before the first operator of the trace and

@@ -44,7 +44,7 @@ class Replays:
         return recorded(self.plan).whole_ns
 
     @cached_property
-    def unchanged(self) -> Replayed:
+    def unchanged(self) -> ReplayedTimes:
         """The replay with nothing left out."""
         return replay(self.plan)
 
@@ -79,9 +79,9 @@ class Replays:
 
     def gain(self, changes: Iterable[Change]) -> int:
         """What comes back without all of these, in ns of the window; never below 0."""
-        return max(0, self.unchanged.whole_ns - self._whole(frozenset(changes)))
+        return max(0, self.unchanged.whole_ns - self._total_ns(frozenset(changes)))
 
-    def _whole(self, changes: frozenset[Change]) -> int:
+    def _total_ns(self, changes: frozenset[Change]) -> int:
         if changes not in self._wholes:
             self._wholes[changes] = replay(self.plan, self.edits(changes)).whole_ns
         return self._wholes[changes]
@@ -226,7 +226,7 @@ class Edits:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedTimes:
     """When everything happened. Times in ns on the trace's clock."""
 
     begin: Sequence[int]
@@ -248,10 +248,10 @@ class Replayed:
         return max(*self.boundaries, self.done) - self.boundaries[0]
 
 
-def recorded(plan: Schedule) -> Replayed:
+def recorded(plan: Schedule) -> ReplayedTimes:
     """The recording in the form of a replay."""
     inside = plan.streams.event >= 0
-    return Replayed(
+    return ReplayedTimes(
         plan.start.tolist(),
         plan.end.tolist(),
         plan.streams.start.tolist(),
@@ -261,7 +261,7 @@ def recorded(plan: Schedule) -> Replayed:
     )
 
 
-def replay(plan: Schedule, edits: Edits | None = None) -> Replayed:
+def replay(plan: Schedule, edits: Edits | None = None) -> ReplayedTimes:
     """The schedule played with these edits."""
     edits = edits or Edits.none(plan)
     lists, devices = plan.lists, _Devices(plan, edits)
@@ -281,7 +281,7 @@ def replay(plan: Schedule, edits: Edits | None = None) -> Replayed:
             until = max([devices.end[row] for row in lists.waited[event]]) + lists.late[event]
             end = max(end, until)
         begins[event], ends[event] = begin, end
-    return Replayed(
+    return ReplayedTimes(
         begins,
         ends[: plan.count],
         devices.start,

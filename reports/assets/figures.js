@@ -57,8 +57,7 @@
       for (const line of chart.lines) {
         const index = line.x.indexOf(place);
         if (index < 0 || line.y[index] === null) continue;
-        const mark = line.marks.find((one) => one.x === place);
-        rows.push([`line line-${line.colour}`, line.name, inUnit(chart, line.y[index]) + (mark ? `, ${mark.label}` : "")]);
+        rows.push([`line line-${line.colour}`, line.name, inUnit(chart, line.y[index])]);
       }
       return { place, rows };
     },

@@ -64,14 +64,6 @@
       line: { width: 1.6, dash: line.dash, color: colour("--s" + line.colour) }, marker: { size: 4 },
       hovertemplate: "step %{x}: %{y:.4~r} " + plain(chart.unit),
     }));
-    const marks = chart.lines.flatMap((line) => line.marks);
-    if (marks.length) {
-      drawn.push({
-        type: "scatter", mode: "markers", name: "slow step", x: marks.map((mark) => mark.x), y: marks.map((mark) => mark.y),
-        text: marks.map((mark) => plain(mark.label)), hovertemplate: "step %{x}: %{text}<extra></extra>",
-        marker: { size: 9, color: colour("--error"), symbol: "circle-open", line: { width: 2 } },
-      });
-    }
     const shapes = chart.ended ? [{
       type: "line", x0: chart.ended.x, x1: chart.ended.x, yref: "paper", y0: 0, y1: 1, line: { width: 2, color: colour("--error") },
     }] : [];

@@ -104,7 +104,7 @@ class AverageWithoutBuffers(CensusSays):
     kind = "average"
     advice = (
         "Copy the buffers with each update: for a, b in zip(average.buffers(), model.buffers()): "
-        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them anew."
+        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them again."
     )
 
     def said(self, row: CensusRow) -> str:

@@ -88,9 +88,9 @@ class CheckpointOverridesRate(Rule):
 
     def _rates(self, checkpoint: Checkpoint, configured: dict[str, float]) -> Iterator[Finding]:
         kept, peaks, now = (
-            _kept(checkpoint, *KEPT),
-            _kept(checkpoint, "max_lr"),
-            _kept(checkpoint, "lr"),
+            _group_values(checkpoint, *KEPT),
+            _group_values(checkpoint, "max_lr"),
+            _group_values(checkpoint, "lr"),
         )
         made_with = kept | {
             rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base
@@ -128,7 +128,7 @@ class CheckpointOverridesRate(Rule):
         return {name: rate for name, rate in configured.items() if rate < below}
 
 
-def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:
+def _group_values(checkpoint: Checkpoint, *keys: str) -> set[float]:
     groups = [group for optimizer in checkpoint.scan.optimizers for group in optimizer.groups]
     return {group[key] for group in groups for key in keys if key in group}
 
@@ -232,10 +232,6 @@ def loads_into_compiled(source: Source, site: Site) -> bool:
     )
 
 
-NAMED = 5
-"""Names that the message gives; the rest are counted."""
-
-
 @dataclass(frozen=True)
 class CheckpointRefused(Rule):
     """torch.load refuses a checkpoint."""
@@ -257,7 +253,7 @@ class CheckpointRefused(Rule):
                 yield _loading(
                     checkpoint,
                     "only loads with torch.serialization.safe_globals: it needs "
-                    f"{_listed(scan.foreign)}",
+                    f"{amounts.some(scan.foreign)}",
                     Severity.NOTE,
                     Remedy(
                         "Save plain values: vars() of a namespace, float() and tolist() of NumPy values."
@@ -281,11 +277,6 @@ def _loading(
         facts=(("file", checkpoint.scan.path), *needs),
         remedy=remedy,
     )
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def need_saves(saves: Lines[SaveRow]) -> None:

@@ -330,7 +330,7 @@ class WorkersDrawAlike(Rule):
         for each in draws:
             loader = loaders.get(each.loader)
             made, used = (loader.made_at, loader.consumed_at) if loader else (None, None)
-            site = _made(source, each) or made or used
+            site = _generator_site(source, each) or made or used
             of = f" of the loader created at {made}" if made is not None and made != site else ""
             yield Finding(
                 site,
@@ -340,7 +340,7 @@ class WorkersDrawAlike(Rule):
             )
 
 
-def _made(source: Source, row: DrawsRow) -> Site | None:
+def _generator_site(source: Source, row: DrawsRow) -> Site | None:
     """The only line of the owner's class that gives a new generator to its attribute."""
     attribute, owner = row.name.rpartition(".")[2], row.owner.rpartition(".")[2]
     found = [

@@ -23,15 +23,14 @@ class StoredSampleChanges(CensusSays):
     code = "DATA014"
     kind = "sample"
     advice = (
-        "Copy the row before anything is changed in place: x = self.features[index].clone(), of an "
-        "array .copy()."
+        "Copy the row before it is changed in place: self.features[index].clone(), or .copy() of an "
+        "array."
     )
 
     def said(self, row: CensusRow) -> str:
         return (
-            f"{row.name} changes its stored data: {row.n} of {row.steps} watched rows of "
-            f"self.{row.other} had other values after their sample was fetched, and the changes add "
-            "up over the epochs"
+            f"{row.name} overwrites its stored data: fetching a sample changed {row.n} of {row.steps} "
+            f"watched rows of self.{row.other}, and the changes add up over the epochs"
         )
 
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
@@ -46,7 +45,7 @@ class StoredSampleChanges(CensusSays):
                 takes = (_taken(each, row.other) for each in later)
                 line = next(filter(None, takes), None)
                 site = row.site if line is None else source.site_of(row.site.file, line)
-                yield Finding(site, self.said(row), steps=row.steps)
+                yield Finding(site, self.said(row))
 
 
 def _methods(source: Source, site: Site) -> list[Function]:

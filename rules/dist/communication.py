@@ -57,7 +57,7 @@ BACKWARD_FILE = "torch/autograd/graph.py"
 
 
 @dataclass(frozen=True)
-class Call:
+class CollectiveCall:
     """One collective of a rank: at which line, and how many steps had begun before."""
 
     rank: int
@@ -74,8 +74,8 @@ class Parting:
     """
 
     number: int
-    one: Call
-    other: Call | None
+    one: CollectiveCall
+    other: CollectiveCall | None
     other_rank: int
 
 
@@ -104,9 +104,9 @@ class CollectiveOrder(Table):
         return cls(min(found, key=lambda parting: parting.number, default=None))
 
 
-def _calls(recording: Recording) -> list[Call]:
+def _calls(recording: Recording) -> list[CollectiveCall]:
     return [
-        Call(recording.rank, recording.site(row.at), row.what, row.numbers, row.total)
+        CollectiveCall(recording.rank, recording.site(row.at), row.what, row.numbers, row.total)
         for row in recording.typed_rows(CollectiveCallRow.part)
         if isinstance(row, CollectiveCallRow)
     ]
@@ -139,7 +139,7 @@ def _left(first: Recording, second: Recording) -> Parting | None:
     extra, waits = longer[number], _waits_at(shorter)
     if waits is None or _steps(shorter) != extra.step:
         return None
-    other = Call(shorter.rank, waits, WAITS, 0, extra.step)
+    other = CollectiveCall(shorter.rank, waits, WAITS, 0, extra.step)
     return Parting(number, extra, other, shorter.rank)
 
 
@@ -189,23 +189,23 @@ def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:
         yield Parting(number, longer[number], other, of.rank)
 
 
-def _differ(one: Call, two: Call) -> bool:
+def _differ(one: CollectiveCall, two: CollectiveCall) -> bool:
     return one.site != two.site or _kind(one) != _kind(two)
 
 
-def _kind(call: Call) -> tuple[str, int]:
+def _kind(call: CollectiveCall) -> tuple[str, int]:
     return call.what, call.numbers if call.what in OF_ONE_SIZE else 0
 
 
-def _issued(recording: Recording) -> dict[str, list[Call]]:
+def _issued(recording: Recording) -> dict[str, list[CollectiveCall]]:
     """By group, those of groups that have all ranks."""
-    found: dict[str, list[Call]] = {}
+    found: dict[str, list[CollectiveCall]] = {}
     world = int(recording.manifest.get("world_size") or 1)
     for row in recording.typed_rows(CommunicationRow.part):
         if not isinstance(row, CommunicationRow) or row.ranks != world or row.what in OF_TWO:
             continue
         numbers = row.bytes_in // SIZES.get(row.dtype, 1)
-        call = Call(recording.rank, recording.site(row.at), row.what, numbers, row.step)
+        call = CollectiveCall(recording.rank, recording.site(row.at), row.what, numbers, row.step)
         found.setdefault(row.group, []).append(call)
     return found
 
@@ -263,7 +263,7 @@ LEFT = Remedy(
 )
 
 
-def _left_alone(parting: Parting, waits: Call) -> Finding:
+def _left_alone(parting: Parting, waits: CollectiveCall) -> Finding:
     one = parting.one
     return Finding(
         one.site,
@@ -299,8 +299,6 @@ class Job(Table):
     """Kernels of collectives on the device, and how many."""
     operators: int = 0
     """Operators of process groups on the host."""
-    gloo: int = 0
-    """Those of them that name gloo."""
     communication_us: float = 0.0
     exposed_us: float = 0.0
     of_span: float = 0.0
@@ -325,7 +323,6 @@ def _job(line: Timeline) -> Job:
     assert line.idle is not None
     windows = line.idle.windows
     talk = next((one for one in line.communication if one.device == use.device), None)
-    calls = line.operator_calls.items()
     return Job(
         backend=(info.backend or "").lower(),
         rank=info.rank,
@@ -335,8 +332,9 @@ def _job(line: Timeline) -> Job:
         window_us=windows.length / 1e3,
         kernels=use.kernels,
         collectives=tuple(talk.names.items()) if talk else (),
-        operators=sum(number for name, number in calls if name.startswith(MARKS)),
-        gloo=sum(number for name, number in calls if name.startswith("gloo:")),
+        operators=sum(
+            number for name, number in line.operator_calls.items() if name.startswith(MARKS)
+        ),
         communication_us=talk.busy.overlap(windows) / 1e3 if talk else 0.0,
         exposed_us=talk.exposed.overlap(windows) / 1e3 if talk else 0.0,
         of_span=talk.exposed.length / max(1, use.span_ns) if talk else 0.0,

@@ -204,7 +204,10 @@ class GradientsKeepTheirGraph(LineReport):
                 grows=True,
                 basis="none" if grown is None else "measured",
                 facts=(
-                    ("gradients with a graph", f"{first.leaves}, then {last.leaves}"),
+                    (
+                        "gradients with a graph",
+                        amounts.from_to(str(first.leaves), str(last.leaves)),
+                    ),
                     *_held(known),
                 ),
             )
@@ -220,7 +223,7 @@ def _growth(held: Sequence[int]) -> int | None:
 
 def _held(held: Sequence[int]) -> Iterator[tuple[str, str]]:
     if held:
-        yield "saved tensors held", f"{amounts.size(held[0])}, then {amounts.size(held[-1])}"
+        yield "saved for backward", amounts.from_to(amounts.size(held[0]), amounts.size(held[-1]))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""GRAPH003, 5, 6 and 8 to 10: graphs that no backward walks, parameters that get no gradient,
+"""GRAPH003, 5, 6 and 8 to 11: graphs that no backward walks, parameters that get no gradient,
 graphs for several losses, and gradients that torch warns are not there.
 """
 
@@ -14,9 +14,10 @@ from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluating
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recordings.schema.graph import FedRow
+from auditor.recordings.schema.graph import CensusRow, FedRow
 from auditor.rule import Rule, knob
 
+from ..census import CensusSays
 from ..lines import places_of
 from ..torch_says import TorchSays
 from .rows import EvalRow, StrayRow, SummedRow
@@ -112,8 +113,7 @@ class ParametersNeverTrained(Rule):
 
 
 def _unfed(stepped: FedRow) -> str:
-    names = ", ".join(each.name for each in stepped.unfed[:NAMED])
-    more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
+    names = amounts.some((each.name for each in stepped.unfed), NAMED, stepped.n)
     ran = (
         f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None
@@ -124,7 +124,7 @@ def _unfed(stepped: FedRow) -> str:
     )
     return (
         f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in "
-        f"any of {stepped.steps} steps: {names}{more}{ran}"
+        f"any of {stepped.steps} steps: {names}{ran}"
     )
 
 
@@ -144,10 +144,9 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Pass them to the optimizer: create it after the whole "
-    "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they should not change, use requires_grad_(False): then no gradient is computed and "
-    "kept for them.",
+    "parameters": "Check which parameters the optimizer is given: a filter or a group may leave them out, "
+    "and those that are made or unfrozen later need add_param_group(). If they should not change, use "
+    "requires_grad_(False): then no gradient is computed and kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
@@ -203,7 +202,7 @@ def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         first.made or first.site,
-        _said(strays, kind),
+        _describe_strays(strays, kind),
         steps=first.fed,
         per_step=1.0,
         severity=Severity.NOTE if kind == "unregistered" else None,
@@ -244,24 +243,23 @@ def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
     return the_only(made) or the_only(named)
 
 
-def _said(strays: Sequence[StrayRow], kind: str) -> str:
+def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
     name = strays[0].name or f"a tensor of shape {strays[0].shape}"
     if kind in ("parameters", "hidden"):
-        names = ", ".join(each.name for each in strays[:NAMED])
-        more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""
+        names = amounts.some((each.name for each in strays), NAMED)
         where = (
             ", since parameters() does not see modules in a plain list, tuple or dictionary"
             if kind == "hidden"
             else ""
         )
         return (
-            f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
-            f"optimizer and never change{where}: {names}{more}"
+            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} steps), and "
+            f"no optimizer holds them{where}: {names}"
         )
     if kind == "tensor":
         return (
-            f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, "
-            "and never changes"
+            f"{name} never changes: it gets gradients (on {strays[0].fed} steps), and no optimizer and no "
+            "module holds it"
         )
     return (
         f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "
@@ -381,3 +379,44 @@ def _ran(place: EvalRow) -> str:
         if place.mode == "eval"
         else f"{place.module}, which no optimizer trains, ran"
     )
+
+
+class NewLayerStaysFrozen(CensusSays):
+    """A new layer is frozen with the weights that its constructor drew."""
+
+    code = "GRAPH011"
+    kind = "new"
+    advice = (
+        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and give "
+        "its parameters to the optimizer."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        return (
+            f"{row.other} is a new {row.name} and frozen: its weights are still those that its "
+            f"constructor drew, on all of {row.steps} steps that ran it"
+        )
+
+    def place(self, row: CensusRow, source: Source) -> Site | None:
+        """The statement that freezes, if one does, there or at all; else where the layer came in."""
+        freezes = [
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
+            if unparsed(node.value) != "True"
+        ]
+        freezes += [
+            source.site_of(file, call)
+            for file, call in source.calls_of("requires_grad_")
+            if "True" not in map(unparsed, call.args)
+            if call.args or call.keywords
+        ]
+        site = row.site
+        near = (each for each in freezes if site is not None and _together(source, each, site))
+        return the_only(near) or the_only(freezes) or site
+
+
+def _together(source: Source, one: Site, two: Site) -> bool:
+    """Both lines are in one function."""
+    scopes = [source.index(each.file).scope_at(each.line) for each in (one, two)]
+    return one.file == two.file and scopes[0] is scopes[1]

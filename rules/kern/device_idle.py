@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.table import Others
+from auditor.evidence.trace.facts import inside
 from auditor.evidence.trace.idle import (
     DEVICE,
     DRIVER,
@@ -276,8 +277,8 @@ class UnfusedAttention(Rule):
         if not structure.attentions or share < self.share:
             return
         yield Finding(
-            structure.attention_at.site,
-            f"attention{structure.attention_at} runs as bmm, softmax, bmm: "
+            structure.attention_at,
+            f"attention{inside(structure.attention_at)} runs as bmm, softmax, bmm: "
             f"{amounts.percent(share)} of the kernel time, "
             f"{amounts.digits(structure.attentions / structure.steps)} times "
             f"{'per step' if structure.marked else 'in the trace'}",

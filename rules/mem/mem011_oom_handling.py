@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from auditor import amounts
-from auditor.evidence.recorded.lines import Lines
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema.sync import CallRow
-from auditor.rule import knob
+from auditor.rule import Rule
 from auditor.syntax.index import Index, Nodes, called_in, grouped, nodes_in
 
-from ..lines import LineReport
 from .rows import EnclosingRow
 
 WHY = {
@@ -32,13 +28,10 @@ WHY = {
 }
 
 STORED = Remedy("Store str(error) instead of the exception.")
-PERIODIC = Remedy(
-    "Remove the call, unless other programs on the device need the memory in between."
-)
 
 
 @dataclass(frozen=True)
-class OutOfMemoryHandledWrongly(LineReport):
+class OutOfMemoryHandledWrongly(Rule):
     """The handler of an out-of-memory error cannot work."""
 
     code = "MEM011"
@@ -51,15 +44,7 @@ class OutOfMemoryHandledWrongly(LineReport):
         "on smaller parts of the batch. If that fails too, save a checkpoint and stop."
     )
 
-    often: int = knob(3, "Report empty_cache() from this many calls at a constant distance on.")
-    share: float = knob(0.5, "Leave calls on this share of the steps or more to SYNC009.")
-
-    def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
-        yield from self._flawed(handlers)
-        if machine.gpu_path and handlers.calls is not None:  # without a device it does nothing
-            yield from self._periodic(handlers.calls, machine)
-
-    def _flawed(self, handlers: OomHandlers) -> Iterator[Finding]:
+    def detect(self, handlers: OomHandlers) -> Iterator[Finding]:
         times = amounts.count(handlers.errors, "time")
         ran = f"; memory ran out {times} in this audit" if handlers.errors else ""
         for flaw in handlers.flaws:
@@ -69,20 +54,6 @@ class OutOfMemoryHandledWrongly(LineReport):
                 seen_on=None if handlers.errors else "source",
                 facts=(("handler", str(flaw.handler)),),
                 remedy=STORED if flaw.reason == "kept" else None,
-            )
-
-    def _periodic(self, calls: Lines[CallRow], machine: Machine) -> Iterator[Finding]:
-        for line in calls.lines(lambda call: call.name == "empty_cache"):
-            seen = line.pattern
-            if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
-                continue
-            yield self.report(
-                line,
-                f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
-                "torch empties its cache by itself before it raises one",
-                basis="measured" if machine.cuda else "none",
-                severity=Severity.NOTE,
-                remedy=PERIODIC,
             )
 
 
@@ -110,12 +81,10 @@ class OomHandlers(Table):
     which ended it. ``errors`` counts those that the program caught meanwhile.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ("enclosing", "steps", "calls")
+    parts: ClassVar[tuple[str, ...]] = ("enclosing", "steps")
 
     flaws: tuple[Flaw, ...] = ()
     errors: int = 0
-    calls: Lines[CallRow] | None = None
-    """What empties the cache; None of a run that died before that was recorded."""
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> OomHandlers | None:
@@ -136,7 +105,7 @@ class OomHandlers(Table):
         steps = evidence.get(Steps)
         caught = max((step.ooms for step in (*steps.quiet, *steps.loud)), default=0)
         flaws = _flaws(evidence, [*ran, *_traceback(evidence)])
-        return cls(flaws, caught, evidence.get(Lines[CallRow]))
+        return cls(flaws, caught)
 
 
 def _traceback(evidence: Evidence) -> list[tuple[str, int]]:

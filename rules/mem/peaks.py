@@ -217,7 +217,6 @@ class Peak:
 
     device: int
     allocated: int
-    reserved: int
     holders: tuple[Holder, ...]
     timed: bool
     categories: tuple[Category, ...] = ()
@@ -265,19 +264,13 @@ def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners
     data, origins = snapshot_of(evidence), origins_of(evidence)
     if course is None:
         state = state_after(data, device, -1)
-        reserved, allocated = (
-            sum(state.segments.values()),
-            sum(block.size for block in state.blocks),
-        )
-        return Peak(
-            device, allocated, reserved, by_line(state.blocks, origins, timed=False), timed=False
-        )
+        allocated = sum(block.size for block in state.blocks)
+        return Peak(device, allocated, by_line(state.blocks, origins, timed=False), timed=False)
     at = course.peak if course.allocated[course.peak] >= course.start_allocated else -1
     blocks = state_after(data, device, at).blocks
     return Peak(
         device,
         course.peak_allocated,
-        course.reserved_at_peak,
         by_line(blocks, origins),
         timed=True,
         categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
@@ -256,32 +256,14 @@ class ReservedMemoryNeverNeeded(FragmentationRule):
 
     def detect(self, memory: DeviceMemory, machine: Machine) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("the CUDA allocator was not used")
-        if not self.fragmented(memory):
-            return
-        yield Finding(
-            None,
-            f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} "
-            f"reserved ({amounts.percent(memory.unneeded_share)}) were never needed, not even at the peak",
-            steps=len(memory.steps),
-            lost_bytes=memory.unneeded_bytes,
-            basis=machine.bytes_basis,
-            facts=memory.facts,
-        )
+        if self.fragmented(memory):
+            yield replace(_unneeded(memory, ""), steps=len(memory.steps), basis=machine.bytes_basis)
 
     def in_snapshot(self, allocations: Allocations) -> Iterator[Finding]:
         for course in allocations.devices:
-            if not self.fragmented(course):
-                continue
-            yield Finding(
-                None,
-                f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} "
-                f"reserved on GPU {course.device} ({amounts.percent(course.unneeded_share)}) were "
-                "never needed, not even at the peak",
-                lost_bytes=course.unneeded_bytes,
-                basis="measured",
-                seen_on="snapshot",
-                facts=course.facts,
-            )
+            if self.fragmented(course):
+                found = _unneeded(course, f" on GPU {course.device}")
+                yield replace(found, basis="measured", seen_on="snapshot")
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
@@ -291,6 +273,17 @@ class ReservedMemoryNeverNeeded(FragmentationRule):
             "the peak again.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
+
+
+def _unneeded(memory: DeviceMemory | Course, where: str) -> Finding:
+    return Finding(
+        None,
+        f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} "
+        f"reserved{where} ({amounts.percent(memory.unneeded_share)}) were never needed, not even at "
+        "the peak",
+        lost_bytes=memory.unneeded_bytes,
+        facts=memory.facts,
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.allocator import replay
-from auditor.allocator.replay import Call
+from auditor.allocator.replay import AllocatorCall
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.state_at import origins_of
@@ -166,7 +166,7 @@ class _Steps:
         sized = replace(history, calls=calls)
         return replay(sized, fresh=True, empty_caches=False).peak_reserved
 
-    def _sized(self, call: Call, size: Callable[[int, Key], int]) -> Call:
+    def _sized(self, call: AllocatorCall, size: Callable[[int, Key], int]) -> AllocatorCall:
         known = self.at.get(call.at) if call.action == "alloc" else None
         return call if known is None else call._replace(size=round(size(*known) * self.scale))
 

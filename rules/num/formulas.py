@@ -278,7 +278,7 @@ class UnstableFormula(Rule):
             stable = stable_log(source, site) if call.feed in ("sigmoid", "softmax") else None
             yield Finding(
                 site,
-                _said(call),
+                _message(call),
                 steps=call.steps,
                 per_step=numerics.per_step(call),
                 severity=severity,
@@ -364,7 +364,7 @@ def _used(call: NumericRow) -> float | None:
     return max(down, up) if call.feed == "sum of exp" else down
 
 
-def _said(call: NumericRow) -> str:
+def _message(call: NumericRow) -> str:
     limit = math.log(LARGEST[call.dtype])
     if _kind(call) == "exp":
         return f"exp got values up to {call.high:.3g}; {call.dtype} overflows at {limit:.1f}"

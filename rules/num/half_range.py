@@ -142,11 +142,13 @@ class UpdatesRoundedAway(Rule):
                 if each.optimizer
                 else f"this line leaves {share} of the averages in {each.dtype} that it updates"
             )
+            steps_at = () if each.cast is None else (("steps at", str(each.site)),)
             yield Finding(
-                each.site,
+                each.cast or each.site,
                 f"{who} unchanged: an update at {rate} is below {least:.1g} of the weight and "
                 "is rounded away",
                 steps=each.steps,
                 per_step=1.0,
+                facts=steps_at,
                 remedy=None if each.optimizer else Remedy("Keep averages of weights in float32."),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from auditor.model import Site
 from auditor.recordings.row import MaybeAt, PassRow, doc, older
 
 
@@ -50,6 +51,7 @@ class UpdateRow(PassRow, kw_only=True):
     of_values = True
 
     at: MaybeAt
+    cast_at: Annotated[int | None, doc("the only line that cast the weights, as `at`")] = None
     optimizer: Annotated[str, doc("its class; empty of averages")]
     dtype: Annotated[str, doc("of the weights")]
     rate: Annotated[float, doc("the highest of its groups; of averages the weight of the update")]
@@ -61,3 +63,8 @@ class UpdateRow(PassRow, kw_only=True):
     def share(self) -> float:
         """Share of the updates that were lost."""
         return self.kept / self.asked if self.asked else 0.0
+
+    @property
+    def cast(self) -> Site | None:
+        """Where the weights became half precision, if one line did it."""
+        return self.site_of(self.cast_at)

@@ -19,6 +19,7 @@ from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.table import Evidence, Rows, together
+from auditor.evidence.trace.facts import inside
 from auditor.evidence.trace.patterns import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
@@ -79,8 +80,8 @@ class ClippingOfAnEmptyGenerator(TorchSays):
     code = "OPT010"
     severity = Severity.WARNING
     warning = "empty clipping"
-    defect = "clipping gets an exhausted generator: no gradient is clipped"
-    advice = "Pass model.parameters() in each call, or keep list(model.parameters())."
+    defect = "no gradient is clipped: the generator given to clipping is already used up"
+    advice = "Keep the parameters in a list, or create the generator for each call."
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
         self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source
@@ -379,8 +380,8 @@ class OptimizerStepsOneByOne(Rule):
         loud = optimizer.marked
         priced = loud and optimizer.idle_us_per_step > 0
         yield Finding(
-            optimizer.where.site,
-            f"{' and '.join(optimizer.names)}{optimizer.where} launches "
+            optimizer.where,
+            f"{' and '.join(optimizer.names)}{inside(optimizer.where)} launches "
             f"{amounts.digits(optimizer.launches_per_call)} kernels in each step(), "
             f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after "
             "the other",
@@ -440,8 +441,8 @@ class FusedOptimizerNotUsed(Rule):
             return
         made_at = source.only_call(could[0], lacking="foreach")
         yield Finding(
-            optimizer.where.site,
-            f"{could[0]}{optimizer.where} steps with foreach operators, "
+            optimizer.where,
+            f"{could[0]}{inside(optimizer.where)} steps with foreach operators, "
             f"{amounts.percent(optimizer.host_share)} of the steps' time on the host: "
             "fused=True does the same in one pass",
             steps=optimizer.steps if optimizer.marked else 0,

@@ -19,7 +19,7 @@ from auditor.evidence.snapshot.history import LOSSES, Allocations, Course
 from auditor.evidence.snapshot.state_at import Origins, origins_of
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.facts import TraceSteps
+from auditor.evidence.trace.facts import TraceSteps, inside
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
@@ -277,7 +277,7 @@ def waits_in_trace(
         )
         yield Finding(
             place.site,
-            f"{say(place)}{place.where}: {often}",
+            f"{say(place)}{inside(place.site)}: {often}",
             steps=len(place.seen) if waits.marked else 0,
             per_step=place.per_step if waits.marked else 0.0,
             lost_us_per_step=place.lost_us_per_step if priced else None,

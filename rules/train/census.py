@@ -109,12 +109,12 @@ class StateOfOtherSamples(CensusSays):
         for row in census:
             site, above = row.site, row.site_of(row.other_at)
             if row.kind == self.kind and site is not None and row.n >= self.fewest:
-                kept = _kept(source, above) or _kept(source, site)
+                kept = _state_assignment(source, above) or _state_assignment(source, site)
                 if row.n >= self.share * row.steps:
                     yield Finding(kept or site, self.said(row), steps=row.steps)
 
 
-def _kept(source: Source, site: Site | None) -> Site | None:
+def _state_assignment(source: Source, site: Site | None) -> Site | None:
     """From the call on, the first assignment to what it is given behind its input."""
     if site is None:
         return None

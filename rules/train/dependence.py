@@ -1,10 +1,10 @@
-"""TRAIN011 to 13, 21 to 27, 29 and 30: what depends on what it must not, or on nothing."""
+"""TRAIN011 to 13, 21 to 27, 29 to 35: what depends on what it must not, or on nothing."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import ClassVar
 
@@ -103,7 +103,7 @@ class SamplesMix(DependenceSays):
     """A sample's output depends on other samples of its batch."""
 
     code = "TRAIN011"
-    kinds = ("samples", "statistics", "documents")
+    kinds = ("samples", "statistics", "documents", "readout")
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """A layer that takes the batch for the sequence is repaired where it is made."""
@@ -121,6 +121,11 @@ class SamplesMix(DependenceSays):
                 f"row: the first token of a document sees {row.n} of the {row.of} before it, "
                 "although positions start again there"
             )
+        if row.kind == "readout":
+            return (
+                f"the softmax goes over the rows of all {row.of} samples, and its shares are added up "
+                "for each sample: a sample's output depends on the others in its batch"
+            )
         if row.kind == "statistics":
             return (
                 f"the {row.function} of a whole batch scales or shifts each of its {row.of} samples: "
@@ -128,12 +133,15 @@ class SamplesMix(DependenceSays):
             )
         return (
             f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
-            f"depends on {row.n} of the {row.of - 1} others in its batch"
+            f"depends on {'all ' if row.n == row.of - 1 else f'{row.n} of the '}{row.of - 1} others in its "
+            "batch"
         )
 
     def instead(self, row: DependenceRow) -> str:
         if row.kind == "documents":
             return "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :]."
+        if row.kind == "readout":
+            return "Divide exp(scores) by its sum within each sample (index_add of the same index)."
         if row.kind == "statistics":
             return "Give it the dimensions of one sample, or use constants of the training set."
         name = SAME.get(row.function, row.function)
@@ -141,7 +149,7 @@ class SamplesMix(DependenceSays):
 
 
 class SeesTheNextToken(DependenceSays):
-    """A language model sees the token that it has to predict."""
+    """A language model, or one of a series, sees what it has to predict."""
 
     code = "TRAIN012"
     kinds = ("future",)
@@ -151,7 +159,7 @@ class SeesTheNextToken(DependenceSays):
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
-        """A mask that is off by a diagonal or two is repaired where it is made."""
+        """A mask that is off by a diagonal or two, or of the wrong sign, is repaired where it is made."""
         file = row.site.file
         made = [
             call
@@ -160,12 +168,20 @@ class SeesTheNextToken(DependenceSays):
             if len(call.args) > 1 or call.keywords
         ]
         off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
-        return source.site_of(file, made[0]) if off_by_few else row.site
+        if off_by_few:
+            return source.site_of(file, made[0])
+        given = (each.arg for call in source.calls_at(row.site) for each in call.keywords)
+        filled = [
+            source.site_of(file, call)
+            for call in source.index(file).calls.get("masked_fill", ())
+            if "inf" in unparsed(call.args[-1])
+        ]
+        return (the_only(filled) if "attn_mask" in given else None) or row.site
 
     def said(self, row: DependenceRow) -> str:
         return (
             f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
-            "tokens after it, and the next of them is its target"
+            "positions after it, and the next of them is its target"
         )
 
 
@@ -229,7 +245,7 @@ class TargetGetsGradients(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         if row.kind == "soft":
             return (
-                "the target of kl_div gets gradients: the step also moves the teacher's output "
+                "the target of a divergence gets gradients: the step also moves the teacher's output "
                 "toward the student's"
             )
         if row.kind == "advantage":
@@ -348,7 +364,6 @@ class WrongBackward(DependenceSays):
 
     code = "TRAIN029"
     kinds = ("backward",)
-    proof = "differences of the forward in double precision, along three random directions"
     advice = (
         "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), and "
         "derive the missing term."
@@ -388,3 +403,111 @@ class RowsStaySorted(DependenceSays):
             f"the rows of the batch are sorted here and never put back: {row.of} of {row.n} outputs are "
             "compared with the targets of other rows"
         )
+
+
+class RatioOfOtherActions(DependenceSays):
+    """The old log-probabilities of a ratio belong to other actions than the new ones."""
+
+    code = "TRAIN031"
+    kinds = ("ratio",)
+    advice = "Pick observations, actions and old log-probabilities by the same index."
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
+            "the store holds those of the ratio's actions at other places"
+        )
+
+
+class WrongPositives(DependenceSays):
+    """A contrastive loss takes another sample for the positive, or each row for its own candidate."""
+
+    code = "TRAIN032"
+    kinds = ("pairs", "self")
+
+    def said(self, row: DependenceRow) -> str:
+        if row.kind == "self":
+            return (
+                f"each of {row.of} rows is compared with itself, too, and is never its own target: its "
+                "largest similarity counts against the positive"
+            )
+        if row.function == "stack":
+            return (
+                "both views of a sample lie beside each other (a, a, b, b), and the targets are half a "
+                "batch away: each positive is another sample"
+            )
+        return (
+            "the second views lie half a batch behind the first ones, and the targets are the rows "
+            "beside (1, 0, 3, 2): each positive is another sample"
+        )
+
+    def instead(self, row: DependenceRow) -> str:
+        if row.kind == "self":
+            return "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy."
+        if row.function == "stack":
+            return (
+                "Put the views together by torch.cat([a, b]), or use arange(2 * n) ^ 1 as targets."
+            )
+        return "Use (arange(2 * n) + n) % (2 * n) as targets, or stack([a, b], 1).flatten(0, 1)."
+
+
+class IgnoredIsTrained(DependenceSays):
+    """One part of a loss ignores targets, and another part trains them as a class."""
+
+    code = "TRAIN033"
+    kinds = ("void",)
+    advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} targets that cross_entropy ignores are given a class here: another "
+            "part of the loss trains the outputs there"
+        )
+
+
+class SampleWithoutGradient(DependenceSays):
+    """The loss reads a sample that gives its distribution no gradient."""
+
+    code = "TRAIN034"
+    kinds = ("sample",)
+    advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
+
+    def said(self, row: DependenceRow) -> str:
+        called = row.function if row.function == "torch.normal" else f"sample() of {row.function}"
+        return (
+            f"{called} gives no gradient: the loss is computed from the sample, and only its other "
+            "parts (a divergence from a prior) train the parameters of the distribution"
+        )
+
+
+class PromptOfPaddedRows(DependenceSays):
+    """Prompts are left out from the first column on, although rows are padded on the left."""
+
+    code = "TRAIN035"
+    kinds = ("prompt",)
+    proof = "what the loss ignores in padded rows and in others, beside the line that ignores it"
+    advice = "Begin behind the padding: labels[row, start : start + len(prompt)] = -100."
+
+    def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
+        """Only with the one line that ignores from the first column on."""
+        cut = the_only(
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if any(map(_from_the_first_column, node.targets))
+        )
+        for finding in super().detect(dependence, source) if cut is not None else ():
+            yield replace(finding, site=cut, places=places_of(cut, finding.site))
+
+    def said(self, row: DependenceRow) -> str:
+        return (
+            f"{row.n} of {row.of} rows are padded on the left and ignore nothing but padding: prompts "
+            "are left out from the first column on, where the padding is"
+        )
+
+
+def _from_the_first_column(target: ast.expr) -> bool:
+    """``labels[row, :len(prompt)]``."""
+    index = target.slice if isinstance(target, ast.Subscript) else None
+    last = index.elts[-1] if isinstance(index, ast.Tuple) and len(index.elts) == 2 else None
+    counted = isinstance(last, ast.Slice) and last.lower is None and last.upper is not None
+    return counted and any(each in unparsed(target).lower() for each in ("label", "target"))

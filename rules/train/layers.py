@@ -67,7 +67,7 @@ class LayerCannotLearn(Rule):
             measured = row.ratio is not None and off(row.ratio) >= self.factor
             yield Finding(
                 site,
-                _said(row, measured=measured),
+                _message(row, measured=measured),
                 steps=max(row.steps, len({each.step for each in rows})),
                 per_step=1.0,
                 severity=None if measured or row.kind != "input" else Severity.NOTE,
@@ -86,7 +86,7 @@ class LayerCannotLearn(Rule):
         return row.steps >= self.fewest_steps and row.dead >= share * row.units
 
 
-def _said(row: LayerRow, *, measured: bool) -> str:
+def _message(row: LayerRow, *, measured: bool) -> str:
     layer = row.layer or "a layer"
     if row.kind == "dead":
         return (

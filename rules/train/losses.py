@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from auditor.evidence import table
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Function, Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -32,11 +32,11 @@ TWICE = (
     *(FUNCTIONAL + name for name in ("cross_entropy", "binary_cross_entropy_with_logits")),
     *("torch.log_softmax", f"{FUNCTIONAL}log_softmax"),
 )
-ANGLE = "Report an error if the step's gradient is this many degrees off the repaired one."
+ANGLE = "Report an error if the step's gradient is this many degrees off that of the fixed loss."
 FACTOR = "Report an error if the step's gradient is this many times longer or shorter."
 CHANGES = "the loss changes, and so does training"
 LEAST = "Report nothing below this many degrees if the norm is right as well."
-SHARE = "Take the norm for right if it differs by less than this share of the repaired one."
+SHARE = "Take the norm for right if it differs by less than this share of that of the fixed loss."
 
 
 @dataclass(frozen=True)
@@ -106,24 +106,24 @@ def shown(rows: Sequence[R]) -> R:
 
 
 def gradient_said(row: GradientsRow) -> str:
-    """How the step's gradient lies to the repaired one."""
+    """How the step's gradient lies to that of the fixed loss."""
     where = "" if row.over == "parameters" else " at the model's outputs"
     ratio = f"{row.ratio:.2g}"
     long = "as long" if ratio == "1" else f"{ratio} times as long"
-    return f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and {long}"
+    return f"the step's gradient{where} is {_degrees(row.angle)} off what the fixed loss gives, and {long}"
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """The same as facts, and the loss as it is and repaired."""
+    """Angle and norm as facts, and the loss as it is and fixed."""
     of = "parameters" if row.over == "parameters" else "the model's outputs"
     facts = (
-        ("angle to the repaired gradient", _degrees(row.angle)),
-        ("norm relative to the repaired gradient", f"{row.ratio:.3g}"),
+        ("angle to the gradient of the fixed loss", _degrees(row.angle)),
+        ("norm relative to the gradient of the fixed loss", f"{row.ratio:.3g}"),
         ("gradients of", of),
     )
     if isinstance(row, TokenWeightsRow):
         return facts
-    return (*facts, ("loss", f"{row.loss:.4g}"), ("loss, repaired", f"{row.repaired:.4g}"))
+    return (*facts, ("loss", f"{row.loss:.4g}"), ("loss, fixed", f"{row.repaired:.4g}"))
 
 
 def _degrees(angle: float) -> str:
@@ -151,8 +151,8 @@ class SilentBroadcast(GradientRule):
         for _, row, finding in self.judged(with_defect(repairs, "broadcast")):
             edit = _column_edit(source, row.site, row)
             every = (
-                "loss is multiplied by every weight, and no sample counts more than another"
-                if row.function == "mul"
+                "loss meets every weight, and no sample counts more than another"
+                if row.function in ("mul", "div")
                 else "prediction is compared with every target"
             )
             yield told(
@@ -227,7 +227,7 @@ class MicroBatchesWeighedAlike(GradientRule):
     since = "0.2"
     advice = (
         'Sum each loss (reduction="sum") and divide by the number of tokens of all micro-batches of '
-        "the step."
+        "the step, no longer by the number of micro-batches."
     )
 
     note_below: float = knob(
@@ -241,8 +241,8 @@ class MicroBatchesWeighedAlike(GradientRule):
                 finding,
                 row,
                 f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
-                "weigh the same in the gradient, so that one token counts up to "
-                f"{max(row.tokens) / min(row.tokens):.2g} times as much as another",
+                "count the same in the gradient: a token of the shortest counts "
+                f"{max(row.tokens) / min(row.tokens):.2g} times as much as one of the longest",
                 ("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),
             )
             yield replace(found, severity=Severity.NOTE) if slight else found
@@ -290,7 +290,7 @@ class PaddingTrained(GradientRule):
         self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]
     ) -> Iterator[Finding]:
         for site, calls in by_line(padding_reads):
-            if read := self._read(site, calls):
+            if read := self._padding_finding(site, calls):
                 yield read
         for rows, row, finding in self.judged(with_defect(repairs, "padding")):
             yield told(
@@ -302,7 +302,7 @@ class PaddingTrained(GradientRule):
                 remedy=_ignored(row.site, row.function, {each.value for each in rows}),
             )
 
-    def _read(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
+    def _padding_finding(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
         worst = max(rows, key=lambda row: row.share).function
         rows = sorted((row for row in rows if row.function == worst), key=lambda row: row.share)
         row = rows[(len(rows) - 1) // 2]
@@ -386,7 +386,7 @@ class TargetsNotShifted(GradientRule):
 
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for _, row, finding in self.judged(with_defect(repairs, "shift")):
-            shift = source.assigned_before(row.site, _cuts_first) if row.distance else None
+            shift = _shift(source, row.site) if row.distance else None
             if shift is not None:
                 places = places_of(shift, row.site)
                 finding = replace(finding, site=shift, places=places)  # noqa: PLW2901
@@ -408,7 +408,16 @@ class TargetsNotShifted(GradientRule):
             )
 
 
-def _cuts_first(node: ast.stmt) -> bool:
+def _shift(source: Source, site: Site) -> Site | None:
+    """Where the targets are cut: a line in front of the loss, or the only call of its function."""
+    function = source.index(site.file).scope_at(site.line)
+    calls = list(source.calls_of(function.name)) if isinstance(function, Function) else []
+    cutting = [source.site_of(*each) for each in calls if _cuts_first(each[1])]
+    only = cutting[0] if len(calls) == len(cutting) == 1 else None
+    return source.assigned_before(site, _cuts_first) or only
+
+
+def _cuts_first(node: ast.stmt | ast.expr) -> bool:
     """``labels[:, 1:]``: the first position is left out."""
     slices = nodes_in(getattr(node, "value", None) or node, ast.Slice)
     return any(isinstance(each.lower, ast.Constant) and each.lower.value == 1 for each in slices)

@@ -95,7 +95,13 @@ class DependenceRow(PassRow, kw_only=True):
             "to 1 over another; `weights`: weights of "
             "samples, after their mean; `single`: a softmax over one value; `backward`: an "
             "`autograd.Function` whose backward is not the derivative of its forward; `sorted`: rows of "
-            "a batch, compared with targets in the order before"
+            "a batch, compared with targets in the order before; `ratio`: old log-probabilities, picked for "
+            "other actions than the new ones; `self`: similarities of rows with themselves, among the "
+            "candidates of a contrastive loss; `pairs`: both views of a batch, in another order than "
+            "its targets; `void`: targets that one part of a loss ignores, made into others; `sample`: "
+            "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
+            "all samples, in front of sums for each of them; `prompt`: tokens of prompts among the targets of "
+            "rows that are padded on the left"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

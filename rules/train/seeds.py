@@ -50,12 +50,12 @@ class RandomNumbersRepeat(Rule):
             if row is not None:
                 yield Finding(
                     site,
-                    _said(row),
+                    _message(row),
                     steps=row.times,
                 )
 
 
-def _said(row: SeedRow) -> str:
+def _message(row: SeedRow) -> str:
     call = f"{CALLS[row.generator]}({row.seed or '...'}) runs again during training"
     if row.loader_at is not None:
         return f"{call}: {count(row.times, 'epoch')} shuffled the samples like an earlier one"

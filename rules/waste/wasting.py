@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_finding
 from statistics import median
 from typing import Any, ClassVar
 
@@ -207,14 +208,13 @@ class GradientsClearedUnread(WasteRule):
         for each in thrown.of("gradient", "detach"):
             if each.share >= self.share:
                 yield self.report(
-                    thrown, each, machine, _said(each), remedy=Remedy(REMEDIES[each.what])
+                    thrown, each, machine, _message(each), remedy=Remedy(REMEDIES[each.what])
                 )
 
 
-def _said(each: ThrownRow) -> str:
-    names = ", ".join([name for name in each.names if name][:NAMED])
-    more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
-    whose = f"{each.n} parameters of {each.owner} ({names}{more})"
+def _message(each: ThrownRow) -> str:
+    names = amounts.some(filter(None, each.names), NAMED, each.n)
+    whose = f"{each.n} parameters of {each.owner} ({names})"
     if each.what == "detach":
         return (
             f"through this call the backward at {each.before} continues into {whose}, whose gradients "
@@ -261,13 +261,13 @@ class ResultUnread(WasteRule):
         for each in thrown.of("result"):
             sites = (each.own, *each.others)
             little = each.share < self.share
-            if each.op in IN_PLACE and source.stands_alone(each.own, each.op):
-                said = (
-                    f"the result of {each.op}() is thrown away, and nothing is changed by it: "
-                    f"{each.op}_() changes the tensor itself"
-                )
-                remedy = Remedy(f"Call {each.op}_(), or give the result a name and use it.")
-                yield self.report(thrown, each, machine, said, remedy=remedy)
+            ran_at = each.before or each.own
+            if each.op in IN_PLACE and source.stands_alone(ran_at, each.op):
+                said = f"the result of {each.op}() is discarded, so the tensor never changes"
+                remedy = Remedy(f"Call {each.op}_(), which changes it, or use the result.")
+                found = self.report(thrown, each, machine, said, remedy=remedy)
+                # what is wrong is the training, whatever the call costs
+                yield replace_finding(found, site=ran_at, lost_us_per_step=None, basis="none")
                 continue
             enough = thrown.operators and each.operators >= several and each.op not in WRITES
             if little and not enough:

@@ -181,7 +181,7 @@ class _Replay:
         self.real, self.ours = _Side(reach), _Side(reach)
         self.live: dict[int, int] = {}
         self.done = self.samples = self.layouts = 0
-        self._history = self.allocator.history
+        self._history = self.allocator._ledger.history
         self._taken = 0
 
     def _take_their_addresses(self):

@@ -27,7 +27,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_
 from auditor.rule import Rule
 from auditor.runs.plan import Passes, Plan
 
-TOO_MUCH = "the trace holds {} of 3 steps: more would take too much memory"
+TOO_MUCH = "the trace holds {} of 3 steps: more would need too much memory"
 
 
 class Watching(Probe):

@@ -107,21 +107,6 @@ def test_allow_broken_rules_goes_on_and_says_so_above_the_findings(folder, pack)
     assert page.index("1 rule failed to run") < page.index('class="headline"')
 
 
-DICT_OF_HINTS = """yield Finding(None, 'x', hints={'how': 'by hand'})
-
-    def remedy(self, finding):
-        return Remedy(f"Mend it {finding.hints['how']}, {finding.hints.get('when', 'now')}.")"""
-
-
-def test_a_pack_may_leave_its_remedy_a_dict(folder, pack):
-    source = PACK.format(rules="(Acme,)", signature="", body=DICT_OF_HINTS)
-    pack(source.replace("import Finding,", "import Finding, Remedy,"))
-    assert analyze().exit_code == 0
-    [found] = written(folder)["findings"]
-    assert found["remedy"]["text"] == "Mend it by hand, now."
-    assert not {"hints", "changes"} & set(found)
-
-
 # fmt: off
 BROKEN_PACKS = {
     "a module that is missing": ("import nothing_of_this_name", "acme_rules:RULES", "ModuleNotFoundError: No module named"),

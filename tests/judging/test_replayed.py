@@ -78,7 +78,7 @@ def test_where_the_replay_is_not_trusted_prices_stay_and_the_reason_is_said(tmp_
     found = judged(tmp_path, loop(STEPS, 2000, body))
     assert found.what_if.fixes == ()
     assert found.what_if.reason.startswith("replayed with nothing changed, ")
-    assert found.what_if.error < -0.1
+    assert found.what_if.replayed_us < 0.9 * found.what_if.recorded_us
     assert any(each.lost_us_per_step for each in found.findings if each.code == "SYNC001")
 
 
@@ -90,7 +90,7 @@ def test_work_without_any_launch_is_not_replayed(tmp_path):
         ]
 
     found = judged(tmp_path, loop(STEPS, 4000, body))
-    assert found.what_if.reason == "the trace does not show who launched the device's work"
+    assert found.what_if.reason == "the trace does not show what launched the device's work"
     (finding,) = (each for each in found.findings if each.code == "DATA007")
     assert finding.lost_us_per_step == 2000
 

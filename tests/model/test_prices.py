@@ -36,6 +36,12 @@ def weighed(found: Finding, below: float = prices.NOTE_BELOW, **peaks: int) -> F
     return prices.weighed(found, Severity.NOTE, below, TIMES, peaks)
 
 
+def reported(*found: Finding) -> Report:
+    at = "2026-01-01T00:00:00+00:00"
+    run = Run("a:b", 20, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "", "", at)
+    return Report(run, tuple(Verdict(each.code, each.code, "found") for each in found), found)
+
+
 @pytest.mark.parametrize(("us", "level"), [(0.0999, "note"), (0.1, "warning"), (50.0, "warning")])
 def test_below_a_thousandth_of_the_mean_step_it_is_a_note(us, level):
     found = weighed(finding(lost_us_per_step=us))
@@ -101,9 +107,7 @@ def unsorted() -> Report:
         finding("NUM013", Severity.ERROR),
         finding("MEM015", Severity.ERROR),
     )
-    at = "2026-01-01T00:00:00+00:00"
-    run = Run("a:b", 20, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "", "", at)
-    return Report(run, tuple(Verdict(each.code, each.code, "found") for each in found), found)
+    return reported(*found)
 
 
 def test_the_headline_counts_in_the_step_that_it_names():
@@ -219,3 +223,30 @@ def test_a_report_is_the_scale_of_its_findings():
     assert [each.code for each in roomy.findings] == ["MEM003", "DATA007"]  # 50 % and 40 %
     roomy = replace(roomy, environment={"host_memory": str(640 * GIB)})
     assert [each.code for each in roomy.findings] == ["DATA007", "MEM003"]
+
+
+def test_what_is_trained_comes_before_what_a_step_could_save():
+    wait = replace(finding("SYNC006", per_step=8.0), basis="none")
+    dear = finding("DATA007", lost_us_per_step=90.0)
+    trained, slight = finding("TRAIN003", basis="none"), finding("TRAIN014", Severity.NOTE)
+    assert prices.in_order((wait, dear, slight, trained), ROOM) == (trained, dear, wait, slight)
+    ended = finding("NUM002", Severity.ERROR, basis="none")
+    assert prices.in_order((trained, ended), ROOM) == (ended, trained)
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        (("SYNC006", "GRAPH006"), "1 finding changes what is trained: GRAPH006 at a.py:3"),
+        (("OPT006", "TRAIN003"), "2 findings change what is trained: first OPT006 at a.py:3"),
+    ],
+)
+def test_the_headline_opens_with_what_changes_the_training(codes, said):
+    report = reported(*(finding(code, basis="none") for code in codes))
+    assert headline.headline(report)[0] == said
+    assert 'id="training"' in Html().render(report)
+
+
+def test_notes_do_not_change_what_is_trained():
+    report = reported(finding("TRAIN014", Severity.NOTE, basis="none"))
+    assert "trained" not in " ".join(headline.headline(report))

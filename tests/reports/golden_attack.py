@@ -60,9 +60,7 @@ def attack_report():
         tool={"name": every, "version": every},
         environment={attack: attack for attack in ATTACKS},
         method=ATTACKS,
-        series=tuple(
-            replace(report.series[0], name=attack, marks=((36.0, attack),)) for attack in ATTACKS
-        ),
+        series=tuple(replace(report.series[0], name=attack) for attack in ATTACKS),
         operators=tuple((attack, 1, 1.0) for attack in ATTACKS),
         excerpts={
             str(finding.site): Excerpt(attack, 1, (attack, long, every))

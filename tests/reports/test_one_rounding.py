@@ -79,7 +79,8 @@ def as_formatted(number, unit):
         return amounts.percent(value / 100)
     if unit in ("B", "KiB", "MiB", "GiB"):
         return amounts.size(value * SCALE[unit])
-    return amounts.duration(value * SCALE[unit], unit if unit in ("us", "µs") else "us")
+    written = amounts.duration(value * SCALE[unit])
+    return written.replace(" us", " µs") if unit == "µs" else written
 
 
 def starving(folder):

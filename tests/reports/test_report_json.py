@@ -79,7 +79,6 @@ findings = st.builds(
     seen_on=st.sampled_from(get_args(SeenOn)),
     severity=st.sampled_from(Severity),
     facts=_tuples(st.tuples(words, words)),
-    hints=st.just({}),
     code=words,
     name=words,
     key=words,

@@ -21,7 +21,7 @@ from auditor.extensions.tensorboard_tab import command as view
 from auditor.extensions.tensorboard_tab import pages as catapult
 from auditor.extensions.tensorboard_tab import pages as slices
 from auditor.extensions.tensorboard_tab.pages import Pages
-from auditor.extensions.tensorboard_tab.runs import Run, runs_in
+from auditor.extensions.tensorboard_tab.runs import RunFolder, runs_in
 from tests.reports import golden_attack
 from tests.reports.viewing import ROOT, plain_trace, survivors, viewing, write_run
 
@@ -54,7 +54,7 @@ def test_another_tools_report_is_no_run(tmp_path):
 
 
 def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path):
-    run = Run("one", folder / "one", folder)
+    run = RunFolder("one", folder / "one", folder)
     for file in ("report.json", "report.html", "recording/trace.json.gz"):
         (folder / "one" / file).unlink()
         (folder / "one" / file).symlink_to(tmp_path / "secret.json")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from auditor.evidence.recorded.copies import Copy, What
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Device
-from auditor.evidence.recorded.reads import Act, Expression, Place, Read
+from auditor.evidence.recorded.reads import Act, Expression, Read, ReadStatement
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
@@ -84,11 +84,11 @@ def read(
     return Read(made, act, expression or Expression())
 
 
-def place(*each: Read, of: int = 12, device: Device = "cuda", **more: Any) -> Place:
+def place(*each: Read, of: int = 12, device: Device = "cuda", **more: Any) -> ReadStatement:
     """A line with these reads."""
     rows = tuple(one.row for one in each)
     act = each[0].act
-    return Place(each[0].site, rows, of, act=act, reads=each, device=device, **more)
+    return ReadStatement(each[0].site, rows, of, act=act, reads=each, device=device, **more)
 
 
 def copied(site: Site, what: What = "tensor", step: int = 0, **more: Any) -> Copy:

@@ -13,13 +13,20 @@ from auditor.rules.ckpt.resuming import CheckpointCannotResume
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.lines import Lines
-from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
+from auditor.evidence.scans import (
+    ElementCounts,
+    OptimizerFacts,
+    Scan,
+    SchedulerFacts,
+    Setting,
+    TensorFacts,
+)
 from auditor.model import Severity, Site
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked
 from tests.rules.asking import lines
 
-WEIGHTS = TensorFacts("model.w", "float32", (2, 3), "model", Tally(6, low=-1.0, high=1.0))
+WEIGHTS = TensorFacts("model.w", "float32", (2, 3), "model", ElementCounts(6, low=-1.0, high=1.0))
 ADAM = OptimizerFacts("optimizer", ({"lr": 0.1},), 20)
 
 
@@ -199,7 +206,7 @@ def test_the_base_of_a_scheduler_is_a_rate_it_was_made_with_and_four_are_named()
 
 
 def moment(number, high, kind="exp_avg_sq", tally=None, owner="optimizer"):
-    counted = tally or Tally(4, low=0.0, high=high)
+    counted = tally or ElementCounts(4, low=0.0, high=high)
     name = f"{owner}.state[{number}].{kind}"
     return TensorFacts(name, "float32", (4,), "optimizer", counted, ("state", number, kind))
 
@@ -230,8 +237,8 @@ def test_dead_moments_are_counted():
     [
         moment(0, 0.0, "exp_avg"),
         moment(0, 0.0, owner="other"),
-        moment(0, 0.0, tally=Tally(0)),
-        moment(0, 0.0, tally=Tally(4, nan=1, low=0.0, high=0.0)),
+        moment(0, 0.0, tally=ElementCounts(0)),
+        moment(0, 0.0, tally=ElementCounts(4, nan=1, low=0.0, high=0.0)),
         moment(0, 1e-12),
         TensorFacts("optimizer.state[0].exp_avg_sq", "int8", (4,), "optimizer", None, ("x",)),
     ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from auditor.rules.dist.communication import (
     BarrierEveryStep,
-    Call,
+    CollectiveCall,
     CollectiveOrder,
     Parting,
     RanksPart,
@@ -33,8 +33,8 @@ from tests.rules.asking import ask, lines, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
-MODULE = DataParallelModule(SITE, "Net", 2, 1 << 20, at=SITE)
-ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
+MODULE = DataParallelModule("Net", 2, 1 << 20, at=SITE)
+ORDER = SameOrder(SITE, 2, 0, 2, 1.0)
 
 
 def findings(rule, each):
@@ -111,7 +111,7 @@ def test_steps_on_gradients_of_one_rank(more, sent, expected):
     ],
 )
 def test_equal_batches(more, module, expected):
-    batches = RankBatches((replace(SameBatches(SITE, SITE, 2, 5, 5, 3, 1.0), **more),), 2)
+    batches = RankBatches((replace(SameBatches(SITE, 2, 5, 5, 3, 1.0), **more),), 2)
     modules = DataParallel((replace(MODULE, **{"averaged": (1,) * 5, **module}),))
     assert len(list(SameBatchesOnAllRanks().detect(batches, modules))) == expected
 
@@ -129,20 +129,20 @@ def test_barriers(more, expected):
     ("other", "said"),
     [
         (None, "rank 1 goes on to its next step without it"),
-        (Call(1, SITE, "barrier", 0, 3), "rank 1 calls barrier at train.py:7"),
-        (Call(1, SITE, "all_reduce", 5, 3), "rank 1 passes 5 numbers and rank 0 4"),
-        (Call(1, LATER, "all_reduce", 4, 3), "rank 1 calls all_reduce at train.py:9"),
+        (CollectiveCall(1, SITE, "barrier", 0, 3), "rank 1 calls barrier at train.py:7"),
+        (CollectiveCall(1, SITE, "all_reduce", 5, 3), "rank 1 passes 5 numbers and rank 0 4"),
+        (CollectiveCall(1, LATER, "all_reduce", 4, 3), "rank 1 calls all_reduce at train.py:9"),
     ],
 )
 def test_ranks_that_part(other, said):
-    parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1)
+    parting = Parting(2, CollectiveCall(0, SITE, "all_reduce", 4, 3), other, 1)
     (found,) = RanksPart().detect(CollectiveOrder(parting))
     assert said in found.message
 
 
 def test_a_rank_that_left_the_loop():
-    one = Call(1, Site("t.py", 9, "train"), "all_reduce", 1, 7)
-    other = Call(0, Site("t.py", 3, "train"), "backward", 1, 7)
+    one = CollectiveCall(1, Site("t.py", 9, "train"), "all_reduce", 1, 7)
+    other = CollectiveCall(0, Site("t.py", 3, "train"), "backward", 1, 7)
     rule = RanksPart()
     (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0)))
     said = "rank 1 calls all_reduce here after 7 steps, while rank 0 waits for gradients at t.py:3"

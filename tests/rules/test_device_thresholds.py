@@ -34,14 +34,14 @@ from auditor.rules.opt.rows import SingleTensorStepRow
 
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
-from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning, Where
+from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, loud, rows
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
-PLACE = Where(Site("train.py", 12, "train"))
+PLACE = Site("train.py", 12, "train")
 
 
 def says(rule, *tables):
@@ -82,7 +82,7 @@ def test_the_optimizers_part_of_slow_launches_is_priced_once():
 ONE_BY_ONE = OptimizerCalls(("SGD",), 4, 4, True, 50.0, 0, 0, 0.1, 75.0)
 
 
-STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0)
+STRUCTURE = Structure(steps=4, marked=True, kernel_us=1000.0)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,10 @@ def test_a_rehearsed_optimizer_by_the_line_that_made_it_else_that_steps_it(calls
 FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)
 
 
-JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 0, 500.0, 400.0, of_span=0.1)
+JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 500.0, 400.0, of_span=0.1)
 GLOO = replace(JOB, backend="gloo", collectives=())
 ROW = Rank(0, "a", "", "", 4, 1000.0, 900.0, 500.0, 100.0, 100.0, 0.0, 0.0, None)
-RANKS = Ranks(
-    (ROW, replace(ROW, rank=1)), 2, late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0
-)
+RANKS = Ranks((ROW, replace(ROW, rank=1)), late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +186,7 @@ def test_a_straggler_has_a_price_from_three_steps_on(steps, expected):
 
 def test_nobody_is_late_without_others_or_without_collectives():
     with pytest.raises(NotLooked, match="folder"):
-        says(RankKeepsOthersWaiting(), Ranks((ROW,), 1, late=0))
+        says(RankKeepsOthersWaiting(), Ranks((ROW,), late=0))
     with pytest.raises(NotLooked, match="share no collective"):
         says(RankKeepsOthersWaiting(), replace(RANKS, late=None))
 

@@ -38,7 +38,7 @@ def holders(*sizes):
 
 
 def peaks(allocated, *held, timed=True):
-    peak = Peak(1, allocated, allocated, held, timed=timed)
+    peak = Peak(1, allocated, held, timed=timed)
     return list(ask(PeakHeldByFewLines(), PeakHolders((peak,)), CUDA))
 
 

@@ -11,50 +11,17 @@ from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
-from auditor.model import Severity, Site
+from auditor.model import Site
 from auditor.recordings.schema.graph import ZeroGradRow
-from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, lines, rows
+from tests.rules.asking import ask, rows
 
-CPU, CUDA, REHEARSAL = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
+REHEARSAL = Machine("rehearsal", 8)
 LINE, OTHER, STEP = (Site("trainer.py", line, "step") for line in (3, 4, 9))
 MIB = 2**20
 
 
 # -- MEM011 ----------------------------------------------------------------------------------------
-
-
-def emptied(on, of, machine=CUDA):
-    made = (CallRow(at=0, name="empty_cache", step=step, us=300.0) for step in on)
-    calls = lines(*made, sites=(LINE,), of=of)
-    return list(ask(OutOfMemoryHandledWrongly(), OomHandlers(calls=calls), machine))
-
-
-@pytest.mark.parametrize(
-    ("on", "of", "expected"),
-    [
-        ([0, 5], 20, 0),  # two calls have one distance, which says nothing
-        ([0, 5, 10], 20, 1),
-        ([0, 5, 11], 20, 0),  # at no constant distance
-        (range(0, 20, 2), 21, 1),  # below half of the steps
-        (range(0, 20, 2), 20, 0),  # exactly half: SYNC009's
-        (range(2), 2, 0),
-    ],
-)
-def test_empty_cache_is_periodic_from_three_calls_on_and_below_half_of_the_steps(on, of, expected):
-    assert len(emptied(on, of)) == expected
-
-
-def test_empty_cache_at_intervals_is_a_note_priced_where_a_device_was_timed():
-    (timed,), (played,) = emptied([0, 5, 10], 20), emptied([0, 5, 10], 20, REHEARSAL)
-    assert timed.severity is played.severity is Severity.NOTE
-    assert (timed.lost_us_per_step, timed.basis) == (45.0, "measured")
-    assert (timed.steps, timed.per_step) == (3, 3 / 20)
-    assert (played.lost_us_per_step, played.basis) == (None, "none")
-    assert "every 5 steps" in timed.message
-    assert "Remove the call" in OutOfMemoryHandledWrongly().remedy(timed).text
-    assert emptied([0, 5, 10], 20, CPU) == []
 
 
 @pytest.mark.parametrize(("errors", "seen_on"), [(0, "source"), (1, None)])
@@ -63,7 +30,7 @@ def test_a_handlers_flaw_is_seen_on_the_device_where_memory_ran_out(
     errors, seen_on, reason, advice
 ):
     rule = OutOfMemoryHandledWrongly()
-    (found,) = ask(rule, OomHandlers((Flaw(LINE, OTHER, reason),), errors), CUDA)
+    (found,) = ask(rule, OomHandlers((Flaw(LINE, OTHER, reason),), errors))
     assert found.site == LINE and WHY[reason] in found.message
     assert ("handler", str(OTHER)) in found.facts and advice in rule.remedy(found).text
     assert found.seen_on == seen_on

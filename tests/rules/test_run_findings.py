@@ -327,7 +327,10 @@ def test_gradients_that_keep_their_graph():
     )
     assert (finding.steps, finding.lost_bytes) == (2, 2048)
     assert (finding.grows, finding.basis) == (True, "measured")
-    facts = {"gradients with a graph": "3, then 5", "saved tensors held": "1 KiB, then 3 KiB"}
+    facts = {
+        "gradients with a graph": "3 at first, 5 at the end",
+        "saved for backward": "1 KiB at first, 3 KiB at the end",
+    }
     assert dict(finding.facts) == facts
     (finding,) = cycles((1, 0, 3, 1024), (2, 0, 5, None))
     assert (finding.lost_bytes, finding.basis, len(finding.facts)) == (None, "none", 1)
@@ -384,7 +387,9 @@ def left_out(*strays, optimizers=None, **knobs):
 
 def test_tensors_in_no_optimizer_or_no_module():
     (finding,) = left_out(stray("", **TENSOR, **MADE))
-    assert finding.message.startswith("a tensor of shape [2] gets a gradient on 8 steps, is in no")
+    assert finding.message.startswith(
+        "a tensor of shape [2] never changes: it gets gradients (on 8 steps)"
+    )
     assert (finding.site, finding.severity, finding.facts[1][0]) == (OTHER, None, "a tensor")
     (finding,) = left_out(stray("scale", **TRAINED))
     assert finding.message.startswith("scale is trained but in no module")

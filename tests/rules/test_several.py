@@ -4,7 +4,7 @@ from auditor.rules.num.nonfinite import WeightsPoisoned
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.scans import Scan, Tally, TensorFacts
+from auditor.evidence.scans import ElementCounts, Scan, TensorFacts
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 
@@ -15,7 +15,7 @@ def lines(findings):
 
 def test_poisoned_checkpoints():
     def scanned(nan):
-        tally = Tally(8, nan=nan, low=0.0, high=1.0)
+        tally = ElementCounts(8, nan=nan, low=0.0, high=1.0)
         return Scan(
             "/a.pt", "torch zip", 9, tensors=(TensorFacts("w", "float32", (8,), "model", tally),)
         )

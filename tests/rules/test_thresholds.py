@@ -31,7 +31,13 @@ from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
 from auditor.evidence.recorded.step_pattern import Trend
 from auditor.evidence.recorded.steps import Step, Steps
-from auditor.evidence.snapshot.state_at import Block, NeverFreed, NeverFreedLine, Segment, Snapshot
+from auditor.evidence.snapshot.state_at import (
+    NeverFreed,
+    NeverFreedLine,
+    Segment,
+    SegmentBlock,
+    Snapshot,
+)
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
@@ -489,7 +495,10 @@ def allocator(peak_mib, reserved_mib, **more):
 
 
 def segment(free_mib, live_mib=1, site=LINE, **more):
-    blocks = (Block(live_mib * MIB, live=True, site=site), Block(free_mib * MIB, live=False))
+    blocks = (
+        SegmentBlock(live_mib * MIB, live=True, site=site),
+        SegmentBlock(free_mib * MIB, live=False),
+    )
     return Segment((free_mib + live_mib) * MIB, blocks, **more)
 
 
@@ -509,7 +518,7 @@ def mem005(segments, memory=None, **more):
         ([segment(64)], (1000, 1024), False, 0),
         ([segment(64)], (1000, 1024), True, 1),
         ([segment(64, expandable=True)], (700, 1024), False, 0),
-        ([Segment(99 * MIB, (Block(99 * MIB, live=False),))], (700, 1024), False, 0),  # nothing pins
+        ([Segment(99 * MIB, (SegmentBlock(99 * MIB, live=False),))], (700, 1024), False, 0),  # nothing pins
         ([segment(64, site=replace(LINE, line=n)) for n in range(1, 6)], (700, 1024), False, 3),
     ],
 )  # fmt: skip

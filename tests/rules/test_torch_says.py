@@ -88,6 +88,7 @@ def loudly():
 """
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of the program
 @pytest.mark.parametrize(("call", "found"), [("quietly", 0), ("loudly", 1)])
 def test_what_a_library_silences_around_its_call(tmp_path: Path, call: str, found: int) -> None:
     library = tmp_path / "site-packages" / "library.py"
@@ -103,6 +104,7 @@ def test_what_a_library_silences_around_its_call(tmp_path: Path, call: str, foun
     assert len(lines(tmp_path, "TRAIN015", program)) == found
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of the program
 def test_a_scaler_that_leaves_steps_out_is_no_wrong_order(tmp_path: Path) -> None:
     program = """
     scaler = torch.amp.GradScaler("cpu")
@@ -116,6 +118,7 @@ def test_a_scaler_that_leaves_steps_out_is_no_wrong_order(tmp_path: Path) -> Non
     assert lines(tmp_path, "OPT009", program) == []
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of the program
 def test_a_schedule_that_counts_micro_batches_is_told_so(tmp_path: Path) -> None:
     program = """
     count = 0

@@ -9,9 +9,9 @@ from auditor.model import Severity, Site
 
 def found(seen, of=4, **more):
     call = "scalar", "aten::item", "cudaMemcpyAsync", Site("train.py", 4, "step")
-    waited = {"backward": False, "synchronises": True, "asynchronous": False, "held_us": 0.0}
+    waited = {"backward": False, "asynchronous": False, "held_us": 0.0}
     place = WaitPlace(*call, **waited, seen=frozenset(seen), n=6, won_us=80.0, of=of)
-    table = TraceWaits(of, **{"marked": True, **more})
+    table = TraceWaits(**{"marked": True, **more})
     (finding,) = waits_in_trace(table, [place], lambda each: f"{each.operator} waits")
     return finding
 

@@ -15,9 +15,11 @@ from auditor.capture.shadow import ShadowLimit, shadow_cuda
 from tests.shadow.listening import Heard
 from tests.shadow.test_device import Memory
 
-pytestmark = pytest.mark.skipif(
-    not dist.is_available(), reason="this torch has no torch.distributed"
-)
+pytestmark = [
+    pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed"),
+    pytest.mark.filterwarnings("ignore:`torch.distributed"),  # new names, which torch 2.8 lacks
+    pytest.mark.filterwarnings("ignore:Attempted to get default timeout for nccl"),
+]
 ONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
 

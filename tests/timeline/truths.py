@@ -65,7 +65,7 @@ def facts(line):
             one.api: {
                 "n": len(one.rows),
                 "ms": ms(one.ns),
-                "per_step": one.per_step.tolist() if marked else None,
+                "per_step": by_step(line, one.rows) if marked else None,
             }
             for one in line.allocator_calls
         },
@@ -75,6 +75,11 @@ def facts(line):
         "mem": {f"type{one.device_type}:dev{one.device}": memory(one) for one in line.memory},
         "distributed": {"rank": trace.info.rank, "world_size": trace.info.world_size},
     }
+
+
+def by_step(line, rows):
+    place = line.steps.of(line.trace.calls.start[rows])
+    return np.bincount(place[place >= 0], minlength=line.steps.count).tolist()
 
 
 def lengths(steps):

@@ -19,7 +19,7 @@ NO_FILE = "?"
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPath:
     """How a tensor is reached: from a variable of a function or a module, along a path."""
 
     file: str
@@ -36,15 +36,15 @@ class Place:
     """That attribute; what follows it in the path are only ``[*]``."""
 
 
-Trail = Place | tuple[Any, type | None, str]
+Trail = TensorPath | tuple[Any, type | None, str]
 """A place not yet spelled out, since hardly any holds a graph: what it is in, then the class and
 name of an attribute there, or None and nothing for an item of a container."""
 
 
-def spelled(trail: Any) -> Place:
+def spelled(trail: Any) -> TensorPath:
     """The place at the end of a trail."""
     steps: list[tuple[type | None, str]] = []
-    while not isinstance(trail, Place):
+    while not isinstance(trail, TensorPath):
         trail, owner, attribute = trail
         steps.append((owner, attribute))
     place = trail
@@ -108,7 +108,7 @@ class Found:
         return f"{os.path.basename(self.file)}:{self.function}:{self.name}{self.path}"
 
 
-def _files(place: Place) -> list[str]:
+def _files(place: TensorPath) -> list[str]:
     return cells() if place.file == NO_FILE else [place.file]
 
 
@@ -118,7 +118,7 @@ class Sources:
     def __init__(self) -> None:
         self._files: dict[str, SourceFile] = {}
 
-    def find(self, place: Place) -> Found:
+    def find(self, place: TensorPath) -> Found:
         """The statement that fills ``place``; ``line`` is None if none could be told."""
         if place.attribute:
             module = None if place.owner is None else sys.modules.get(place.owner.__module__)
@@ -136,7 +136,7 @@ class Sources:
         path = "".join(f".{name}" for name in store.chain[1:])
         return Found(file, store.function, store.chain[0], path + items, store.line)
 
-    def _attribute(self, place: Place, owner_file: str | None) -> tuple[str, Store] | None:
+    def _attribute(self, place: TensorPath, owner_file: str | None) -> tuple[str, Store] | None:
         owners = {cls.__name__ for cls in place.owner.__mro__} if place.owner is not None else set()
         files = [file for file in dict.fromkeys((owner_file, *_files(place))) if file]
         stores = [
@@ -176,7 +176,7 @@ class SourceFile:
             return []
         return list(_Reader().read(tree.body, "", (), ""))
 
-    def variable(self, place: Place) -> list[Store]:
+    def variable(self, place: TensorPath) -> list[Store]:
         """Stores into a plain variable: in its function, else around or below it, else anywhere."""
         named = [store for store in self.stores if store.chain == (place.name,)]
         if place.function == "<module>":

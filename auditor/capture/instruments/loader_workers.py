@@ -182,7 +182,7 @@ class FileReads:
     def _timed(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(original)
         def read(*args: Any, **kwargs: Any) -> Any:
-            path = None if self._inside else _whole(args, kwargs)
+            path = None if self._inside else _whole_file(args, kwargs)
             place = self._here() if path is not None else None
             if path is None or place is None:
                 return original(*args, **kwargs)
@@ -201,7 +201,7 @@ class FileReads:
         return read
 
 
-def _whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def _whole_file(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """The path of the file that is read as a whole; None of a part, or of what is no file."""
     if len(args) > 1 or any(kwargs.get(name) for name in PARTS):
         return None

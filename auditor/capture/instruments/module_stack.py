@@ -39,11 +39,6 @@ class Modules:
         """Name of the innermost one; its class's for the outermost; empty outside of all."""
         return self._running[-1][1] if self._running else ""
 
-    @property
-    def depth(self) -> int:
-        """Calls that have not ended."""
-        return len(self._running)
-
     def that_made(self, node: Any) -> str:
         """Name of the innermost module whose forward made a node; empty if none was seen."""
         mark = bisect_right(self._numbers, number_of(node))

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import NO_FILE, Place, Trail, spelled
+from auditor.capture.instruments.assignment_sites import NO_FILE, TensorPath, Trail, spelled
 from auditor.capture.instruments.autograd_graph import Node, node_of
 from auditor.capture.instruments.live_objects import instances_of_user
 from auditor.capture.instruments.torch_private.training import own_buffers, own_children, own_hooks
@@ -101,7 +101,7 @@ class ObjectSearch:
         """From now on also look into live objects of the user's classes."""
         self._instances = instances_of_user(self._user_modules())
 
-    def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[Any]]:
+    def tensors(self, target: Any, frame: FrameType | None) -> dict[TensorPath, list[Any]]:
         """Wanted tensors (and values) by place: in frames from ``frame`` outwards, in the target, in
         globals, in what was adopted. Each once.
         """
@@ -123,7 +123,7 @@ class ObjectSearch:
             self._globals(module)
         for instance in self._instances:
             self._target(instance())
-        found: dict[Place, list[Any]] = {}
+        found: dict[TensorPath, list[Any]] = {}
         for trail, tensors in self._found.values():
             found.setdefault(spelled(trail), []).extend(tensors)
         self._found, self._seen = {}, set()
@@ -150,7 +150,7 @@ class ObjectSearch:
     def _frame(self, frame: FrameType) -> None:
         code = frame.f_code
         if self._frames.is_user(code.co_filename) and code.co_flags & inspect.CO_OPTIMIZED:
-            place = Place(
+            place = TensorPath(
                 code.co_filename, code.co_qualname.replace("<locals>.", ""), code.co_firstlineno, ""
             )
             for name, value in frame_locals(frame).items():
@@ -165,7 +165,7 @@ class ObjectSearch:
         elif target is not None:
             cls = type(target)
             file = getattr(sys.modules.get(cls.__module__), "__file__", None) or NO_FILE
-            self._look(target, Place(file, cls.__qualname__, 0, "self"), 0)
+            self._look(target, TensorPath(file, cls.__qualname__, 0, "self"), 0)
 
     def _user_modules(self) -> list[ModuleType]:
         count, modules = self._modules
@@ -193,7 +193,7 @@ class ObjectSearch:
             if issubclass(type(value), type):
                 self._class(value, file, names.get("__name__"))
             elif not name.startswith("__") and type(value) not in _ATOMS:
-                self._look(value, Place(file, "<module>", 0, name), 0)
+                self._look(value, TensorPath(file, "<module>", 0, name), 0)
 
     def _class(self, cls: type, file: str, module: str | None) -> None:
         if cls.__module__ != module or id(cls) in self._seen:
@@ -201,7 +201,7 @@ class ObjectSearch:
         self._seen.add(id(cls))
         for name, value in list(vars(cls).items()):
             if not name.startswith("__"):
-                self._look(value, (Place(file, "<module>", 0, cls.__name__), cls, name), 1)
+                self._look(value, (TensorPath(file, "<module>", 0, cls.__name__), cls, name), 1)
 
     # -- what is inside ----------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class ObjectSearch:
     def _generator(self, generator: GeneratorType[Any, Any, Any], depth: int) -> None:
         if generator.gi_frame is not None and not generator.gi_running:
             self._frame(generator.gi_frame)
-            self._look(generator.gi_yieldfrom, Place(NO_FILE, "?", 0, "?"), depth)
+            self._look(generator.gi_yieldfrom, TensorPath(NO_FILE, "?", 0, "?"), depth)
 
     def _object(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
         for name, inner in _attributes(value, kind):
@@ -330,9 +330,9 @@ class ObjectSearch:
             self._look(child, (trail, kind, name), depth)
 
 
-def _inside_function(function: FunctionType, name: str) -> Place:
+def _inside_function(function: FunctionType, name: str) -> TensorPath:
     code = function.__code__
-    return Place(
+    return TensorPath(
         code.co_filename, function.__qualname__.replace("<locals>.", ""), code.co_firstlineno, name
     )
 

@@ -185,6 +185,8 @@ class Probe:
     """True if a mode of it lies between the program and torch's operators."""
     always: ClassVar[bool] = False
     """True if it watches whatever the rules need."""
+    unseen: ClassVar[str] = ""
+    """How the sentence begins that says what it missed, where the probe's name says too little."""
     in_runs: ClassVar[bool] = True
     """True if it watches runs on the device that there is, a CPU included."""
     in_rehearsals: ClassVar[bool] = False
@@ -192,6 +194,8 @@ class Probe:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.watching = False
+        """A pass is on: between :meth:`start` and :meth:`stop`."""
         self._missed = False
         self._patches = Patches(self.missed)
         self._always = Patches(self.missed)
@@ -207,7 +211,8 @@ class Probe:
         if not self._missed:
             self._missed = True
             self.context.lapse(self.name, self.parts, error)
-            self.context.warn(f"the probe {self.name!r} did not see everything ({fault(error)})")
+            unseen = self.unseen or f"the probe {self.name!r} did not see everything"
+            self.context.warn(f"{unseen} ({fault(error)})")
 
     def guarded(self, hook: Callable[..., Any]) -> Callable[..., None]:
         """A hook as the program may call it: what it raises goes to :meth:`missed`."""
@@ -220,6 +225,7 @@ class Probe:
         """Begin to watch; ``context.pass_name`` says which pass. Its parts are there from now on,
         also where nothing is found, and backwards are told of to a probe with a hook for them.
         """
+        self.watching = True
         for part in self.parts:
             self.context.writer.touch(part)
         own = type(self)
@@ -249,6 +255,7 @@ class Probe:
 
     def stop(self) -> None:
         """Undo ``start``."""
+        self.watching = False
         self._patches.undo()
 
     # -- the door of the autograd engine -----------------------------------------------------------

@@ -22,18 +22,10 @@ from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
 from auditor.capture.instruments.torch_private.look_up import Missing, require
 from auditor.capture.probes.base import Context, Probe
-from auditor.errors import fault
 
 
 class OperatorProbe(Probe):
     """A probe that watches single operators in the calling thread: the one that runs the step."""
-
-    unseen: ClassVar[str]
-    """How the sentence begins that says that a watch failed on some operators."""
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._errors = 0
 
     def start(self) -> None:
         """Begin to watch; what was begun is taken back where that fails."""
@@ -57,13 +49,6 @@ class OperatorProbe(Probe):
     def here(self) -> int | None:
         """The user's line that runs now."""
         return site_of_operator(self.context)
-
-    def fail(self, error: Exception) -> None:
-        """Say once that the watch failed on an operator."""
-        self._errors += 1
-        if self._errors == 1:
-            self.context.lapse(self.name, self.parts, error)
-            self.context.warn(f"{self.unseen} ({fault(error)})")
 
 
 # -- one operator ----------------------------------------------------------------------------------
@@ -252,7 +237,7 @@ class Subscriber:
         """The call has raised what the program will see."""
 
 
-class Asked(NamedTuple):
+class Watchers(NamedTuple):
     """Watches that want an operator, and those that want it in a backward, too."""
 
     operator: Operator
@@ -278,7 +263,7 @@ class OperatorStream(DispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._context = context
         self._subscribers: tuple[Subscriber, ...] = ()
-        self._asked: dict[Any, Asked] = {}
+        self._asked: dict[Any, Watchers] = {}
         self._inside = False
         self._process = os.getpid()
         self.live = True
@@ -330,7 +315,7 @@ class OperatorStream(DispatchMode):
         self._context.freed.look()
         return call.result
 
-    def _ask(self, func: Any) -> Asked:
+    def _ask(self, func: Any) -> Watchers:
         operator = Operator(func)
         wanting: list[Subscriber] = []
         for each in self._subscribers:
@@ -340,11 +325,11 @@ class OperatorStream(DispatchMode):
             except Exception as error:
                 _say(each, error)
         in_backward = tuple(each for each in wanting if each.in_backward)
-        asked = self._asked[func] = Asked(operator, tuple(wanting), in_backward)
+        asked = self._asked[func] = Watchers(operator, tuple(wanting), in_backward)
         return asked
 
     def _before(
-        self, asked: Asked, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, asked: Watchers, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Call, Waiting]:
         call, waiting = Call(self._context, asked.operator, args, kwargs), []
         for each in asked.in_backward if call.backward else asked.everywhere:

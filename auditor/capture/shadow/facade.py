@@ -54,7 +54,7 @@ class LiveBytes:
         return None
 
 
-def _told(operator: str, does: _Hook, *, blocking: bool = False) -> _Hook:
+def _recorded(operator: str, does: _Hook, *, blocking: bool = False) -> _Hook:
     def hook(*args: Any, **kwargs: Any) -> Any:
         tell("allocator", operator, blocking=blocking)
         return does()
@@ -73,12 +73,14 @@ class Facade:
         """Costly calls: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
         name, memory = self._module, self._memory
         return {
-            "empty_cache": _told(f"{name}.empty_cache", memory.empty_cache, blocking=True),
-            "reset_peak_memory_stats": _told(f"{name}.reset_peak_memory_stats", memory.reset_peak),
-            "reset_accumulated_memory_stats": _told(
+            "empty_cache": _recorded(f"{name}.empty_cache", memory.empty_cache, blocking=True),
+            "reset_peak_memory_stats": _recorded(
+                f"{name}.reset_peak_memory_stats", memory.reset_peak
+            ),
+            "reset_accumulated_memory_stats": _recorded(
                 f"{name}.reset_accumulated_memory_stats", lambda: None
             ),
-            "memory_stats": _told(f"{name}.memory_stats", memory.stats),
+            "memory_stats": _recorded(f"{name}.memory_stats", memory.stats),
             "memory_allocated": self._reads("allocated_bytes.all.current"),
             "max_memory_allocated": self._reads("allocated_bytes.all.peak"),
             "memory_reserved": self._reads("reserved_bytes.all.current"),
@@ -114,14 +116,14 @@ def cuda_functions(playing: Current) -> dict[str, _Hook]:
     known = facade.housekeeping()
     return {
         **known,
-        "ipc_collect": _told("torch.cuda.ipc_collect", lambda: None, blocking=True),
+        "ipc_collect": _recorded("torch.cuda.ipc_collect", lambda: None, blocking=True),
         "reset_max_memory_allocated": known["reset_peak_memory_stats"],
         "reset_max_memory_cached": known["reset_peak_memory_stats"],
         "memory_cached": known["memory_reserved"],
         "max_memory_cached": known["max_memory_reserved"],
-        "memory_summary": _told("torch.cuda.memory_summary", facade.summary),
-        "memory_snapshot": _told("torch.cuda.memory_snapshot", facade.segments),
-        "mem_get_info": _told("torch.cuda.mem_get_info", facade.free_and_total),
+        "memory_summary": _recorded("torch.cuda.memory_summary", facade.summary),
+        "memory_snapshot": _recorded("torch.cuda.memory_snapshot", facade.segments),
+        "mem_get_info": _recorded("torch.cuda.mem_get_info", facade.free_and_total),
         "set_per_process_memory_fraction": lambda *args, **kwargs: None,
         "get_per_process_memory_fraction": lambda *args, **kwargs: 1.0,
     }
@@ -132,7 +134,7 @@ def accelerator_functions(playing: Current) -> dict[str, _Hook]:
     facade = Facade(playing, "torch.accelerator")
     return {
         **facade.housekeeping(),
-        "get_memory_info": _told("torch.accelerator.get_memory_info", facade.free_and_total),
+        "get_memory_info": _recorded("torch.accelerator.get_memory_info", facade.free_and_total),
     }
 
 

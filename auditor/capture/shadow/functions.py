@@ -183,7 +183,7 @@ def _from_data(original: Callable[..., Any], name: str) -> Callable[..., Any]:
         device = device_of(said) if said is not None else default_device()
         if device is None and isinstance(data, Tensor):
             device = data.device
-        return _made(original, data, device, {**kwargs, "copy": copies or kwargs.get("copy")})
+        return _tensor_of(original, data, device, {**kwargs, "copy": copies or kwargs.get("copy")})
 
     return from_data
 
@@ -193,12 +193,12 @@ def _new_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
     def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Any:
         said = kwargs.pop("device", None)
         kwargs.setdefault("dtype", self.dtype)
-        return _made(_TENSOR, data, device_of(said) or self.device, {**kwargs, "copy": True})
+        return _tensor_of(_TENSOR, data, device_of(said) or self.device, {**kwargs, "copy": True})
 
     return new_tensor
 
 
-def _made(
+def _tensor_of(
     original: Callable[..., Any], data: Any, device: torch.device | None, options: dict[str, Any]
 ) -> Any:
     """The tensor of ``data`` on ``device``; ``options`` are the factory's, with ``copy``."""
@@ -208,7 +208,7 @@ def _made(
     if isinstance(data, ShadowTensor) or (isinstance(data, Tensor) and on_cuda(device)):
         made = _from_tensor(data, device, options.get("dtype"), copy=bool(copy))
     else:
-        data = _read(data) if isinstance(data, (list, tuple)) else data
+        data = _read_items(data) if isinstance(data, (list, tuple)) else data
         if getattr(original, "__name__", "") == "asarray" and copy is not None:
             options["copy"] = copy
         made = (
@@ -222,12 +222,12 @@ def _made(
     return made.requires_grad_() if requires_grad else made
 
 
-def _read(data: Any) -> Any:
+def _read_items(data: Any) -> Any:
     """Lists with device tensors: the host reads each in turn (tensor_new.cpp: item())."""
     if isinstance(data, ShadowTensor):
-        return data.item() if data.dim() == 0 else [_read(one) for one in data]
+        return data.item() if data.dim() == 0 else [_read_items(one) for one in data]
     if isinstance(data, (list, tuple)):
-        return [_read(one) for one in data]
+        return [_read_items(one) for one in data]
     return data
 
 
@@ -286,25 +286,25 @@ _DATA: Any = Tensor.data
 _GETTER: Final = type(Tensor.shape.__get__)  # type: ignore[attr-defined]
 
 
-def _named(owner: Any, names: str) -> Iterator[Any]:
+def _attributes(owner: Any, names: str) -> Iterator[Any]:
     return (getattr(owner, name) for name in names.split() if hasattr(owner, name))
 
 
 MIXES: Final = frozenset(
     {
-        *_named(
+        *_attributes(
             Tensor,
             "copy_ __getitem__ __setitem__ index_put index_put_ type_as expand_as view_as "
             "reshape_as is_same_size",
         ),
-        *_named(Tensor, "is_set_to set_ tensor_split to __eq__ __ne__"),
-        *_named(
+        *_attributes(Tensor, "is_set_to set_ tensor_split to __eq__ __ne__"),
+        *_attributes(
             _C,
             "index_put index_put_ is_same_size tensor_split result_type broadcast_tensors ctc_loss "
             "_foreach_copy_",
         ),
-        *_named(_C, "lstm gru rnn_tanh rnn_relu _pack_padded_sequence _pad_packed_sequence"),
-        *_named(
+        *_attributes(_C, "lstm gru rnn_tanh rnn_relu _pack_padded_sequence _pad_packed_sequence"),
+        *_attributes(
             _C,
             "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adam_ "
             "_fused_adamw_ _fused_sgd_",
@@ -313,7 +313,7 @@ MIXES: Final = frozenset(
 ) - {Tensor.__eq__, Tensor.__ne__}
 """Functions that take host tensors beside device tensors on CUDA as well."""
 
-STRICT: Final = frozenset(_named(_C, "cat concat concatenate stack hstack vstack dstack"))
+STRICT: Final = frozenset(_attributes(_C, "cat concat concatenate stack hstack vstack dstack"))
 """Functions where not even a 0-dim host tensor may stand beside device tensors."""
 
 _HAS_FUSED_RMS_NORM: Final = hasattr(torch.ops.aten, "_fused_rms_norm_backward") and hasattr(

@@ -199,19 +199,19 @@ def _dropout(inputs: Tensor, p: float, train: bool) -> Tensor:
     if p == 1:
         return inputs * torch.zeros((), dtype=inputs.dtype, device=inputs.device)
     if is_functorch_wrapped(inputs) or forward_level() >= 0:
-        return inputs * _kept(inputs, p).div_(1 - p)
+        return inputs * _dropout_mask(inputs, p).div_(1 - p)
     with DisableTorchFunctionSubclass():
         return torch.native_dropout(inputs, p, train)[0]
 
 
-def _kept(inputs: Tensor, p: float) -> Tensor:
+def _dropout_mask(inputs: Tensor, p: float) -> Tensor:
     return torch.empty_like(inputs).bernoulli_(1 - p)
 
 
 def _dropout_forward(inputs: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if train is False or not 0 < p < 1:
         return torch.native_dropout(inputs, p, train)
-    kept = _kept(inputs, p)
+    kept = _dropout_mask(inputs, p)
     mask = kept.bool()
     return inputs * kept.div_(1 - p), mask
 

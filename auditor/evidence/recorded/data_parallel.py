@@ -34,7 +34,6 @@ class DataParallelModule:
     its parameters. ``nbytes``: of its gradients.
     """
 
-    made_at: Site | None
     what: str
     ranks: int
     nbytes: int
@@ -91,7 +90,6 @@ def _module(
     averaged = [each for each in steps if each.n]
     places = Counter(each.at for each in averaged).most_common(1)
     return DataParallelModule(
-        None if row.at is None else site(row.at),
         row.what,
         row.ranks,
         row.bytes,
@@ -119,7 +117,6 @@ class SameOrder:
     """
 
     site: Site | None
-    made_at: Site | None
     replicas: int
     epoch: int
     epochs: int
@@ -162,7 +159,6 @@ def _same(evidence: Evidence, pass_name: str, rows: list[SamplerEpochRow]) -> Sa
     site = evidence.recording.site
     return SameOrder(
         site(at),
-        None if last.made_at is None else site(last.made_at),
         last.replicas,
         last.epoch,
         len(rows),
@@ -195,7 +191,6 @@ class SameBatches:
     ``fed``: share of the pass's steps that took batches of it.
     """
 
-    site: Site | None
     made_at: Site | None
     ranks: int
     steps: int
@@ -270,9 +265,7 @@ def _batches(
         for row in rows
         if row.digest and all(each[place].get(row.step) == row.digest for each in others)
     ]
-    at = next((row.at for row in rows if row.at is not None), None)
     return SameBatches(
-        None if at is None else evidence.recording.site(at),
         made_at,
         len(others) + 1,
         len(same),

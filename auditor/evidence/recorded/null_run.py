@@ -46,7 +46,7 @@ class Parting:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DeviceRequests:
     """What a line asked of the device in the judged steps."""
 
     site: Site
@@ -71,7 +71,7 @@ class NullRun:
     """Lines whose results have sizes that depend on values: none is right on zeros."""
     answered: int
     reads: int
-    lines: Mapping[Line, Asked] = field(default_factory=dict)
+    lines: Mapping[Line, DeviceRequests] = field(default_factory=dict)
 
     @property
     def memory(self) -> Evidence | None:
@@ -85,7 +85,7 @@ class NullRun:
         return sum(line.launches for line in self.lines.values()) / max(1, self.steps)
 
     @property
-    def busiest(self) -> Asked | None:
+    def busiest(self) -> DeviceRequests | None:
         """The line that launches most."""
         return max(self.lines.values(), key=lambda line: line.launches, default=None)
 
@@ -119,7 +119,9 @@ def null_run(evidence: Evidence) -> NullRun | None:
     )
 
 
-def unseen_waits(run: NullRun, evidence: Evidence, share: float = 0.5) -> tuple[Asked, ...]:
+def unseen_waits(
+    run: NullRun, evidence: Evidence, share: float = 0.5
+) -> tuple[DeviceRequests, ...]:
     """Lines on which torch's own code made the host wait, on that share of the judged steps, and
     where the rehearsal saw no read, copy or call.
     """
@@ -167,7 +169,7 @@ def _parting(step: int, shadow: list[Site], null: list[Site]) -> Parting | None:
     return None
 
 
-def _lines(null: Evidence, judged: set[int]) -> dict[Line, Asked]:
+def _lines(null: Evidence, judged: set[int]) -> dict[Line, DeviceRequests]:
     rows: dict[Line, list[DeviceWorkRow]] = {}
     sites: dict[Line, Site] = {}
     for row in null.rows(DeviceWorkRow):
@@ -177,7 +179,7 @@ def _lines(null: Evidence, judged: set[int]) -> dict[Line, Asked]:
         sites.setdefault(_line(site), site)
         rows.setdefault(_line(site), []).append(row)
     return {
-        line: Asked(
+        line: DeviceRequests(
             sites[line],
             sum(row.launches for row in here),
             sum(row.waits for row in here),

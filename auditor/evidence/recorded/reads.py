@@ -169,7 +169,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Place(Line[ReadRow]):
+class ReadStatement(Line[ReadRow]):
     """Lines of one statement of the user's that read tensors and are reported alike, and everything
     they read that counts.
 
@@ -316,7 +316,7 @@ class Reads(Table):
             tuple(step.us for step in evidence.get(Steps).loud),
         )
 
-    def clips(self) -> Iterator[Place]:
+    def clips(self) -> Iterator[ReadStatement]:
         """Lines that clip gradients by a function which reads their norm."""
         clips = (
             read for read in self.rows if read.row.lib != "loader" and _is_clip(read.expression.via)
@@ -324,7 +324,7 @@ class Reads(Table):
         for reads in by_line(clips):
             yield self._place(reads[0].act, reads)
 
-    def places(self, act: Act) -> Iterator[Place]:
+    def places(self, act: Act) -> Iterator[ReadStatement]:
         """Statements with lines to be reported as ``act``, in the order of file and line: each line
         leads with one act only.
         """
@@ -336,7 +336,7 @@ class Reads(Table):
         return not (read.row.lib == "loader" or _is_machinery(via) or _is_clip(via))
 
     @cached_property
-    def all_places(self) -> tuple[Place, ...]:
+    def all_places(self) -> tuple[ReadStatement, ...]:
         """Statements with lines to be reported, in the order of file and line."""
         counted = _outermost([read for read in self.rows if self.counts(read)])
         counted.sort(key=_by_place)
@@ -347,8 +347,8 @@ class Reads(Table):
             together.setdefault(statement, []).extend(reads)
         return tuple(self._place(key[-1], reads) for key, reads in together.items())
 
-    def _place(self, act: Act, reads: list[Read]) -> Place:
-        return Place(
+    def _place(self, act: Act, reads: list[Read]) -> ReadStatement:
+        return ReadStatement(
             reads[0].site,
             tuple(read.row for read in reads),
             self.steps,

@@ -88,15 +88,17 @@ class Root:
         """Rows for the report."""
         first, last = self.holdings[0], self.holdings[-1]
         facts = [
-            ("tensors held", f"{first.tensors}, then {last.tensors}"),
+            ("tensors with a graph", amounts.from_to(str(first.tensors), str(last.tensors))),
             ("graph", self.length),
-            ("oldest", f"{self.oldest} steps"),
+            ("oldest", f"{self.oldest} steps old"),
         ]
         if self.held_bytes:
             facts.append(
                 (
-                    "saved tensors held",
-                    f"{amounts.size(self.held_bytes[0])}, then {amounts.size(self.held_bytes[-1])}",
+                    "saved for backward",
+                    amounts.from_to(
+                        amounts.size(self.held_bytes[0]), amounts.size(self.held_bytes[-1])
+                    ),
                 )
             )
         return tuple(facts)

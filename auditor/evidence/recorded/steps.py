@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median, quantiles
+from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
@@ -13,7 +12,6 @@ from auditor.batch_means import BUSY, RUN_TO_RUN, Estimate, difference, median_o
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.evidence.trace import facts as traces
 from auditor.model.charts import Series
-from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.run import DeviceTimeRow, StepRow, TrainingRow, known
 
 if TYPE_CHECKING:
@@ -36,8 +34,6 @@ class Step:
     peak_allocated: int | None = None
     retries: int = 0
     ooms: int = 0
-    gc_us: float = 0.0
-    """Time in the garbage collector."""
     queued_us: float = 0.0
     """Time that the step's thread was ready to run while something else had the processor (0 if
     the system does not say).
@@ -191,7 +187,6 @@ def step_of(row: StepRow, timed: _Times) -> Step:
         peak_allocated=known(row.peak_allocated),
         retries=known(row.retries) or 0,
         ooms=known(row.ooms) or 0,
-        gc_us=min(row.gc_us, host_us if device_us is not None else host_us - queued_us),
         queued_us=queued_us,
         by_device=device_us is not None,
         host_us=host_us,
@@ -245,9 +240,9 @@ class CpuContention:
         if not self.busy:
             return ""
         return (
-            f"the machine was busy (steps waited for a CPU {amounts.percent(self.queued)} of the "
-            "time, which measured times exclude): do not trust small differences, and audit again "
-            "on an idle machine or on CPUs of its own (taskset)"
+            f"the machine was busy: steps waited for a CPU {amounts.percent(self.queued)} of the time "
+            "(measured times exclude that). Do not trust small differences; audit again on an idle "
+            "machine or on reserved CPUs (taskset)"
         )
 
 
@@ -322,19 +317,8 @@ class Trained(Table):
 
 
 # -- step series -----------------------------------------------------------------------------------
-# Step times and memory as the lines of a report's charts; slow steps are marked with what was seen
-# to take their time.
+# Step times and memory as the lines of a report's charts.
 
-
-SLOW, LEAST_US = 1.5, 2000.0
-"""Times the median, and us beyond it, from which a step is marked: below that it is the system's
-ordinary unrest.
-"""
-
-EXPLAINED = 0.25
-"""Share of a slow step's extra time from which a cause is named."""
-
-MARKS = 200
 
 TIMED = {
     "quiet": amounts.pass_named("quiet"),
@@ -356,7 +340,7 @@ def step_series(evidence: Evidence, steps: Sequence[StepRow]) -> tuple[Series, .
     """
     ended = _ended(evidence)
     timed = not evidence.recording.device.simulated
-    times = _times(steps, _waits(evidence), device_times(evidence)) if timed else ()
+    times = _times(steps, device_times(evidence)) if timed else ()
     return tuple(replace(line, ended=ended) for line in (*times, *_memory(steps)))
 
 
@@ -373,15 +357,6 @@ def _ended(evidence: Evidence) -> tuple[float, str] | None:
     )
 
 
-def _waits(evidence: Evidence) -> dict[int, float]:
-    """Us that each quiet step waited for its loaders."""
-    waits: defaultdict[int, float] = defaultdict(float)
-    for row in evidence.rows(BatchRow):
-        if row.pass_name == "quiet":
-            waits[row.step] += row.wait_us
-    return dict(waits)
-
-
 def traced_series(line: Timeline | None) -> tuple[Series, ...]:
     """Step times of a trace that stands alone."""
     us = traces.step_us(line) if line is not None else ()
@@ -390,19 +365,16 @@ def traced_series(line: Timeline | None) -> tuple[Series, ...]:
     return (Series("in the trace", "us", tuple(map(float, line.steps.numbers)), us),)
 
 
-def _times(
-    steps: Sequence[StepRow], waits: Mapping[int, float], timed: Mapping[tuple[str, int], float]
-) -> Iterator[Series]:
+def _times(steps: Sequence[StepRow], timed: Mapping[tuple[str, int], float]) -> Iterator[Series]:
     for name, said in TIMED.items():
         numbered = [
-            (number, row, step_of(row, timed).own_us)
+            (number, step_of(row, timed).own_us)
             for number, row in enumerate(steps)
             if row.pass_name == name
         ]
-        marks = tuple(_marks(numbered, waits))[:MARKS] if name == "quiet" else ()
         if numbered:
-            numbers, _, own_us = zip(*numbered, strict=True)
-            yield Series(said, "us", tuple(map(float, numbers)), own_us, marks)
+            numbers, own_us = zip(*numbered, strict=True)
+            yield Series(said, "us", tuple(map(float, numbers)), own_us)
 
 
 def _memory(steps: Sequence[StepRow]) -> Iterator[Series]:
@@ -426,44 +398,3 @@ def _memory(steps: Sequence[StepRow]) -> Iterator[Series]:
         if found:
             numbers, held_bytes = zip(*found, strict=True)
             yield Series(label, "bytes", tuple(map(float, numbers)), held_bytes)
-
-
-def _marks(
-    numbered: Sequence[tuple[int, StepRow, float]], waits: Mapping[int, float]
-) -> Iterator[tuple[float, str]]:
-    """Steps that took much longer than their pass's median, and what took most of the excess."""
-    if not numbered:
-        return
-    usual = median(own_us for _, _, own_us in numbered)
-    rows = [row for _, row, _ in numbered]
-    causes = [
-        _causes(row, before, waits) for row, before in zip(rows, [rows[0], *rows], strict=False)
-    ]
-    usual_causes = {cause: median(each[cause] for each in causes) for cause in causes[0]}
-    for (number, _, own_us), taken in zip(numbered, causes, strict=True):
-        extra = own_us - usual
-        if extra >= LEAST_US and own_us >= SLOW * usual:
-            yield (
-                float(number),
-                _explained(extra, {cause: taken[cause] - usual_causes[cause] for cause in taken}),
-            )
-
-
-def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[str, float]:
-    """Causes of a step's time, in us. A retry of the allocator has none: it explains all."""
-    now, then = known(row.retries), known(before.retries)
-    retried = now is not None and then is not None and now > then
-    return {
-        "garbage collection": row.gc_us,
-        "waiting for the loader": waits.get(row.step, 0.0),
-        "torch.compile compiled": row.us if row.compiles else 0.0,
-        "the allocator returned cached memory to the device": row.us if retried else 0.0,
-    }
-
-
-def _explained(extra: float, more: Mapping[str, float]) -> str:
-    cause = max(more, key=lambda name: more[name])
-    if more[cause] < EXPLAINED * extra:
-        return f"{amounts.duration(extra)} more than the median"
-    part = f", {amounts.duration(more[cause])} of them" if more[cause] < extra else ""
-    return f"{amounts.duration(extra)} more than the median{part}: {cause}"

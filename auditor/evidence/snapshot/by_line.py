@@ -37,7 +37,7 @@ OLDER, NO_FRAME, REST = (
 
 
 @dataclass(frozen=True)
-class Told:
+class OwnedHistory:
     """A history with the owner of each change: ``owner`` has an index of ``owners`` for each event,
     -1 where nothing changed.
     """
@@ -57,7 +57,7 @@ class Moments:
     held: tuple[tuple[int, ...], ...]
 
 
-def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
+def told(data: SnapshotData, course: Course, origins: Origins) -> OwnedHistory:
     """Who allocated and freed, event by event."""
     numbers: dict[Owner, int] = {OLDER: 0}
     at: dict[int, int] = {}
@@ -77,12 +77,12 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
         elif action == "free_requested":
             number = at.get(event["addr"], 0)
         owner.append(number)
-    return Told(
+    return OwnedHistory(
         course, tuple(numbers), owner, tuple(before[number] for number in range(len(numbers)))
     )
 
 
-def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> Layers:
+def layers(history: OwnedHistory, steps: Sequence[tuple[float, str]], *, note: str) -> Layers:
     """The chart; ``steps`` are times in us since the epoch, with their names."""
     course = history.course
     moments = held_at(history, positions(course, POINTS // (LINES + 3)))
@@ -137,7 +137,7 @@ def _extremes(column: Sequence[int], start: int, end: int) -> tuple[int, ...]:
     return (start + part.index(low), start + part.index(high)) if low < high else ()
 
 
-def held_at(history: Told, at: tuple[int, ...]) -> Moments:
+def held_at(history: OwnedHistory, at: tuple[int, ...]) -> Moments:
     """Who held how much after these events (sorted)."""
     now, last, held = list(history.before), history.course.start_allocated, []
     wanted = iter((*at, -1))

@@ -96,7 +96,7 @@ def _load(evidence: Evidence) -> SnapshotData:
     if path is None:
         raise NotLooked("no CUDA memory snapshot was recorded")
     try:
-        return _told(
+        return _snapshot_data(
             path.name, load_plain(path), named=path.name in AT_OOM and evidence.bare != "snapshot"
         )
     except RefusedPickle as refused:
@@ -105,7 +105,7 @@ def _load(evidence: Evidence) -> SnapshotData:
         raise NotLooked(f"the memory snapshot has another layout than torch's: {error}") from None
 
 
-def _told(name: str, data: Any, *, named: bool) -> SnapshotData:
+def _snapshot_data(name: str, data: Any, *, named: bool) -> SnapshotData:
     """Of any age: the bare list of ``memory_snapshot()`` has no history, 2023's no settings."""
     form: Mapping[str, Any] = {"segments": data} if isinstance(data, list) else data
     segments, traces = form["segments"], form.get("device_traces") or ()

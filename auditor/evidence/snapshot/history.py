@@ -24,23 +24,18 @@ GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unma
 class Course:
     """One device. The columns hold bytes after each event; ``start_*`` before the first.
 
-    ``active`` counts blocks whose free is pending, ``allocated`` does not. Blocks that were freed
-    again count with the size that their request is rounded to: an unsplit rest (at most 1 MiB of a
-    block) is not in the history.
+    ``allocated`` does not count blocks whose free is pending. Blocks that were freed again count
+    with the size that their request is rounded to: an unsplit rest (at most 1 MiB of a block) is
+    not in the history.
     """
 
     device: int
     reserved: Sequence[int]
     allocated: Sequence[int]
-    active: Sequence[int]
     time_us: Sequence[int]
     """Empty if torch did not write times (before 2.3)."""
     start_reserved: int
     start_allocated: int
-    device_allocs: Sequence[int]
-    """Events at which memory was obtained from the device (cudaMalloc)."""
-    device_frees: Sequence[int]
-    """Events at which memory went back (cudaFree)."""
     retries: int
     ooms: Sequence[int]
     """Events at which a request failed."""
@@ -99,12 +94,7 @@ class Course:
             ("reserved then", amounts.size(self.reserved_at_peak)),
             ("allocator retries", str(self.retries)),
             ("out of memory", str(len(self.ooms))),
-            (
-                "memory obtained and returned",
-                f"{len(self.device_allocs)} and {len(self.device_frees)} times",
-            ),
             ("obtained again, second half", amounts.size(self.late_churn)),
-            ("events in the history", str(len(self.reserved))),
         )
 
     @property
@@ -157,18 +147,15 @@ def peak_allocated(evidence: Evidence) -> int | None:
 
 def _course(data: SnapshotData, device: int) -> Course:
     trace, history = data.trace(device), History.from_snapshot(data.as_torch(), device)
-    reserved, allocated, active = _backwards(trace, data.of(device), history)
+    reserved, allocated = _backwards(trace, data.of(device), history)
     timed = all("time_us" in event for event in trace)
     return Course(
         device=device,
         reserved=reserved[1:],
         allocated=allocated[1:],
-        active=active[1:],
         time_us=array("q", (int(event["time_us"]) for event in trace)) if timed else (),
         start_reserved=reserved[0],
         start_allocated=allocated[0],
-        device_allocs=tuple(index for index, event in enumerate(trace) if event["action"] in GAINS),
-        device_frees=tuple(index for index, event in enumerate(trace) if event["action"] in LOSSES),
         retries=history.recorded.retries,
         ooms=tuple(index for index, event in enumerate(trace) if event["action"] == "oom"),
         untrusted="its history does not say why cached memory was returned to the device"
@@ -178,41 +165,32 @@ def _course(data: SnapshotData, device: int) -> Course:
     )
 
 
-Columns = tuple["array[int]", "array[int]", "array[int]"]
-
-
-def _backwards(trace: Sequence[Event], segments: Sequence[Event], history: History) -> Columns:
-    """Reserved, allocated and active before each event and after the last."""
+def _backwards(
+    trace: Sequence[Event], segments: Sequence[Event], history: History
+) -> tuple[array[int], array[int]]:
+    """Reserved and allocated before each event and after the last."""
     # a program asks for the same sizes again and again
     round_size = cache(history.settings.round_size)
     active, allocated = live_at_end(segments), live_at_end(segments, pending=False)
-    now = [
-        sum(int(segment["total_size"]) for segment in segments),
-        sum(allocated.values()),
-        sum(active.values()),
-    ]
-    columns = reserved_column, allocated_column, active_column = (
-        array("q", now[:1]),
-        array("q", now[1:2]),
-        array("q", now[2:]),
-    )
+    reserved_now = sum(int(segment["total_size"]) for segment in segments)
+    allocated_now = sum(allocated.values())
+    columns = array("q", [reserved_now]), array("q", [allocated_now])
     for event in reversed(trace):
         action, address, size = event["action"], event.get("addr", 0), int(event["size"])
         if action in GAINS:
-            now[0] -= size
+            reserved_now -= size
         elif action in LOSSES:
-            now[0] += size
+            reserved_now += size
         elif action == "alloc":
             rounded = round_size(size)
-            now[1] -= allocated.pop(address, rounded)
-            now[2] -= active.pop(address, rounded)
+            allocated_now -= allocated.pop(address, rounded)
+            active.pop(address, None)
         elif action == "free_completed":
-            now[2] += active.setdefault(address, round_size(size))
+            active.setdefault(address, round_size(size))
         elif action == "free_requested":
-            now[1] += allocated.setdefault(address, active.get(address, round_size(size)))
-        reserved_column.append(now[0])
-        allocated_column.append(now[1])
-        active_column.append(now[2])
+            allocated_now += allocated.setdefault(address, active.get(address, round_size(size)))
+        columns[0].append(reserved_now)
+        columns[1].append(allocated_now)
     for column in columns:
         column.reverse()
     return columns

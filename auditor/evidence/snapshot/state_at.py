@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -253,12 +253,12 @@ class NeverFreed(Table):
         """From the history of the device with most memory."""
         try:
             course = evidence.get(Allocations).devices[0]
-            return cls(_kept(evidence, course.device, len(course.reserved)))
+            return cls(_never_freed(evidence, course.device, len(course.reserved)))
         except (NotLooked, *MALFORMED):
             return cls()
 
 
-def _kept(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine, ...]:
+def _never_freed(evidence: Evidence, device: int, events: int) -> tuple[NeverFreedLine, ...]:
     origins = origins_of(evidence)
     thirds: dict[Site, list[int]] = defaultdict(lambda: [0, 0, 0])
     blocks: dict[Site, int] = defaultdict(int)
@@ -302,7 +302,6 @@ class Category:
 
     name: str
     size: int
-    blocks: int
 
 
 class Owners:
@@ -379,16 +378,15 @@ def by_category(
     for index, event in enumerate(trace):
         if event["action"] == "alloc":
             births[event["addr"]].append(index)
-    sizes: dict[str, list[int]] = defaultdict(list)
+    sizes: Counter[str] = Counter()
     for block in blocks:
         later = births[block.address]
         following = bisect_right(later, max(block.born, at))
         gone = time_us[later[following]] if following < len(later) else FOR_EVER
         born = time_us[block.born] if block.born >= 0 else 0
-        sizes[owners.purpose(block.address, born, gone) or owners.age(born, time_us[at])].append(
-            block.size
-        )
-    found = (Category(name, sum(each), len(each)) for name, each in sizes.items())
+        purpose = owners.purpose(block.address, born, gone) or owners.age(born, time_us[at])
+        sizes[purpose] += block.size
+    found = (Category(name, size) for name, size in sizes.items())
     return tuple(sorted(found, key=lambda category: -category.size))
 
 
@@ -413,7 +411,7 @@ FREE = "inactive"
 
 
 @dataclass(frozen=True)
-class Block:
+class SegmentBlock:
     """A stretch of a segment. ``live`` also while its free is pending; ``site`` allocated it."""
 
     size: int
@@ -426,7 +424,7 @@ class Segment:
     """Memory obtained from the device by one cudaMalloc. It can only be given back whole."""
 
     size: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[SegmentBlock, ...]
     expandable: bool = False
     device: int = 0
 
@@ -436,7 +434,7 @@ class Segment:
         return sum(block.size for block in self.blocks if not block.live)
 
     @property
-    def pin(self) -> Block | None:
+    def pin(self) -> SegmentBlock | None:
         """The largest live block: without it and its like the segment could be given back."""
         return max(
             (block for block in self.blocks if block.live),
@@ -468,7 +466,7 @@ class Pin:
         return len(self._blocks)
 
     @property
-    def _blocks(self) -> list[Block]:
+    def _blocks(self) -> list[SegmentBlock]:
         return [
             block
             for segment in self.segments
@@ -493,11 +491,6 @@ class Snapshot(Table):
         """From the snapshot file. Raises :class:`NotLooked` without a plain one."""
         data = snapshot_of(evidence)
         return cls(_segments(data, evidence), data.at_oom)
-
-    @property
-    def reserved(self) -> int:
-        """Bytes obtained from the device."""
-        return sum(segment.size for segment in self.segments)
 
     def on(self, device: int) -> Snapshot:
         """The part of one device."""
@@ -547,9 +540,9 @@ def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
     )
 
 
-def _block(block: Event, origins: Origins) -> Block:
+def _block(block: Event, origins: Origins) -> SegmentBlock:
     live = block["state"] != FREE
-    return Block(
+    return SegmentBlock(
         int(block["size"]),
         live,
         origins.site(block.get("frames") or ()) if live else None,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from auditor import amounts
-from auditor.allocator import AllocatorSettings, Replayed, replay
+from auditor.allocator import AllocatorReplay, AllocatorSettings, replay
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.state_at import (
@@ -82,7 +82,6 @@ class WhatIf(Table):
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
-    device: int
     card: int | None
     recorded: Outcome
     rounded: bool
@@ -125,7 +124,6 @@ def what_if(evidence: Evidence, course: Course) -> WhatIf:
             "what was recorded"
         )
     return WhatIf(
-        course.device,
         card,
         recorded,
         any(course.history.settings.roundup_power2_divisions),
@@ -177,7 +175,7 @@ class Replays:
         settings: AllocatorSettings | None = None,
         *,
         total_bytes: int | None = None,
-    ) -> Replayed:
+    ) -> AllocatorReplay:
         """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` if it cannot be done."""
         try:
             return replay(
@@ -353,7 +351,7 @@ def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> Out
         why = str(reason)
     left = event.get("device_free", event.get("addr"))
     settings = AllocatorSettings.from_snapshot(data.settings)
-    return _told(
+    return _out_of_memory(
         state,
         origins,
         device=course.device,
@@ -377,7 +375,7 @@ def _from_message(data: SnapshotData, evidence: Evidence, why: str) -> OutOfMemo
         default=0,
     )
     state = state_after(data, device, -1)
-    return _told(
+    return _out_of_memory(
         state,
         origins_of(evidence),
         device=device,
@@ -398,7 +396,9 @@ def _raised_at(evidence: Evidence) -> Site | None:
     )
 
 
-def _told(state: State, origins: Origins, *, timed: bool = True, **more: object) -> OutOfMemory:
+def _out_of_memory(
+    state: State, origins: Origins, *, timed: bool = True, **more: object
+) -> OutOfMemory:
     return OutOfMemory(
         happened=True,
         reserved=sum(state.segments.values()),

@@ -47,7 +47,7 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
         return CompileCall("", argument, replaces=False, read=False)
     target = unparsed(targets[0])
     return CompileCall(
-        target, argument, target == argument, _read(source, site.file, statement, targets[0])
+        target, argument, target == argument, _is_read(source, site.file, statement, targets[0])
     )
 
 
@@ -92,7 +92,9 @@ def _is_call_of(called: ast.expr, name: str, *, method: bool) -> bool:
     )
 
 
-def _read(source: Source, file: str, statement: ast.stmt, target: ast.Name | ast.Attribute) -> bool:
+def _is_read(
+    source: Source, file: str, statement: ast.stmt, target: ast.Name | ast.Attribute
+) -> bool:
     """Whether a name like it is read elsewhere in the file; an attribute of whatever owner."""
     name, index = name_of(target), source.index(file)
     named = (node for node in index.named.get(name, ()) if isinstance(node.ctx, ast.Load))

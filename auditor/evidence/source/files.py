@@ -105,12 +105,6 @@ class Source(Table):
                 return name_of(call.func)
         return ""
 
-    def argument(self, site: Site, call: str, keyword: str) -> ast.expr | None:
-        """What the only ``call`` on the site's line gets as ``keyword``, or None."""
-        found = the_only(node for node in self.calls_at(site) if name_of(node.func) == call)
-        given = found.keywords if found is not None else ()
-        return next((item.value for item in given if item.arg == keyword), None)
-
     def called(self, site: Site, *names: str) -> str:
         """Which of ``names`` is called on the site's line; empty if none is."""
         return next(

@@ -92,12 +92,12 @@ def exhausts(source: Source, site: Site) -> bool:
     leaving = (ast.Break, ast.Return, ast.Raise)
     return (
         len(heads) == 1
-        and _whole(heads[0].iter)
+        and _is_whole_value(heads[0].iter)
         and not any(isinstance(node, leaving) for node in run_in(heads[0].body))
     )
 
 
-def _whole(over: ast.expr) -> bool:
+def _is_whole_value(over: ast.expr) -> bool:
     while isinstance(over, ast.Call) and over.args and name_of(over.func) in PASSED_THROUGH:
         over = over.args[0]
     return isinstance(over, (ast.Name, ast.Attribute, ast.Subscript))

@@ -16,7 +16,7 @@ from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.tree import Place
+    from auditor.timeline.tree import UserFunction
 
 
 HOST_MEMORY = 0
@@ -61,6 +61,11 @@ def kernel_timeline(evidence: Evidence) -> Timeline:
     if not line.devices[0].kernels:
         raise NotLooked("the trace shows no kernel of a GPU")
     return line
+
+
+def inside(site: Site | None) -> str:
+    """In words: `` in train_step``; empty where that is not known."""
+    return f" in {site.function}" if site is not None else ""
 
 
 def _load(evidence: Evidence) -> Timeline:
@@ -180,8 +185,6 @@ class TraceSteps(Table):
     frames.
     """
     silence: Silence | None = None
-    numbers: tuple[int, ...] = ()
-    """Number of each step, as the profiler counts them."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceSteps:
@@ -189,7 +192,6 @@ class TraceSteps(Table):
         line = timed_timeline(evidence)
         return cls(
             steps=_steps(line),
-            numbers=line.steps.numbers,
             source=line.steps.source,
             marked=line.steps.marked,
             device=bool(line.devices),
@@ -293,5 +295,5 @@ def _silence(line: Timeline) -> Silence | None:
     return Silence((end - start) / 1e3, _site(place), function)
 
 
-def _site(place: Place | None) -> Site | None:
+def _site(place: UserFunction | None) -> Site | None:
     return Site(place.file, place.line, place.function) if place is not None else None

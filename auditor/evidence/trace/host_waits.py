@@ -17,7 +17,7 @@ from auditor.model import Site
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.tree import Place
+    from auditor.timeline.tree import UserFunction
 
 Cause = Literal[
     "scalar", "branch", "shape", "copy to host", "copy to device", "copy", "explicit", "other"
@@ -51,7 +51,6 @@ class WaitPlace:
     api: str
     site: Site | None
     backward: bool
-    synchronises: bool
     asynchronous: bool
     """Whether nothing but the memory's being pageable held the host: the copy was asked not to
     wait.
@@ -112,11 +111,6 @@ class WaitPlace:
         return f"{amounts.size(self.copied / self.n)} each{speed}" if self.copied > 0 else ""
 
     @property
-    def where(self) -> str:
-        """The place in words: `` in train_step``; may be empty."""
-        return f" in {self.site.function}" if self.site is not None else ""
-
-    @property
     def _times(self) -> tuple[tuple[str, str], ...]:
         return (
             ("host held", f"{amounts.duration(self.held_us / self.of)} per step"),
@@ -149,7 +143,6 @@ class TraceWaits(Table):
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
-    steps: int = 1
     marked: bool = False
     """Whether the trace marks its steps; else the whole of it counts as one, and nothing is said
     per step.
@@ -163,14 +156,9 @@ class TraceWaits(Table):
         """From the trace. Raises :class:`NotLooked` without a device: a CPU never waits."""
         line = timeline_of(evidence)
         need_a_device(shown=bool(line.devices), missing=line.device_missing)
-        steps = line.steps
         timed = not line.trace.info.null_device
-        return cls(
-            steps.count,
-            steps.marked,
-            timed,
-            tuple(_places(line) if timed else map(_untimed, _places(line))),
-        )
+        places = _places(line)
+        return cls(line.steps.marked, timed, tuple(places if timed else map(_untimed, places)))
 
     def of(self, *causes: Cause, asynchronous: bool = False) -> list[WaitPlace]:
         """Places with one of these causes, the costliest first; asynchronous copies apart."""
@@ -188,7 +176,7 @@ class _Key:
 
     cause: Cause
     operator: str
-    place: Place | None
+    place: UserFunction | None
     backward: bool
     asynchronous: bool
 
@@ -233,7 +221,6 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         api=trace.names[trace.calls.name[waits.call[longest]]],
         site=Site(place.file, place.line, place.function) if place is not None else None,
         backward=key.backward,
-        synchronises=synchronised > 0,
         asynchronous=key.asynchronous,
         seen=frozenset(max(0, int(step)) for step in waits.step[rows]),
         n=synchronised or len(rows),

@@ -73,7 +73,6 @@ class DeviceIdle(Table):
 
     steps: int = 1
     marked: bool = False
-    device: str = ""
     window_us: float = 0.0
     idle_us: tuple[tuple[str, float], ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -86,8 +85,6 @@ class DeviceIdle(Table):
     """Kernels shorter than 10 us."""
     median_kernel_us: float = 0.0
     empty: float = 0.0
-    graphs: int = 0
-    """Launches of CUDA graphs."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> DeviceIdle:
@@ -164,7 +161,6 @@ def _table(line: Timeline, found: Idle) -> DeviceIdle:
     return DeviceIdle(
         steps=line.steps.count,
         marked=line.steps.marked,
-        device=use.name,
         window_us=found.windows.length / 1e3,
         idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
         gap_steps=len(set(line.steps.of(found.start[found.of_host()]).tolist()) - {-1}),
@@ -174,7 +170,6 @@ def _table(line: Timeline, found: Idle) -> DeviceIdle:
         short=use.short_kernels,
         median_kernel_us=use.median_kernel_ns / 1e3,
         empty=float((delay < EMPTY_NS).mean()) if len(delay) else 0.0,
-        graphs=sum(total.calls for total in line.runtime_calls if "GraphLaunch" in total.name),
     )
 
 

@@ -23,28 +23,12 @@ LOOKED_AT = 64
 """Upper bound on operators whose places are looked up: those of one kind mostly share a place."""
 
 
-@dataclass(frozen=True)
-class Where:
-    """A function of the user's; no site where the trace has no frames."""
-
-    site: Site | None = None
-
-    def __str__(self) -> str:
-        """In words: `` in train_step``; may be empty."""
-        return f" in {self.site.function}" if self.site is not None else ""
-
-
-NOWHERE = Where()
-"""No place: the trace has no frames of the user's."""
-
-
-def where(line: Timeline, rows: Ints) -> Where:
-    """Where most of these operators (rows of the call tree) were called from."""
+def where(line: Timeline, rows: Ints) -> Site | None:
+    """Where most of these operators (rows of the call tree) were called from; None if the trace
+    has no frames of the user's.
+    """
     found = Counter(place for place in line.places_of(rows[:LOOKED_AT]) if place is not None)
-    if not found:
-        return NOWHERE
-    ((place, _),) = found.most_common(1)
-    return Where(Site(place.file, place.line, place.function))
+    return next((Site(at.file, at.line, at.function) for at, _ in found.most_common(1)), None)
 
 
 TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
@@ -68,12 +52,11 @@ class Structure(Table):
 
     steps: int = 1
     marked: bool = False
-    window_us: float = 0.0
     kernel_us: float = 0.0
     attentions: int = 0
     """Softmaxes between two batched products, forward and backward."""
     attention_us: float = 0.0
-    attention_at: Where = NOWHERE
+    attention_at: Site | None = None
     transposes: tuple[tuple[str, float], ...] = ()
     """Kernels that change layouts, and their time."""
     tuning: Tuning | None = None
@@ -104,7 +87,6 @@ def _table(line: Timeline) -> Structure:
     return Structure(
         steps=steps,
         marked=line.steps.marked,
-        window_us=line.idle.windows.length / 1e3 if line.idle else 0.0,
         kernel_us=use.kernel_ns / 1e3,
         attentions=len(line.attention.softmax),
         attention_us=line.attention.ns / 1e3,
@@ -171,7 +153,7 @@ class OptimizerCalls(Table):
     idle_us_per_step: float = 0.0
     us_per_step: float = 0.0
     """Host time inside them in each step."""
-    where: Where = NOWHERE
+    where: Site | None = None
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:

@@ -31,7 +31,6 @@ class Ranks(Table):
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
     rows: tuple[Rank, ...] = ()
-    world_size: int = 1
     late: int | None = None
     """The rank that the others wait for; None if none can be named."""
     last: int = 0
@@ -52,7 +51,7 @@ class Ranks(Table):
         if recorded is None:
             return table
         rows = recorded({row.file: row for row in table.rows})
-        return replace(table, rows=rows, world_size=len(rows))
+        return replace(table, rows=rows)
 
     @property
     def step_us(self) -> float:
@@ -79,11 +78,10 @@ def _table(found: Fleet) -> Ranks:
     rows = tuple(one.row for one in found.ranks)
     late = found.late
     if late is None:
-        return Ranks(rows, found.world_size)
+        return Ranks(rows)
     steps = max(1, min(row.steps for row in rows))
     return Ranks(
         rows,
-        found.world_size,
         late=rows[late.place].rank,
         last=late.last,
         shared=late.shared,

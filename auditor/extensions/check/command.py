@@ -208,7 +208,7 @@ def certain(path: Path, codes: Collection[str]) -> list[Proof]:
     comments silence anywhere; nothing of a file that cannot be read.
     """
     try:
-        text = _read(path)
+        text = _read_source(path)
         proven = proofs(text)
     except (AuditProblem, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
@@ -243,7 +243,7 @@ def check(
     unread = 0
     paths = list(_python(files))
     for path in paths:
-        text = _read(path)
+        text = _read_source(path)
         try:
             proven = proofs(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -292,7 +292,7 @@ def _python(files: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> str:
+def _read_source(path: Path) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)

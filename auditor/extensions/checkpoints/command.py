@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from auditor import amounts
 from auditor.cli import console, out_folder, rule_selection, write_results
 from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
@@ -89,8 +90,7 @@ def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
             unread.append(f"{file} holds no checkpoint")
         over = passed_over(Path(file))
         if over:
-            more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
-            console.say(f"note: not read in {file}: {', '.join(over[:NAMED])}{more}", err=True)
+            console.say(f"note: not read in {file}: {amounts.some(over, NAMED)}", err=True)
     scans = []
     for path, scan in zip(paths, scans_of(paths), strict=True):
         if isinstance(scan, NotACheckpoint):

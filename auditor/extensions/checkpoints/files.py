@@ -10,7 +10,14 @@ from pathlib import Path
 import msgspec
 
 from auditor.errors import AuditProblem
-from auditor.evidence.scans import Format, OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
+from auditor.evidence.scans import (
+    ElementCounts,
+    Format,
+    OptimizerFacts,
+    Scan,
+    SchedulerFacts,
+    TensorFacts,
+)
 from auditor.extensions.checkpoints.keys import printable
 from auditor.extensions.checkpoints.reading import NotACheckpoint, read
 from auditor.isolation import MEMORY, ReaderDied, isolated
@@ -41,7 +48,7 @@ BYTES_A_SECOND = 200_000
 takes half a millisecond on a busy machine.
 """
 
-PASSED_ON = (Scan, TensorFacts, Tally, OptimizerFacts, SchedulerFacts, NotACheckpoint)
+PASSED_ON = (Scan, TensorFacts, ElementCounts, OptimizerFacts, SchedulerFacts, NotACheckpoint)
 """Classes that come from one process to another."""
 
 
@@ -51,7 +58,7 @@ def checkpoints_in(path: Path) -> tuple[Path, ...]:
         return (path,)
     files = sorted(each for each in path.iterdir() if each.is_file())
     indexes = [each for each in files if each.name.endswith(INDEX)]
-    shards = {shard for index in indexes for shard in (*_named(index), *_lying(index))}
+    shards = {shard for index in indexes for shard in (*_shards_of(index), *_lying(index))}
     return (
         *indexes,
         *(each for each in files if each.suffix.lower() in SUFFIXES and each not in shards),
@@ -64,7 +71,7 @@ def passed_over(path: Path) -> tuple[str, ...]:
         return ()
     read_ones = {*checkpoints_in(path)}
     for index in [each for each in read_ones if each.name.endswith(INDEX)]:
-        read_ones |= {*_named(index), *_lying(index)}
+        read_ones |= {*_shards_of(index), *_lying(index)}
     return tuple(
         each.name + "/" * each.is_dir()
         for each in sorted(path.iterdir())
@@ -80,7 +87,7 @@ def scans_of(paths: Sequence[Path]) -> list[Scan | NotACheckpoint]:
     """
     if not paths:
         return []
-    sizes = [_size(each) for path in paths for each in (path, *_named(path))]
+    sizes = [_size(each) for path in paths for each in (path, *_shards_of(path))]
     try:
         return isolated(
             lambda: _all(paths),
@@ -156,7 +163,7 @@ def _is_plain(name: str) -> bool:
     return name not in ("", ".", "..") and not {"/", "\\", "\0"} & {*name}
 
 
-def _named(index: Path) -> list[Path]:
+def _shards_of(index: Path) -> list[Path]:
     if not index.name.endswith(INDEX):
         return []
     return [index.parent / name for name in sorted({*_listed(index).values()}) if _is_plain(name)]
@@ -164,7 +171,7 @@ def _named(index: Path) -> list[Path]:
 
 def _lying(index: Path) -> list[Path]:
     """Shards beside an index that have the same name as one that it names, but for the number."""
-    own = [SHARD.fullmatch(path.name) for path in _named(index)]
+    own = [SHARD.fullmatch(path.name) for path in _shards_of(index)]
     families = {shard.group(1, 4) for shard in own if shard is not None}
     return [
         path
@@ -179,13 +186,13 @@ def _sharded(index: Path) -> Scan:
         raise NotACheckpoint("it is no index of shards: it has no weight_map")
     elsewhere = sorted(name for name in {*listed.values()} if not _is_plain(name))
     damage = [f"shard {name[:80]!r} does not lie beside its index" for name in elsewhere]
-    extra = sorted({*_lying(index)} - {*_named(index)})
+    extra = sorted({*_lying(index)} - {*_shards_of(index)})
     damage += [
         f"shard {path.name[:80]} lies beside its index, which does not name it" for path in extra
     ]
     scans: list[Scan] = []
     holder: dict[str, str] = {}
-    for path in _named(index):
+    for path in _shards_of(index):
         try:
             found = _apart(path)
         except NotACheckpoint as problem:

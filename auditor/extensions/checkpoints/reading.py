@@ -39,7 +39,7 @@ def read(path: Path) -> Scan:
         with path.open("rb") as file:
             kind = _format(file.read(16), about.st_size)
         scan = Scan(str(path), kind, about.st_size, about.st_mtime)
-        return _read(path, scan)
+        return _scan_file(path, scan)
     except FileNotFoundError:
         raise NotACheckpoint("it does not exist") from None
     except OSError as error:
@@ -67,7 +67,7 @@ def _format(head: bytes, size: int) -> Format:
     )
 
 
-def _read(path: Path, scan: Scan) -> Scan:
+def _scan_file(path: Path, scan: Scan) -> Scan:
     if path.suffix == ".safetensors" and scan.format != "safetensors":
         # others go by this ending, whatever is in the file
         return replace(scan, damage=("its name says safetensors, and its content does not",))

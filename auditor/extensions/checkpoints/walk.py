@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from auditor.evidence.scans import OptimizerFacts, Role, SchedulerFacts, Tally, TensorFacts
+from auditor.evidence.scans import ElementCounts, OptimizerFacts, Role, SchedulerFacts, TensorFacts
 from auditor.extensions.checkpoints import keys
 from auditor.extensions.checkpoints.keys import Path, named
 from auditor.extensions.checkpoints.standins import Array, Scalar, Standin, is_class, let_in
@@ -82,7 +82,7 @@ class Walk:
         self._unread: dict[str, list[str]] = defaultdict(list)
         self._aside: list[str] = []
         self._states: set[Path] = set()
-        self._tallies: dict[Any, Tally] = {}
+        self._tallies: dict[Any, ElementCounts] = {}
         self._seen: set[tuple[int, bool]] = set()
 
     @property
@@ -168,14 +168,16 @@ class Walk:
         dtype = str(tensor.dtype).removeprefix("torch.")
         self.tensors.append(TensorFacts(named(path), dtype, shape, role, tally, path))
 
-    def _tally(self, tensor: torch.Tensor, *, kept: bool) -> Tally:
+    def _tally(self, tensor: torch.Tensor, *, kept: bool) -> ElementCounts:
         """What is in it; views of the same numbers are looked at once, while they are alive."""
         mark = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if not kept or mark not in self._tallies:
             self._tallies[mark] = _tally(tensor)
         return self._tallies[mark]
 
-    def _role(self, path: Path, tensor: torch.Tensor, tally: Tally | None, dimensions: int) -> Role:
+    def _role(
+        self, path: Path, tensor: torch.Tensor, tally: ElementCounts | None, dimensions: int
+    ) -> Role:
         """The tensor's role; empty if it is a result, or may hold non-finite values."""
         if any(path[: len(owner)] == owner for owner in self.optimizers):
             return "optimizer"
@@ -201,7 +203,7 @@ class Walk:
         elif owned or (len(place) > 1 and place[:-1] in self._states and not _is_result(path, 0)):
             counts = (0, number.real > 0, number.real <= 0) if infinite else (1, 0, 0)
             role: Role = "optimizer" if owned else "model"
-            tally = Tally(1, *map(int, counts))
+            tally = ElementCounts(1, *map(int, counts))
             self.tensors.append(TensorFacts(named(path), NUMBER, (), role, tally, path))
         elif _is_result(path, 0) or keys.among_settings(path) or (infinite and lone):
             self._aside.append(named(path))
@@ -260,7 +262,7 @@ def _is_result(path: Path, dimensions: int) -> bool:
     )
 
 
-def _may_be(path: Path, tally: Tally, dimensions: int) -> bool:
+def _may_be(path: Path, tally: ElementCounts, dimensions: int) -> bool:
     """Whether what is not finite may be so: results; bounds, in numbers or a list of them; minus
     infinity in a mask, beside what it lets pass.
     """
@@ -289,8 +291,8 @@ def _why_not(tensor: torch.Tensor) -> str:
     return ""
 
 
-def _tally(tensor: torch.Tensor) -> Tally:
-    total = Tally()
+def _tally(tensor: torch.Tensor) -> ElementCounts:
+    total = ElementCounts()
     for piece in _pieces(tensor):
         total += _counted(piece)
     return total
@@ -308,18 +310,18 @@ def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield from _pieces(part)
 
 
-def _counted(piece: torch.Tensor) -> Tally:
+def _counted(piece: torch.Tensor) -> ElementCounts:
     """Its smallest and largest number first, which a NaN or an infinity cannot hide from."""
     if piece.is_complex():
         piece = torch.view_as_real(piece.resolve_conj())
     low, high = (each.item() for each in torch.aminmax(piece.resolve_neg()))
     if math.isfinite(low) and math.isfinite(high):
-        return Tally(piece.numel(), low=low, high=high)
+        return ElementCounts(piece.numel(), low=low, high=high)
     finite = piece[piece.isfinite()]
     ends = [each.item() for each in finite.aminmax()] if finite.numel() else [None, None]
     positive, negative = (int((piece == end).sum()) for end in (math.inf, -math.inf))
     nan = piece.numel() - finite.numel() - positive - negative
-    return Tally(piece.numel(), nan, positive, negative, *ends)
+    return ElementCounts(piece.numel(), nan, positive, negative, *ends)
 
 
 # -- facts of each part ----------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def drill(
     if folder.is_file() or (folder / "recordings").exists():
         raise AuditProblem(f"{folder} is a file or holds a drill", "choose another --out")
     deadline = None if timeout is None else time.monotonic() + timeout
-    counted = progress_display.Steps()
+    counted = progress_display.StepProgress()
 
     def ran(name: str, where: ProjectCopy, planted: Drill, many: int) -> Ran:
         place = str(folder.resolve() / "recordings" / name)

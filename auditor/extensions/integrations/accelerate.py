@@ -85,14 +85,14 @@ class AuditTracker(GeneralTracker):  # type: ignore[misc]
         if report is None or self._told:
             return
         self._told = True
-        LOG.warning("%s; %s", _said(report), self.audit.out / "report.html")
+        LOG.warning("%s; %s", _summary(report), self.audit.out / "report.html")
         try:
             self._sink({"audit/findings": float(len(report.findings))}, self.steps)
         except Exception as error:  # whatever a tracker raises: it is the user's
             LOG.warning("log_to: %s: %s", type(error).__name__, error)
 
 
-def _said(report: Report) -> str:
+def _summary(report: Report) -> str:
     if not report.findings:
         return "no finding"
     first, more = report.findings[0], len(report.findings) - 1

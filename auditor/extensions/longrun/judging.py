@@ -60,14 +60,14 @@ class Judge:
             self._process.kill()
             self._process.wait()
             return {"error": f"judging took more than {LIMIT_S:.0f} s and was ended"}
-        return self._said()
+        return self._outcome()
 
     def wait(self, seconds: float) -> None:
         """Wait up to ``seconds`` for the end; unfinished work continues in the background."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def _said(self) -> dict[str, Any]:
+    def _outcome(self) -> dict[str, Any]:
         try:
             with open(self.folder / JUDGED, "rb") as file:
                 found = json.loads(file.read(BYTES))
@@ -163,7 +163,7 @@ class Look:
         self.steps = 0
         plan = settings.plan
         self._plan = replace(plan, folder=str((folder / "recording").resolve()))
-        self._file, self._said = settings.file, settings.said
+        self._file, self._outcome = settings.file, settings.said
         self._typical_s = typical_s
         self._began = self._at = 0.0
         self._left = ExitStack()
@@ -183,7 +183,7 @@ class Look:
             try:
                 if recorder.writer.lost:
                     raise AuditProblem(recorder.writer.lost)
-                recorder.watch_told(f"a look at a long run: {self._why}", *self._said)
+                recorder.watch_told(f"a look at a long run: {self._why}", *self._outcome)
             except BaseException:
                 recorder.leave(None)
                 raise

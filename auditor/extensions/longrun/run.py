@@ -312,9 +312,9 @@ class LongRun:
             self._warn(str(said["error"])[:500])
             return
         self.report = Path(said["report"])
-        self._told(said["findings"], said["report"])
+        self._announce(said["findings"], said["report"])
 
-    def _told(self, findings: list[dict[str, Any]], report: str) -> None:
+    def _announce(self, findings: list[dict[str, Any]], report: str) -> None:
         """Each finding once, and once more when its price has doubled."""
         fresh = []
         for each in findings:

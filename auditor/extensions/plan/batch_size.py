@@ -89,7 +89,7 @@ def found(
     ``NAME`` or ``FILE:NAME``. Raises :class:`AuditProblem` if there is no such name.
     """
     if named:
-        return _named(named, args, files)
+        return _setting_of_name(named, args, files)
     if base.loaders:
         return _loaders(base)
     return (
@@ -112,7 +112,7 @@ def _loaders(base: Measured) -> BatchSetting | str:
     return BatchSetting(size, said, loaders=base.loaders)
 
 
-def _named(named: str, args: Sequence[str], files: Sequence[str]) -> BatchSetting:
+def _setting_of_name(named: str, args: Sequence[str], files: Sequence[str]) -> BatchSetting:
     file, _, name = named.rpartition(":")
     own = [] if file else list(_arguments(args, name))
     own = own or [each for path in ([file] if file else files) for each in _numbers(path, name)]

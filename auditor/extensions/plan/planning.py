@@ -17,7 +17,7 @@ from auditor.extensions.plan import batch_size, changes
 from auditor.extensions.plan.changes import Option
 from auditor.extensions.plan.fitting import Fits, MemoryModel, Point, fits, rounded, usable_bytes
 from auditor.extensions.plan.measured import Measured
-from auditor.extensions.plan.reruns import ALLOCATOR, Failed, Reruns, Wanted
+from auditor.extensions.plan.reruns import ALLOCATOR, Failed, Rerun, Reruns
 from auditor.model.gpus import GPUS, Gpu
 
 # -- what comes out: one row for each thing that can be changed, and what fits where ---------------
@@ -179,7 +179,7 @@ class Planning:
         return self.result()
 
     def _make(self) -> None:
-        self._base = base = self.reruns.run(Wanted())
+        self._base = base = self.reruns.run(Rerun())
         self._longest_s = base.seconds
         setting = batch_size.found(base, self.reruns.args, self.reruns.files, self.batch)
         self.batch_of = setting if isinstance(setting, str) else setting.said
@@ -204,7 +204,7 @@ class Planning:
         for option in options:
             if option.name == changes.EPOCH:  # what must fit decides before what comes first
                 self._largest_of(option)
-        self._largest(AS_IT_IS, Wanted())
+        self._largest(AS_IT_IS, Rerun())
         self._shard(base)
         for option in options:
             row = self.rows[option.name]
@@ -259,7 +259,7 @@ class Planning:
             name, batch = f"{MULTIPLE}{times}", setting.size * times
             change = f"{setting.said}: {batch}"
             why = self._refused(batch)
-            found = Refused(why) if why else self._run(name, Wanted(batch=batch))
+            found = Refused(why) if why else self._run(name, Rerun(batch=batch))
             if isinstance(found, Refused):
                 self.rows[name] = PlanRow(name, change, why=found.why)
                 return
@@ -278,7 +278,7 @@ class Planning:
         if option.why:
             self.rows[option.name] = PlanRow(option.name, why=option.why)
             return False
-        found = self._run(option.name, Wanted(option.change, allocator=option.allocator))
+        found = self._run(option.name, Rerun(option.change, allocator=option.allocator))
         if isinstance(found, Measured) and option.needed and option.needed not in found.changed:
             found = Refused("the re-run did not reach the code to change")
         if isinstance(found, Refused):
@@ -307,14 +307,14 @@ class Planning:
         setting, base = self.reruns.setting, self._base
         if setting is None or base is None:
             return
-        wanted = Wanted(option.change, allocator=option.allocator)
+        wanted = Rerun(option.change, allocator=option.allocator)
         batch = setting.size * TIMES[-1]
         found = self._run(f"{option.name}, batch {batch}", replace(wanted, batch=batch))
         if isinstance(found, Measured) and not setting.obeyed(base, found, batch):
             self._note_point(option.name, batch, found)
             self._largest(option.name, wanted)
 
-    def _largest(self, name: str, wanted: Wanted) -> None:
+    def _largest(self, name: str, wanted: Rerun) -> None:
         """For each GPU, the one with most memory first: its points bound the others."""
         for gpu in sorted(self.gpus, key=usable_bytes, reverse=True):
             points = self._points.get(name, [])
@@ -326,7 +326,7 @@ class Planning:
             row = self.rows[name]
             self.rows[name] = replace(row, largest={**row.largest, gpu.key: found})
 
-    def _point(self, name: str, wanted: Wanted, batch: int) -> Point | Refused:
+    def _point(self, name: str, wanted: Rerun, batch: int) -> Point | Refused:
         """One batch size, rehearsed."""
         why = self._refused(batch)
         if why:
@@ -342,7 +342,7 @@ class Planning:
 
     # -- re-runs -----------------------------------------------------------------------------------
 
-    def _run(self, name: str, wanted: Wanted) -> Measured | Refused:
+    def _run(self, name: str, wanted: Rerun) -> Measured | Refused:
         """What it measured, or why there is nothing."""
         left_s = self.budget_s - (time.monotonic() - self._began)
         if left_s < self._longest_s:

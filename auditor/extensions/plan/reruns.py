@@ -59,7 +59,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Rerun:
     """One re-run: what is changed, for which batch size (None: as it is), under which setting of
     the allocator.
     """
@@ -87,7 +87,7 @@ class Reruns:
     warnings: dict[str, None] = field(default_factory=dict)
     """What the re-runs warn of, each once."""
 
-    def run(self, wanted: Wanted) -> Measured:
+    def run(self, wanted: Rerun) -> Measured:
         """One re-run. Raises :class:`Failed` if the program did not complete a step,
         :class:`KeyboardInterrupt` where it was interrupted.
         """
@@ -103,7 +103,7 @@ class Reruns:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _recorded(self, wanted: Wanted, folder: Path) -> Recording:
+    def _recorded(self, wanted: Rerun, folder: Path) -> Recording:
         plan, files = self._planned(wanted, folder)
         with sheltered(plan, files) as apart:
             try:
@@ -116,7 +116,7 @@ class Reruns:
                 raise Failed(problem.message) from None
         return recording
 
-    def _planned(self, wanted: Wanted, folder: Path) -> tuple[Plan, Mapping[str, bytes]]:
+    def _planned(self, wanted: Rerun, folder: Path) -> tuple[Plan, Mapping[str, bytes]]:
         change, args, files = wanted.change, self.args, {}
         setting = self.setting
         if setting is not None and wanted.batch is not None and wanted.batch != setting.size:

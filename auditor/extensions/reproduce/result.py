@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from auditor import amounts
 from auditor.cli import console, progress_display
 from auditor.cli.usage import EXIT_FOUND
 from auditor.extensions.reproduce.comparing import (
@@ -209,10 +210,9 @@ def _notes(outcome: Outcome) -> list[str]:
         if name in NONDETERMINISTIC and site is not None
     }
     if listed and not on_gpu:
-        shown = ", ".join(sorted(listed)[:5]) + f" and {len(listed) - 5} more" * (len(listed) > 5)
         notes.append(
             "on CUDA, by torch's list and not compared here, these may differ from run to run: "
-            f"{shown}"
+            f"{amounts.some(sorted(listed))}"
         )
     return [f"note: {each}" for each in notes]
 
@@ -276,7 +276,7 @@ def reproduce(
     deadline = None if timeout is None else time.monotonic() + timeout
     order = Order(target, args, steps, device, deadline, against)
     say = (lambda text: None) if quiet else (lambda text: console.say(f"{text} ...", err=True))
-    counted = progress_display.Steps()
+    counted = progress_display.StepProgress()
     with progress_display.working("reproduce", lambda: str(counted), quiet=quiet):
         outcome = Runs(order, say, counted).outcome()
     if form == "json":

@@ -19,7 +19,7 @@ from auditor.cli.usage import STOPPING
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.tensorboard_tab.pages import StartResponse, refused
-from auditor.extensions.tensorboard_tab.runs import EXPORTED, Run, runs_in
+from auditor.extensions.tensorboard_tab.runs import EXPORTED, RunFolder, runs_in
 from auditor.recordings.folder import MANIFEST, Recording
 
 HOST = "127.0.0.1"
@@ -97,7 +97,7 @@ def complete(root: Path) -> None:
                 tensorboard_files.write(report, Evidence(recording), run.folder / EXPORTED)
 
 
-def _recording_inside(run: Run) -> Recording | None:
+def _recording_inside(run: RunFolder) -> Recording | None:
     """The run's recording, if its trace lies inside the folder that is shown."""
     trace = run.trace()
     if trace is None:

@@ -19,7 +19,7 @@ from auditor import amounts
 from auditor.judging import catalogue
 from auditor.model import Report
 
-from .runs import Run, runs_in
+from .runs import RunFolder, runs_in
 
 ASSETS = Path(__file__).parent / "assets"
 BLOCK = 1 << 20
@@ -52,7 +52,7 @@ class Reply:
 
 
 class Pages:
-    """The pages of the runs below one folder. Only files that :class:`Run` names are read."""
+    """The pages of the runs below one folder. Only files that :class:`RunFolder` names are read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,11 +80,11 @@ class Pages:
         start_response("200 OK", _headers(reply))
         return reply.body
 
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunFolder, ...]:
         """The runs that are shown."""
         return runs_in(self.root)
 
-    def _run(self, name: str) -> Run:
+    def _run(self, name: str) -> RunFolder:
         for run in self.runs():
             if run.name == name:
                 return run
@@ -103,7 +103,7 @@ class Pages:
                         "code": text.one_line(finding.code, 40),
                         "message": text.one_line(finding.message, 500),
                         "severity": summary.severity(finding).value,
-                        "cost": summary.cost(finding, "µs"),
+                        "cost": text.micro(summary.cost(finding)),
                         "file": finding.site.file if finding.site else "",
                         "line": finding.site.line if finding.site else 0,
                         "function": finding.site.function if finding.site else "",
@@ -160,7 +160,7 @@ class _Asset:
         )
 
 
-def _described(run: Run) -> dict[str, Any]:
+def _described(run: RunFolder) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": run.name,
         "page": run.page() is not None,
@@ -181,7 +181,7 @@ def _described(run: Run) -> dict[str, Any]:
     }
 
 
-def _loaded(run: Run) -> Report:
+def _loaded(run: RunFolder) -> Report:
     path = run.report()
     if path is None:
         raise NotThere("report.json is missing")
@@ -322,7 +322,7 @@ class Viewer:
 def viewer() -> Viewer | None:
     """The viewer's page, with our scripts; None if it is missing."""
     path = viewer_file()
-    return _made(path) if path is not None else None
+    return _viewer_of(path) if path is not None else None
 
 
 def viewer_file() -> Path | None:
@@ -335,7 +335,7 @@ def viewer_file() -> Path | None:
 
 
 @functools.cache
-def _made(path: Path) -> Viewer:
+def _viewer_of(path: Path) -> Viewer:
     page = with_scripts(path, _BEFORE, _AFTER)
     return Viewer(
         page.encode(),

@@ -14,7 +14,7 @@ from typing import Any
 from tensorboard.plugins import base_plugin
 
 from .pages import Pages
-from .runs import Run, runs_in
+from .runs import RunFolder, runs_in
 
 _NAMED = re.compile(r"([^:/]*):(?!//)(.+)")
 """A folder of ``--logdir_spec`` with the name that it is shown by."""
@@ -30,7 +30,7 @@ class _Several(Pages):
             for each in specification.split(",")
         ]
 
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunFolder, ...]:
         return tuple(
             replace(run, name=f"{name}/{run.name}" if name else run.name)
             for name, folder in self._named

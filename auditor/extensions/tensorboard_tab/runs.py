@@ -20,7 +20,7 @@ LIMIT = 1000
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """A folder that ``audit run`` or ``audit analyze`` wrote. ``name`` is its path below ``root``,
     or that of the root itself.
     """
@@ -54,7 +54,7 @@ class Run:
         return real if real.is_file() and real.is_relative_to(self.root.resolve()) else None
 
 
-def runs_in(root: Path) -> tuple[Run, ...]:
+def runs_in(root: Path) -> tuple[RunFolder, ...]:
     """The runs at and below ``root``, the newest report first."""
     return tuple(sorted(_found(root), key=lambda run: (-_written(run.folder / REPORT), run.name)))
 
@@ -67,14 +67,16 @@ def _written(report: Path) -> float:
         return 0.0
 
 
-def _found(root: Path) -> Iterator[Run]:
+def _found(root: Path) -> Iterator[RunFolder]:
     found = 0
     for place, folders, files in os.walk(root):
         folder = Path(place)
         below = folder.relative_to(root)
         if REPORT in files:
             folders.clear()
-            yield Run(root.resolve().name if folder == root else below.as_posix(), folder, root)
+            yield RunFolder(
+                root.resolve().name if folder == root else below.as_posix(), folder, root
+            )
             found += 1
         if found >= LIMIT:
             return

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Literal
 
 from auditor.batch_means import FEWEST_BATCHES
-from auditor.extensions.verify.intervals import Interval, Run, of_recordings
+from auditor.extensions.verify.intervals import Interval, RunTimes, of_recordings
 from auditor.model import Finding, Report
 from auditor.model.devices import Input, device_named, input_named
 
@@ -25,7 +25,7 @@ class Side:
     """
 
     report: Report
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunTimes, ...] = ()
     args: tuple[str, ...] | None = None
 
     @property
@@ -101,7 +101,7 @@ class Comparison:
 
 def compare(before: Side, after: Side) -> Comparison:
     """Set two sides beside each other that are not refused (:func:`refusal`)."""
-    told = tuple(_told(before, after))
+    told = tuple(_other_differences(before, after))
     barred, span = barred_rows(before.report, after.report), None
     if "step_us" not in barred:
         before, after, span = _timed_alike(before, after, barred)
@@ -244,7 +244,7 @@ _MACHINE: tuple[tuple[tuple[Row, ...], str, str], ...] = (
 """Facts of the environment, the rows that lean on them, and how a difference is said."""
 
 
-def _told(before: Side, after: Side) -> Iterator[str]:
+def _other_differences(before: Side, after: Side) -> Iterator[str]:
     """What else differs, a sentence each."""
     one, other = before.report.run, after.report.run
     auditors = (side.report.tool.get("version", "") for side in (before, after))
@@ -273,8 +273,8 @@ def _told(before: Side, after: Side) -> Iterator[str]:
 
 
 def common(
-    before: Sequence[Run], after: Sequence[Run]
-) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[int, int] | None]:
+    before: Sequence[RunTimes], after: Sequence[RunTimes]
+) -> tuple[tuple[RunTimes, ...], tuple[RunTimes, ...], tuple[int, int] | None]:
     """Both sides cut to the steps that all of their runs timed, counted from the program's
     beginning.
 

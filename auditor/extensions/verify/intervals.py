@@ -42,7 +42,7 @@ mostly slows its neighbours.
 
 
 @dataclass(frozen=True)
-class Run:
+class RunTimes:
     """Times of one run's steps in us, in order; ``busy`` is the share of its time in which others
     had the processor.
 
@@ -97,7 +97,7 @@ def of_pairs(before: Sequence[float], after: Sequence[float]) -> Interval | None
     return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
 
 
-def of_recordings(before: Sequence[Run], after: Sequence[Run]) -> Interval | None:
+def of_recordings(before: Sequence[RunTimes], after: Sequence[RunTimes]) -> Interval | None:
     """Interval of the ratio of median step times of two sides, each one or more runs.
 
     Each draw takes runs again (where there are several), blocks of neighbouring steps within each,
@@ -115,11 +115,11 @@ def of_recordings(before: Sequence[Run], after: Sequence[Run]) -> Interval | Non
     )
 
 
-def _middle(runs: Sequence[Run]) -> float:
+def _middle(runs: Sequence[RunTimes]) -> float:
     return fmean(math.log(median(run.us)) for run in runs)
 
 
-def _drawn(runs: Sequence[Run], draw: random.Random) -> float:
+def _drawn(runs: Sequence[RunTimes], draw: random.Random) -> float:
     n = len(runs)
     again = fmean(
         math.log(median(_blocks(run.us, draw)))
@@ -153,7 +153,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 # -- the steps of a recording ----------------------------------------------------------------------
 
 
-def quiet_run(evidence: Evidence) -> Run:
+def quiet_run(evidence: Evidence) -> RunTimes:
     """The quiet steps in order; without any where the recording holds none.
 
     Where the host's clock timed them, the time that the step's thread was ready and something else
@@ -162,11 +162,11 @@ def quiet_run(evidence: Evidence) -> Run:
     (docs/log/compare.md). Device events are not held up by it.
     """
     if evidence.recording.device.simulated or not evidence.has("steps"):
-        return Run(())
+        return RunTimes(())
     steps = evidence.get(Steps).quiet
     before = sum(
         each["steps"]
         for each in evidence.recording.manifest.get("passes") or ()
         if each["name"] == "warmup"
     )
-    return Run(tuple(max(step.own_us, 1e-3) for step in steps), queued_share(steps), before)
+    return RunTimes(tuple(max(step.own_us, 1e-3) for step in steps), queued_share(steps), before)

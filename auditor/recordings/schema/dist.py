@@ -74,9 +74,6 @@ class SamplerEpochRow(PassRow, kw_only=True):
 
     number: Annotated[int, doc("its number")]
     at: MaybeAt = None
-    made_at: Annotated[
-        int | None, doc("the `DistributedSampler(...)` call: a number in `sites`, or null")
-    ] = None
     loader_at: Annotated[
         int | None, doc("the `DataLoader(...)` call: `made_at` in `loaders`, or null")
     ] = None
@@ -117,7 +114,6 @@ class CommunicationRow(PassRow, kw_only=True):
 
     at: Annotated[At, doc("where it is issued; of one in a backward, where that is called")]
     what: Annotated[str, doc("`all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, ...")]
-    number: Annotated[int, doc("which of the step, from 0")] = 0
     group: Annotated[str, doc("what torch says that its process group is for")] = ""
     ranks: Annotated[int, doc("of the group; 0: not known")] = 0
     dtype: Annotated[str, doc("bytes of the tensors that are passed")] = ""

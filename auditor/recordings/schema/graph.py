@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from auditor.model import Site
-from auditor.recordings.row import Item, LineRow, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import Item, LineRow, MaybeAt, PassRow, doc, older
 
 
 class ThrownRow(PassRow, kw_only=True):
@@ -37,7 +37,10 @@ class ThrownRow(PassRow, kw_only=True):
     )
     other: Annotated[
         int | None,
-        doc("the backward of a `detach`; of a `repeat` or `again` the line that did it before"),
+        doc(
+            "the backward of a `detach`; of a `repeat` or `again` the line that did it before; of a "
+            "`result` the only line that runs `op`, if the place is a call that leads there"
+        ),
     ] = None
     steps: Annotated[int, doc("on how many")] = 0
     operators: Annotated[float, doc("operators per step")] = 0.0
@@ -51,7 +54,6 @@ class ThrownRow(PassRow, kw_only=True):
         default_factory=list
     )
     n: Annotated[int, doc("of gradients: parameters; of a window: its backwards")] = 0
-    graph: Annotated[bool, doc("a graph was recorded for it")] = False
     products: Annotated[
         int, doc("products of matrices, convolutions and attentions among the operators per step")
     ] = 0
@@ -112,7 +114,9 @@ class CensusRow(PassRow, kw_only=True):
             "sets, which no longer steps), `sample` (stored data of a dataset that a fetch changes), "
             "`state` (of a recurrent layer, carried over to batches of a loader that shuffles), "
             "`rates` (groups that were made with different learning rates, and stepped with one), "
-            "`average` (batch norms whose weights follow trained ones, and their statistics do not)"
+            "`average` (batch norms whose weights follow trained ones, and their statistics do not), `new` "
+            "(a frozen layer with the weights of its constructor, put in another's place or missing in "
+            "what was loaded)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
@@ -120,7 +124,7 @@ class CensusRow(PassRow, kw_only=True):
         str,
         doc(
             "`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer; "
-            "`sample`: the attribute"
+            "`sample`: the attribute; `new`: its name"
         ),
     ] = older("")
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)
@@ -154,7 +158,6 @@ class BackwardRow(LineRow, kw_only=True):
     followed: Annotated[
         bool, doc("with create_graph: `reused` says whether its gradients were differentiated")
     ] = older(value=False)
-    anomaly: Annotated[bool, doc("under anomaly mode")] = older(value=False)
     held_bytes: Annotated[
         int | None,
         doc(
@@ -171,8 +174,6 @@ class ReusedRow(PassRow, kw_only=True):
     when = "loud"
 
     at: Annotated[int, doc("the retained backward")]
-    by: Annotated[int | None, doc("the one that walked its graph")]
-    n: N
     gradients: Annotated[
         bool, doc("it was the graph of the gradients that the call at `at` created (create_graph)")
     ] = older(value=False)

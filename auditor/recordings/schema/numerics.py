@@ -64,16 +64,6 @@ class ModeRow(PassRow, kw_only=True):
     n: N
 
 
-class ProfilerRow(PassRow, kw_only=True):
-    """The user's own torch.profiler started inside a step."""
-
-    part = "profilers"
-    when = "as `modes`"
-
-    at: MaybeAt
-    n: N
-
-
 class NumericRow(PassRow, kw_only=True):
     """At the pass's end, one row for each kind of delicate call and place.
 

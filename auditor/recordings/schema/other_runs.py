@@ -128,7 +128,6 @@ class DrillRow(PassRow, kw_only=True):
 
     what: Annotated[Literal["start", "planted", "end"], doc("which moment")]
     weights: Annotated[str, doc("of a `start`: a digest of all weights")] = ""
-    place: Annotated[str, doc("of a `planted`: where in the step")] = ""
     bad: Annotated[
         list[str], doc("parameters, optimizer state and buffers that are not finite; 200 at most")
     ] = field(default_factory=list)

@@ -29,7 +29,6 @@ class CourseRow(PassRow, kw_only=True):
         list[int], doc("lines of operators whose result has a size that depends on values")
     ]
     answered: Annotated[int, doc("null device: reads that got the rehearsal's value")] = 0
-    cut: Annotated[bool, doc("the lists end before the step did")] = False
 
 
 class DeviceWorkRow(PassRow, kw_only=True):

@@ -259,7 +259,7 @@ class Float64OpsProbe(OperatorProbe):
 
     def watch(self) -> None:
         """Follow float64."""
-        self._watching = Float64OpsWatch(lambda: self.context.step, self.fail)
+        self._watching = Float64OpsWatch(lambda: self.context.step, self.missed)
         self.enter(self._watching)
 
     def step_end(self) -> None:

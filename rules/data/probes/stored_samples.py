@@ -50,7 +50,7 @@ class _Stored:
 
 
 @dataclass
-class _Row:
+class _StoredSample:
     attribute: str
     held: Any
     """An array, or a tensor."""
@@ -73,7 +73,7 @@ class StoredSamplesProbe(Probe):
         super().__init__(context)
         self._left = FETCHES
         self._stored: dict[tuple[int, str], _Stored] = {}
-        self._rows: list[tuple[int, int, _Row]] = []
+        self._rows: list[tuple[int, int, _StoredSample]] = []
         self._owner: tuple[Any, int] | None = None
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ class StoredSamplesProbe(Probe):
         indices.sort(key=lambda each: (id(dataset), each) not in known)
         for index in dict.fromkeys(indices[:SAMPLES]):
             for row in islice(_rows(dataset, index, DEEPEST), PARTS):
-                row.values = _read(row)
+                row.values = _values_of(row)
                 if row.values is not None and not _is_empty(row.values):
                     self._rows.append((id(dataset), index, row))
 
@@ -136,11 +136,11 @@ class StoredSamplesProbe(Probe):
         with contextlib.suppress(Exception):
             self._compare(rows, dataset, at)
 
-    def _compare(self, rows: list[tuple[int, int, _Row]], dataset: Any, at: int) -> None:
+    def _compare(self, rows: list[tuple[int, int, _StoredSample]], dataset: Any, at: int) -> None:
         for number, index, row in rows:
             new = _Stored(at, type(dataset).__name__)
             stored = self._stored.setdefault((at, row.attribute), new)
-            key, now = (number, index), _read(row)
+            key, now = (number, index), _values_of(row)
             stored.watched.add(key)
             differs = now is not None and not _is_close(row.values, now)
             if key in stored.changed:
@@ -150,7 +150,7 @@ class StoredSamplesProbe(Probe):
                 stored.changed.add(key)
 
 
-def _rows(dataset: Any, index: int, deep: int) -> Iterator[_Row]:
+def _rows(dataset: Any, index: int, deep: int) -> Iterator[_StoredSample]:
     """The rows of a sample, in what a dataset has by name; below other datasets that it has, too."""
     many = len(dataset)
     if not 0 <= index < many:
@@ -159,15 +159,16 @@ def _rows(dataset: Any, index: int, deep: int) -> Iterator[_Row]:
         if isinstance(held, Dataset) and not isinstance(held, IterableDataset):
             if deep and len(held) == many:  # type: ignore[arg-type]  # a map-style one
                 yield from (
-                    _Row(name, each.held, each.index) for each in _rows(held, index, deep - 1)
+                    _StoredSample(name, each.held, each.index)
+                    for each in _rows(held, index, deep - 1)
                 )
         elif isinstance(held, list | tuple) and len(held) == many:
             for each in _parts(held[index]):
-                yield _Row(name, each, None)
+                yield _StoredSample(name, each, None)
         else:
             for each in _parts(held):
                 if each.ndim > 1 and len(each) == many:
-                    yield _Row(name, each, index)
+                    yield _StoredSample(name, each, index)
 
 
 def _parts(held: Any) -> Iterator[Any]:
@@ -191,7 +192,7 @@ def _is_array(value: Any) -> bool:
     return on_host and type(tensor) is torch.Tensor and tensor.is_contiguous()
 
 
-def _read(row: _Row) -> Any:
+def _values_of(row: _StoredSample) -> Any:
     """Its values, copied; None if they are too many or too few. No operator of torch runs."""
     import numpy as np
 

@@ -42,7 +42,7 @@ class CollectivesProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._calls = Counted(context, CollectiveRow)
-        self._on = self._inside = False
+        self._inside = False
         self._logged = self._in_step = 0
 
     def install(self) -> None:
@@ -61,10 +61,7 @@ class CollectivesProbe(Probe):
         """Count, where there are several ranks."""
         self.context.writer.touch("collectives")
         self._calls.clear()
-        self._on = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-    def stop(self) -> None:
-        self._on = False
+        self.watching = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
     def step_begin(self) -> None:
         """None was called in this step."""
@@ -82,7 +79,7 @@ class CollectivesProbe(Probe):
             if self._inside or self._thread not in (0, threading.get_ident()):
                 return original(*args, **kwargs)
             log(name, args, kwargs)
-            counts = self._on and self.context.in_step
+            counts = self.watching and self.context.in_step
             self._inside = True
             begin = time.perf_counter()
             try:

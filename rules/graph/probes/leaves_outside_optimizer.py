@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Found, Place, Sources
+from auditor.capture.instruments.assignment_sites import Found, Sources, TensorPath
 from auditor.capture.instruments.autograd_graph import Backward, node_of, walk
 from auditor.capture.instruments.live_objects import alive, one_look
 from auditor.capture.instruments.module_stack import live_modules
@@ -210,7 +210,7 @@ def _in_plain_containers(wanted: set[int]) -> dict[int, Found]:
             inside &= wanted
             inside -= {id(each) for each in holder.parameters()} if inside else set()
             if inside:
-                place = Place("", "", 0, "self", f".{name}[*]", type(holder), name)
+                place = TensorPath("", "", 0, "self", f".{name}[*]", type(holder), name)
                 where = sources.find(place)
                 found.update(dict.fromkeys(inside, where))
     return found

@@ -39,7 +39,7 @@ NAMED = 512
 
 
 @dataclass
-class _Place:
+class _CallPath:
     """The lines, from the outermost in, by which a module is called: one in eval mode, one that
     nothing trains, or one that is trained.
     """
@@ -84,7 +84,7 @@ class _Place:
 class _Built:
     """The graph of one call. Lives as long as its last node, and holds none."""
 
-    def __init__(self, place: _Place, step: int) -> None:
+    def __init__(self, place: _CallPath, step: int) -> None:
         self.place = place
         self.step = step
 
@@ -113,7 +113,7 @@ class UnusedGraphsProbe(Probe):
         self._copied: list[weakref.ref[torch.nn.Module]] = []
         self._untrained: set[int] = set()
         self._trained: set[int] = set()
-        self._places: dict[tuple[Path, str], _Place] = {}
+        self._places: dict[tuple[Path, str], _CallPath] = {}
         self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
         self._walking = 0
 
@@ -250,19 +250,19 @@ class UnusedGraphsProbe(Probe):
             return "eval"
         return "train" if id(module) in self._untrained and _own_parameters(module) else ""
 
-    def _place(self, module: torch.nn.Module, mode: str) -> _Place | None:
+    def _place(self, module: torch.nn.Module, mode: str) -> _CallPath | None:
         """By which lines it is called; None if none of them is the user's."""
         path = path_of(self.context.frames)
         if not path:
             return None
         place = self._places.get((path, mode))
         if place is None:
-            place = self._places[path, mode] = _Place(path, type(module).__name__, mode)
+            place = self._places[path, mode] = _CallPath(path, type(module).__name__, mode)
             place.owner = weakref.ref(module)
         return place
 
 
-def _joined(places: Iterable[_Place]) -> _Place:
+def _joined(places: Iterable[_CallPath]) -> _CallPath:
     """The one with most calls, which stands for all; what they saved is added up."""
     chosen = list(places)
     known = [place.saved for place in chosen if place.saved is not None]

@@ -461,7 +461,7 @@ class IndexingLoopsProbe(OperatorProbe):
         self.context.writer.touch("piecewise")
         device = self.context.device  # a loop over the host's memory launches nothing there
         kind = device.kind if device.native else ""
-        self._watching = IndexingLoopsWatch(self.fail, kind=kind)
+        self._watching = IndexingLoopsWatch(self.missed, kind=kind)
         self.enter(self._watching)
 
     def step_begin(self) -> None:

@@ -32,9 +32,9 @@ class HooksProbe(Probe):
 
     def start(self) -> None:
         super().start()
-        self._patches.around(RemovableHandle, "__init__", after=self._made)
+        self._patches.around(RemovableHandle, "__init__", after=self._on_hook)
 
-    def _made(self, _: None, handle: RemovableHandle, *__: Any, **___: Any) -> None:
+    def _on_hook(self, _: None, handle: RemovableHandle, *__: Any, **___: Any) -> None:
         at = self.context.frames.here() if self.in_step else None
         if at is not None and len(self._registered) < MOST:
             self._registered.append((at, self.context.step, handle.hooks_dict_ref, handle.id))

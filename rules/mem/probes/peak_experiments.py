@@ -154,7 +154,7 @@ class PairwiseDifferencesProbe(OperatorProbe):
     def watch(self) -> None:
         """Follow differences."""
         self.context.writer.touch("differences")
-        self._watching = PairwiseDifferencesWatch(self.fail)
+        self._watching = PairwiseDifferencesWatch(self.missed)
         self.enter(self._watching)
 
     def step_end(self) -> None:

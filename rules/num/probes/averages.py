@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.plain_tensor import plain
@@ -57,6 +59,8 @@ class _Watched:
     """How many elements had a gradient that asked for a change."""
     kept: list[torch.Tensor] = field(default_factory=list)
     """How many of them are what they were."""
+    cast_at: int | None = None
+    """The only line that made its parameters half precision."""
     before: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
     """During a step: parameter, a copy of it, and where it was asked to change."""
 
@@ -75,16 +79,33 @@ class HalfUpdatesProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._watched = PerOptimizer[_Watched](OPTIMIZERS)
-        self._watching = False
+        self._cast_at: dict[int, tuple[weakref.ref[torch.Tensor], int | None]] = {}
+
+    def install(self) -> None:
+        """Notice where a model is cast."""
+        super().install()
+        for name in ("to", "half", "bfloat16"):
+            self._always.around(nn.Module, name, after=self._cast)
+
+    def _cast(self, _: Any, model: nn.Module, *__: Any, **___: Any) -> None:
+        half = [each for each in model.parameters() if each.dtype in HALF]
+        at = self.context.frames.here() if half else None
+        for each in half[:PARAMETERS]:
+            known = self._cast_at.get(id(each))
+            if known is None or known[0]() is not each:  # a later move casts nothing
+                self._cast_at[id(each)] = weakref.ref(each), at
+
+    def uninstall(self) -> None:
+        super().uninstall()
+        self._cast_at.clear()
 
     def start(self) -> None:
         self._watched.clear()
-        self._watching = True
         super().start()
 
     def stop(self) -> None:
         """Read the counts and write one row for each optimizer of half precision."""
-        self._watching = False
+        super().stop()
         for each in self._watched:
             if each.asked:
                 asked, kept = (
@@ -92,6 +113,7 @@ class HalfUpdatesProbe(OptimizerProbe):
                 )
                 row = UpdateRow(
                     at=each.at,
+                    cast_at=each.cast_at,
                     optimizer=each.name,
                     dtype=each.dtype,
                     rate=each.rate,
@@ -105,7 +127,7 @@ class HalfUpdatesProbe(OptimizerProbe):
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look, where it is time to."""
         if (
-            self._watching
+            self.watching
             and self.context.in_step
             and type(optimizer).__module__.startswith("torch.optim.")
         ):
@@ -126,6 +148,8 @@ class HalfUpdatesProbe(OptimizerProbe):
         if watched is None or watched.steps >= STEPS:
             return
         watched.before.clear()
+        casts = {self._cast_at.get(id(each), (None, None))[1] for each, _ in half}
+        watched.cast_at = casts.pop() if len(casts) == 1 else None
         proportional = type(optimizer).__name__ in PROPORTIONAL
         for parameter, group in half:
             rate = group.get("lr")
@@ -176,7 +200,7 @@ class _Updates(Subscriber):
     in_backward = False
 
     def __init__(self, probe: AveragesProbe) -> None:
-        super().__init__(probe.fail)
+        super().__init__(probe.missed)
         self._probe = probe
         self.rows: dict[int, tuple[UpdateRow, list[Any], list[Any]]] = {}
 

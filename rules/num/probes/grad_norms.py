@@ -72,7 +72,6 @@ class GradNormsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._watching = False
         self._numbers: dict[int, tuple[int, weakref.ref[Optimizer]]] = {}
         self._given = 0
         self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
@@ -82,7 +81,7 @@ class GradNormsProbe(OptimizerProbe):
         """Watch clipping, and the unscaling that makes its norm one of scaled gradients."""
         if self.context.device.native and self.context.pass_name != "loud":
             return
-        self._watching = True
+        self.watching = True
         watch_clipping(self._patches, self._clips)
         self._patches.around(
             GradScaler, "unscale_", before=lambda *_, **__: self._before_clipping.clear()
@@ -94,17 +93,16 @@ class GradNormsProbe(OptimizerProbe):
 
     def stop(self) -> None:
         """Put everything back, then read the norms and write them."""
-        self._watching = False
         super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
-        for each, norm in zip(seen, _read([each.norm for each in seen]), strict=True):
+        for each, norm in zip(seen, _to_floats([each.norm for each in seen]), strict=True):
             self.context.add(each.row(norm if math.isfinite(norm) else str(norm)))
 
     # -- what happens ------------------------------------------------------------------------------
 
     def _due(self) -> bool:
-        if not self._watching or not self.context.in_step:
+        if not self.watching or not self.context.in_step:
             return False
         return self.context.pass_name != "quiet" or self.context.step % QUIET_EVERY == 0
 
@@ -183,7 +181,7 @@ def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
     return together
 
 
-def _read(norms: list[torch.Tensor]) -> list[float]:
+def _to_floats(norms: list[torch.Tensor]) -> list[float]:
     """All of them at once: one host sync on a GPU."""
     if not norms:
         return []

@@ -84,18 +84,15 @@ class StaleGradsProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._watched = PerOptimizer[_Uncleared](OPTIMIZERS)
-        self._watching = False
         self._backward_at: int | None = None
 
     def start(self) -> None:
         self._watched.clear()
-        self._watching = True
         super().start()
 
     def stop(self) -> None:
         """Write one row for each optimizer that stepped. May be called twice."""
         super().stop()
-        self._watching = False
         for each in self._watched:
             self.context.add(each.row)
         self._watched.clear()
@@ -115,7 +112,7 @@ class StaleGradsProbe(OptimizerProbe):
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Count the step if its gradients were added to those of the step before; then reset."""
-        if self._watching:
+        if self.watching:
             self._stepped(optimizer)
 
     def _stepped(self, optimizer: Optimizer) -> None:
@@ -192,11 +189,9 @@ class MisplacedClippingProbe(OptimizerProbe):
         self._clips: deque[_Clip] = deque(maxlen=CLIPS)
         self._seen = 0
         self._backwards = 0
-        self._watching = False
 
     def start(self) -> None:
         """Watch clipping, backwards and steps."""
-        self._watching = True
         super().start()
         watch_clipping(self._patches, lambda parameters, _: self._clipping(parameters))
         watch_clipping_by_value(self._patches, self._clipping)
@@ -204,7 +199,6 @@ class MisplacedClippingProbe(OptimizerProbe):
     def stop(self) -> None:
         """Put everything back, then write the rows. May be called twice."""
         super().stop()
-        self._watching = False
         for each in self._watched:
             for (at, absent), n in each.misplaced.items():
                 row = ClippingRow(at=at, optimizer=each.name, steps=each.steps, n=n, absent=absent)
@@ -220,7 +214,7 @@ class MisplacedClippingProbe(OptimizerProbe):
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Judge the calls since its last step."""
-        if self._watching:
+        if self.watching:
             self._stepped(optimizer)
 
     # -- what happens ------------------------------------------------------------------------------

@@ -55,9 +55,9 @@ class SingleTensorStepsProbe(OptimizerProbe):
     def install(self) -> None:
         """Remember where each optimizer is made."""
         super().install()
-        self._always.around(Optimizer, "__init__", before=self._made)
+        self._always.around(Optimizer, "__init__", before=self._on_scheduler)
 
-    def _made(self, optimizer: Any, *_: Any, **__: Any) -> None:
+    def _on_scheduler(self, optimizer: Any, *_: Any, **__: Any) -> None:
         self._made_at[optimizer] = self.context.frames.here()
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ GONE = 1e-3
 
 
 @dataclass
-class _Steps:
+class _StepCounts:
     """Of an optimizer: how often it stepped, and how often before the loud pass."""
 
     n: int = 0
@@ -170,7 +170,7 @@ class SchedulerStepsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._stepped = PerOptimizer[_Steps](MOST)
+        self._stepped = PerOptimizer[_StepCounts](MOST)
         self._followed: dict[int, _Followed] = {}
         self._plateaus: weakref.WeakKeyDictionary[Any, _Plateau] = weakref.WeakKeyDictionary()
         self._epochs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -226,7 +226,7 @@ class SchedulerStepsProbe(OptimizerProbe):
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """One more step."""
-        steps = self._stepped.of(optimizer, _Steps)
+        steps = self._stepped.of(optimizer, _StepCounts)
         if steps is not None:
             steps.n += 1
 

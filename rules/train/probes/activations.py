@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .function_tape import Call, FunctionTape, replaced
+from .function_tape import FunctionTape, TapedCall, replaced
 from .second_gradient import MIXES, Again, Change
 
 PASSED = frozenset(
@@ -49,10 +49,10 @@ class Misfed:
     """A loss that was given something else than it asks for, and how to give it that."""
 
     change: Change
-    activation: Call | None
+    activation: TapedCall | None
 
 
-def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
+def misfed(tape: FunctionTape, call: TapedCall) -> Misfed | None:
     """What a loss was given in the place of what it asks for; None if that is right, or not
     known.
     """
@@ -82,9 +82,11 @@ def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
     return None
 
 
-def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
+def behind(
+    tape: FunctionTape, call: TapedCall, given: torch.Tensor
+) -> tuple[list[TapedCall], TapedCall | None]:
     """The calls that only gave the numbers of a tensor another form, and the one that made them."""
-    path: list[Call] = []
+    path: list[TapedCall] = []
     maker = tape.maker(given)
     while maker is not None and maker.name in PASSED and maker.number < call.number:
         path.insert(0, maker)
@@ -93,7 +95,7 @@ def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Ca
     return path, maker
 
 
-def _class_axis(call: Call, given: torch.Tensor) -> int:
+def _class_axis(call: TapedCall, given: torch.Tensor) -> int:
     if call.name in ("kl_div", "ctc_loss"):
         return -1
     if call.name == "log_softmax":
@@ -111,7 +113,7 @@ def _given(made: Made) -> Change:
     return lambda again: again.with_input(made)
 
 
-def _without(activation: Call, path: list[Call]) -> Change:
+def _without(activation: TapedCall, path: list[TapedCall]) -> Change:
     """The loss of what the activation was given, in the same form."""
 
     def change(again: Again) -> Any:

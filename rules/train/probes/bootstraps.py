@@ -10,7 +10,7 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import walk
 
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .second_gradient import Tail
 
 LOSSES = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"})
@@ -25,7 +25,7 @@ def adds_data(name: str, given: tuple[torch.Tensor, ...]) -> bool:
     return name in ("add", "sub") and len(given) == 2 and len({*map(_learns, given)}) == 2
 
 
-def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, Call]]:
+def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, TapedCall]]:
     """``target``, ``soft`` or ``advantage``, and the call that makes it."""
     target = _bootstrapped(tape, tail)
     if target is not None:
@@ -38,7 +38,7 @@ def trained_targets(tape: FunctionTape, tail: Tail) -> Iterator[tuple[str, Call]
         yield "advantage", advantage
 
 
-def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
+def _advantage(tape: FunctionTape, tail: Tail) -> TapedCall | None:
     """The call that makes ``data - value``, by which a loss multiplies log-probabilities with the
     gradient on, where another part of the loss trains the value by the data.
     """
@@ -47,7 +47,7 @@ def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
         if call.name != "mul" or len(pair) != 2 or not all(map(_learns, pair)):
             continue
         for weight, chance in (pair, pair[::-1]):
-            made = _formed(tape, call, weight)
+            made = formed(tape, call, weight)
             if made is None or made.at is None or made.name != "sub":
                 continue
             given = tuple(tensor for tensor, _ in made.parents)
@@ -66,7 +66,7 @@ def _advantage(tape: FunctionTape, tail: Tail) -> Call | None:
     return None
 
 
-def _soft(tape: FunctionTape, tail: Tail) -> Call | None:
+def _soft(tape: FunctionTape, tail: Tail) -> TapedCall | None:
     """The softmax that makes the target of the only ``kl_div`` with a gradient into its target: two
     of them may pull two outputs toward one another on purpose.
     """
@@ -77,11 +77,39 @@ def _soft(tape: FunctionTape, tail: Tail) -> Call | None:
         and isinstance(target := call.argument(1, "target"), torch.Tensor)
         and target.requires_grad
     ]
-    made = _formed(tape, *pulled[0]) if len(pulled) == 1 else None
+    by_hand = [] if pulled else list(_crossed(tape, tail))
+    if len(by_hand) == 1:
+        return by_hand[0]
+    made = formed(tape, *pulled[0]) if len(pulled) == 1 else None
     return made if made is not None and made.name in ("softmax", "log_softmax") else None
 
 
-def _is_log(tape: FunctionTape, call: Call | None) -> bool:
+def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[TapedCall]:
+    """The log_softmax of each product with a softmax of another output, both with a gradient."""
+    for call in tail.calls:
+        pair = [tensor for tensor, _ in call.parents]
+        if call.name != "mul" or len(pair) != 2 or not all(map(_learns, pair)):
+            continue
+        makers = [formed(tape, call, each) for each in pair]
+        named = {made.name: made for made in makers if made is not None}
+        target, logs = named.get("softmax"), named.get("log_softmax")
+        if target is None or logs is None or logs.at is None:
+            continue
+        if _scores(tape, target) is not _scores(tape, logs):
+            yield logs
+
+
+def _scores(tape: FunctionTape, call: TapedCall) -> torch.Tensor:
+    """What a softmax was computed from, before a temperature."""
+    scores = call.parents[0][0]
+    made = tape.maker_before(call, scores)
+    while made is not None and made.parents and made.name in FORMING | {"div", "mul", "clone"}:
+        call, scores = made, made.parents[0][0]
+        made = tape.maker_before(call, scores)
+    return scores
+
+
+def _is_log(tape: FunctionTape, call: TapedCall | None) -> bool:
     """A log-probability is among what a call is computed from, along its gradient: a state that the
     environment gives comes after an action, which was drawn from one.
     """
@@ -103,7 +131,7 @@ NEAR = 48
 """Calls behind one that are looked at."""
 
 
-def _bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
+def _bootstrapped(tape: FunctionTape, tail: Tail) -> TapedCall | None:
     """The call that makes a target ``data + factor * output`` (0 < factor <= 1) that a loss compares
     with another output of the same parameters, where the gradient goes into both; None if there is
     none. Two outputs of one call of the model say nothing: an equation may relate them.
@@ -116,7 +144,7 @@ def _bootstrapped(tape: FunctionTape, tail: Tail) -> Call | None:
         for target, output in sides if call.name == "sub" else sides[1:]:
             if not (_learns(target) and _learns(output)):
                 continue
-            made = _formed(tape, call, target)
+            made = formed(tape, call, target)
             if made is None or not _is_bootstrap(tape, made):
                 continue
             one, two = _outputs(tape, tail, call, target), _outputs(tape, tail, call, output)
@@ -133,7 +161,7 @@ def _learns(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad
 
 
-def _formed(tape: FunctionTape, call: Call, tensor: torch.Tensor) -> Call | None:
+def formed(tape: FunctionTape, call: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
     """The call that computed what another one was given, whatever its form."""
     made = tape.maker_before(call, tensor)
     while made is not None and made.name in FORMING and made.parents:
@@ -141,12 +169,12 @@ def _formed(tape: FunctionTape, call: Call, tensor: torch.Tensor) -> Call | None
     return made
 
 
-def _is_bootstrap(tape: FunctionTape, made: Call) -> bool:
+def _is_bootstrap(tape: FunctionTape, made: TapedCall) -> bool:
     given = tuple(tensor for tensor, _ in made.parents)
     if made.at is None or not adds_data(made.name, given):
         return False
     data, value = sorted(given, key=_learns)
-    scaled = _formed(tape, made, value)
+    scaled = formed(tape, made, value)
     if data.numel() < 2 or scaled is None or scaled.name != "mul":
         return False
     factors = [each for each in scaled.args if not (torch.is_tensor(each) and _learns(each))]
@@ -160,7 +188,7 @@ def _is_share(factor: object) -> bool:
 
 
 def _outputs(
-    tape: FunctionTape, tail: Tail, call: Call, tensor: torch.Tensor
+    tape: FunctionTape, tail: Tail, call: TapedCall, tensor: torch.Tensor
 ) -> dict[int, torch.Tensor]:
     """The model's outputs that a tensor was computed from, by ``id``."""
     ends = {id(each): each for each in tail.outputs}

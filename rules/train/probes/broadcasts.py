@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .function_tape import Call, replaced
+from .function_tape import TapedCall, replaced
 from .second_gradient import Again, Change, Tail
 
 LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss kl_div".split())
@@ -17,7 +17,7 @@ LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss 
 OPERATORS = frozenset({"sub"})
 """Of the operators the one that compares."""
 
-FACTORS = frozenset({"mul"})
+FACTORS = frozenset({"mul", "div"})
 """By which samples are weighed: a loss for each of them, of one column, where only sums follow."""
 
 
@@ -71,12 +71,12 @@ def _aligned(few: torch.Tensor, many: torch.Tensor) -> list[int] | None:
 class Spread:
     """A constant that was broadcast against what the model gave, and the shape that was meant."""
 
-    call: Call
+    call: TapedCall
     constant: torch.Tensor
     shape: list[int]
 
 
-def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Spread | None:
+def broadcast_in(tail: Tail, call: TapedCall, others: Iterable[TapedCall]) -> Spread | None:
     """The constant of a call of the tail whose operands were broadcast without need; None if the
     program means it.
 
@@ -120,21 +120,28 @@ def without_broadcasts(tail: Tail, spread: Iterable[Spread]) -> dict[int, Change
     return changed
 
 
-def _weighs_samples(tail: Tail, call: Call, one: torch.Tensor, two: torch.Tensor) -> bool:
+def _weighs_samples(tail: Tail, call: TapedCall, one: torch.Tensor, two: torch.Tensor) -> bool:
     """A loss of one column is multiplied by a row, and all products are only summed: the sum is that
     of all losses times that of all weights.
     """
     losses, weights = (one, two) if one.requires_grad else (two, one)
-    if losses.numel() != losses.shape[0] or weights.dim() != 1 or losses.shape[0] != len(weights):
+    rows = losses.shape[:1] == weights.shape[:1] == (losses.numel(),) == (weights.numel(),)
+    if not rows or 1 not in (losses.dim(), weights.dim()):
+        return False
+    if call.name == "div" and weights is one:
         return False
     made = {id(result) for each in tail.calls if each.name in LOSSES for result in each.results}
-    following = [each for each in tail.calls if each.number > call.number]
-    scales = all(each.name in {*SUMS, *RESHAPED, "mul", "div"} for each in following)
-    return id(losses) in made and scales and bool((weights != weights[0]).any())
+    own, scales = {id(call.result)}, True
+    for each in tail.calls:
+        if each.number > call.number and not own.isdisjoint(id(given) for given, _ in each.parents):
+            scales = scales and each.name in {*SUMS, *RESHAPED, "mul", "div"}
+            own |= {id(each.result)} if each.result.numel() > 1 else set()
+    differ = bool((weights != weights.flatten()[0]).any())
+    return id(losses) in made and scales and differ
 
 
 def _is_on_purpose(
-    tail: Tail, call: Call, one: torch.Tensor, two: torch.Tensor, others: Iterable[Call]
+    tail: Tail, call: TapedCall, one: torch.Tensor, two: torch.Tensor, others: Iterable[TapedCall]
 ) -> bool:
     if call.name in LOSSES and call.result.dim() == 0:
         return False
@@ -147,7 +154,7 @@ def _is_on_purpose(
     return not is_only_summed(tail, call, max(one.numel(), two.numel()))
 
 
-def is_only_summed(tail: Tail, call: Call, most: int) -> bool:
+def is_only_summed(tail: Tail, call: TapedCall, most: int) -> bool:
     """All that becomes of the result is a sum or a mean over it, element by element before, without
     a constant of more than ``most`` numbers that does not come from it.
     """

@@ -20,7 +20,7 @@ from auditor.capture.instruments.plain_tensor import tensors
 
 from ..rows import RECURRENT
 from . import paddings
-from .function_tape import Call, FunctionTape, only_axis, version
+from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .second_gradient import Tail, computed_again, nothing_left_behind
 from .shifts import Shifted
 
@@ -82,7 +82,7 @@ class Dependence:
 
     kind: str
     """``samples``, ``statistics`` or ``future``, and others of :class:`DependenceRow`."""
-    call: Call
+    call: TapedCall
     n: int
     """Samples, or positions, that it depends on."""
     of: int
@@ -146,7 +146,7 @@ def _second_document(tape: FunctionTape, shifted: Shifted) -> tuple[int, int] | 
 
 def _attending(
     tape: FunctionTape, shifted: Shifted, reached: Callable[[torch.Tensor, int], int]
-) -> Iterator[Call]:
+) -> Iterator[TapedCall]:
     """The calls with a row for each position by which something is reached, the first one first."""
     positions = shifted.output.shape[shifted.axis]
     for call in tape.calls.values():
@@ -161,7 +161,7 @@ def _attending(
             yield call
 
 
-def _combined(tape: FunctionTape, reader: Call) -> Call | None:
+def _combined(tape: FunctionTape, reader: TapedCall) -> TapedCall | None:
     """The call that put the mask together which attention is given."""
     index, name = (3, "attn_mask") if reader.name == "scaled_dot_product_attention" else (1, "mask")
     mask = reader.argument(index, name)
@@ -178,7 +178,7 @@ FORMING = frozenset("getitem unsqueeze invert logical_not bitwise_not to expand 
 """Functions that give a mask another form."""
 
 
-def mask_of(tape: FunctionTape, call: Call) -> Call:
+def mask_of(tape: FunctionTape, call: TapedCall) -> TapedCall:
     """The call that puts a mask on the scores of attention, or that gives a mask which is added to
     them its form; else the one that attends.
     """
@@ -213,7 +213,7 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
     """
     positions, rows = shifted.asked.shape
     lengths, of_text = {positions, rows * positions}, {shifted.embedding.number}
-    for call in _leading_to(tape, shifted.call.argument(0, "input")):
+    for call in leading_to(tape, shifted.call.argument(0, "input")):
         given = [tensor for tensor, number in call.parents if number in of_text]
         if any(lengths.isdisjoint(tensor.shape) for tensor in given):
             return True
@@ -230,12 +230,12 @@ def _behind(shifted: Shifted, position: int, result: torch.Tensor, axis: int) ->
     return 0 if reached is None else int(reached[position + 1 :].sum())
 
 
-def attention_of(tape: FunctionTape, call: Call) -> Call:
+def attention_of(tape: FunctionTape, call: TapedCall) -> TapedCall:
     """Of a product with shares of attention: the softmax that made these, where the mask belongs."""
     return (call.name in PRODUCTS and softmax_behind(tape, call, call.parents[0][0])) or call
 
 
-def softmax_behind(tape: FunctionTape, call: Call, shares: torch.Tensor) -> Call | None:
+def softmax_behind(tape: FunctionTape, call: TapedCall, shares: torch.Tensor) -> TapedCall | None:
     """The softmax that made the shares of attention that a call was given."""
     maker = tape.maker_before(call, shares)
     while maker is not None and maker.name in BETWEEN:
@@ -284,7 +284,7 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
             yield Dependence("order", call, one, two)
 
 
-def _joins_states(tape: FunctionTape, call: Call) -> bool:
+def _joins_states(tape: FunctionTape, call: TapedCall) -> bool:
     """The last states of a recurrent layer, (layers, batch, size), become (batch, layers * size)."""
     old, new = call.parents[0][0], call.result
     made = tape.maker_before(call, old)
@@ -294,7 +294,7 @@ def _joins_states(tape: FunctionTape, call: Call) -> bool:
     return state and new.shape[0] == old.shape[1] != old.shape[0] > 1
 
 
-def _is_undone(tape: FunctionTape, call: Call) -> bool:
+def _is_undone(tape: FunctionTape, call: TapedCall) -> bool:
     """The form was another one before, or is again after it."""
     before = tape.maker_before(call, call.parents[0][0])
     return any(each is not None and each.name in FORMS for each in (before, *tape.users(call)))
@@ -311,7 +311,7 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     if asked is None:
         return None
     given, batch = asked
-    for call in _leading_to(tape, given):
+    for call in leading_to(tape, given):
         if call.result.dim() and call.result.shape[0] == batch and call.result.is_floating_point():
             segment = _Segment.of(tape, call, batch)
             if segment is not None and segment.may_mix():
@@ -327,7 +327,7 @@ def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
     if asked is None:
         return None
     given, batch = asked
-    leading = list(_leading_to(tape, given))
+    leading = list(leading_to(tape, given))
     for call in leading:
         of_batch = [each for each, _ in call.parents if each.dim() > 1 and each.shape[0] == batch]
         if call.name not in STATISTICS or call.at is None or call.result.dim() or not of_batch:
@@ -348,7 +348,7 @@ def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int] | None:
     return next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
 
 
-def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int] | None:
+def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int] | None:
     """What a loss compares with one target for each sample, and how many samples these are."""
     given, target = call.argument(0, "input"), call.argument(1, "target")
     if call.name not in COMPARED:
@@ -361,7 +361,7 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int] | No
     single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
     of_units = any(
         call.name == "linear" and call.result.shape[-1] == given.shape[-1]
-        for call in _leading_to(tape, given)
+        for call in leading_to(tape, given)
     )
     if not single and not (target.dim() == 2 and of_units):
         return None  # either dimension may be the batch's
@@ -381,7 +381,7 @@ def loaded_sizes() -> set[int | None]:
     return {loader.batch_size for loader in live_instances(DataLoader)}
 
 
-def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
+def leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[TapedCall]:
     """The calls that lead to a tensor, as far back as the tape goes, the first one first."""
     numbers, waiting = set[int](), [tape.maker(tensor)]
     while waiting:
@@ -392,14 +392,14 @@ def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
     return (tape.calls[number] for number in sorted(numbers))
 
 
-def _picks(call: Call) -> bool:
+def picks(call: TapedCall) -> bool:
     """An index that is a tensor or a list may put samples in another order."""
     index = call.argument(1, "index") if call.name == "getitem" else None
     each = index if isinstance(index, tuple) else (index,)
     return any(isinstance(one, (torch.Tensor, list)) for one in each)
 
 
-def _splits(call: Call, batch: int) -> bool:
+def _splits(call: TapedCall, batch: int) -> bool:
     """It takes the batch's dimension apart into two: ``frames.view(samples, frames_of_each, -1)``."""
     given, made = call.argument(0, "input"), call.result.shape
     splits = call.name in FORMS and len(made) > 1 and 1 < made[0] < batch == made[0] * made[1]
@@ -410,15 +410,15 @@ def _splits(call: Call, batch: int) -> bool:
 class _Segment:
     """The calls between tensors with a row for each sample, and one that is made of them."""
 
-    calls: list[Call]
+    calls: list[TapedCall]
     sources: list[torch.Tensor]
     result: torch.Tensor
     constants: list[torch.Tensor]
 
     @classmethod
-    def of(cls, tape: FunctionTape, last: Call, batch: int) -> _Segment | None:
+    def of(cls, tape: FunctionTape, last: TapedCall, batch: int) -> _Segment | None:
         """None of one that is too long, or holds a function that mixes on purpose."""
-        calls: dict[int, Call] = {}
+        calls: dict[int, TapedCall] = {}
         sources: dict[int, torch.Tensor] = {}
         constants: list[torch.Tensor] = []
         waiting = [last]
@@ -426,7 +426,7 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if call.name in ON_PURPOSE or _picks(call) or len(calls) >= LONGEST:
+            if call.name in ON_PURPOSE or picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):
@@ -467,7 +467,7 @@ class _Segment:
             return False  # rows may be positions of one sequence
         return bool(names & MIXING) or (len(self.calls) > 1 and bool(names & FORMS))
 
-    def mixes(self) -> tuple[Call, int] | None:
+    def mixes(self) -> tuple[TapedCall, int] | None:
         """The first call whose last sample's row depends on rows of other samples, and on how many;
         None without such a call. (The last one: a recurrence over samples gives it all before it.)
         """
@@ -495,7 +495,7 @@ class _Segment:
             return None  # what cannot be computed alone says nothing
         return self._form_before(next(call for call in self.calls[::-1] if call.at is not None)), n
 
-    def _form_before(self, found: Call) -> Call:
+    def _form_before(self, found: TapedCall) -> TapedCall:
         """The first call that put the samples in another form, if a form is to blame."""
         forms = (call for call in self.calls if call.at is not None and call.name in FORMS)
         return next(forms, found) if found.name in FORMS else found

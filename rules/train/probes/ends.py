@@ -1,4 +1,6 @@
-"""The end of a text that is never a target, since its token is that of padding and is ignored."""
+"""The end of a text that is never a target, since its token is that of padding and is ignored; the
+prompts of padded rows that are targets.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from collections.abc import Iterator
 import torch
 
 from .dependence import Dependence
-from .function_tape import Call, FunctionTape, version
+from .function_tape import FunctionTape, TapedCall, version
 from .paddings import NAMES, SEGMENTS, ignored_by
 
 
-def ends_ignored(tape: FunctionTape, call: Call) -> Iterator[Dependence]:
+def ends_ignored(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
     """Of a loss over next tokens: the token that ends each text is ignored in all rows, while the one
     before it is a target. ``n`` is that token, ``of`` the number of rows.
     """
@@ -43,3 +45,35 @@ def _end_of(tokens: torch.Tensor) -> tuple[int, torch.Tensor | None]:
     ends = bool((tokens[:, -1] == end).all()) and int(runs.min()) == 1 < int(runs.max())
     text = tokens.unique().numel() > SEGMENTS and int(first.min()) > 1
     return end, first if ends and text else None
+
+
+def prompts_trained(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
+    """Of a loss over next tokens whose rows are padded on the left, and ignored up to some position:
+    nothing but padding is ignored in padded rows, while others have more that is. ``n`` is the number
+    of these rows, ``of`` that of all.
+    """
+    target = call.argument(1, "target")
+    if call.name not in NAMES or call.at is None or target.is_floating_point():
+        return
+    for embedding in tape.embeddings:
+        tokens = embedding.argument(0, "input")
+        if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
+            continue
+        following = tokens[:, 1:]
+        if target.numel() != following.numel() or tokens.unique().numel() <= SEGMENTS:
+            continue
+        labels = target.reshape(following.shape)
+        kept = labels != ignored_by(call)
+        whole = bool((kept.diff(dim=1) <= kept[:, 1:]).all())  # what is ignored comes first
+        padded = (tokens == tokens[:, :1].mode(0).values).long().cumprod(1).sum(1)
+        if not (whole and bool((labels == following)[kept].all())):
+            continue
+        positions = torch.arange(following.shape[1], device=tokens.device)
+        ignored = (~kept & (positions >= padded[:, None])).sum(1)
+        bare = (ignored == 0) & (padded > 1)
+        if (
+            bool(bare.any())
+            and bool((ignored[padded == 0] > 0).all())
+            and bool((ignored > 0).any())
+        ):
+            yield Dependence("prompt", call, int(bare.sum()), len(tokens))

@@ -35,7 +35,7 @@ its derivative (double precision leaves 1e-6); and the slope below which a funct
 
 
 @dataclass(frozen=True)
-class _Call:
+class _FunctionCall:
     function: Callable[..., Any]
     name: str
     at: int
@@ -55,7 +55,7 @@ class FunctionBackwardsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _FunctionCall] = {}
 
     def start(self) -> None:
         super().start()
@@ -80,7 +80,7 @@ class FunctionBackwardsProbe(Probe):
         small = sum(each.numel() for each in tensors(args)) <= MOST
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
         if places and at is not None and small and alone:
-            self._calls[name] = _Call(function, name, at, tuple(map(_copy, args)), places)
+            self._calls[name] = _FunctionCall(function, name, at, tuple(map(_copy, args)), places)
 
     def step_end(self) -> None:
         """Run them again."""
@@ -118,7 +118,7 @@ def _copy(value: Any) -> Any:
     return copy.double() if copy.is_floating_point() else copy
 
 
-def _deviation(call: _Call) -> float | None:
+def _deviation(call: _FunctionCall) -> float | None:
     """How far the backward is from the derivative, relative to the larger of the two; None if it is
     it, and where no difference says: a function that is flat, has steps, or gives its input back.
     """

@@ -34,7 +34,7 @@ HOOKING = frozenset({"register_hook", "retain_grad"})
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class TapedCall:
     """A function that made tensors with gradients on."""
 
     number: int
@@ -71,7 +71,7 @@ class Call:
 
 
 @dataclass
-class Wanted:
+class TapeRequest:
     """Which calls get a place, and what is noted of the frames around them."""
 
     placed: Callable[[str, tuple[Any, ...]], bool]
@@ -88,7 +88,7 @@ class FunctionTape(TorchFunctionMode):
     """
 
     def __init__(
-        self, context: Context, wanted: Wanted, on_error: Callable[[Exception], None]
+        self, context: Context, wanted: TapeRequest, on_error: Callable[[Exception], None]
     ) -> None:
         super().__init__()
         self._context = context
@@ -97,8 +97,8 @@ class FunctionTape(TorchFunctionMode):
         self._process = os.getpid()
         self._count = 0
         self._made: dict[int, int] = {}
-        self.calls: OrderedDict[int, Call] = OrderedDict()
-        self.embeddings: list[Call] = []
+        self.calls: OrderedDict[int, TapedCall] = OrderedDict()
+        self.embeddings: list[TapedCall] = []
         self.hooked = False
         """A hook was put on a tensor since the tape was cleared: a second gradient would run it."""
         self.live = True
@@ -111,17 +111,17 @@ class FunctionTape(TorchFunctionMode):
         self._made.clear()
         self.hooked = False
 
-    def maker(self, tensor: torch.Tensor) -> Call | None:
+    def maker(self, tensor: torch.Tensor) -> TapedCall | None:
         """The call that made a tensor, as far back as the tape goes."""
         number = self._made.get(id(tensor))
         return None if number is None else self.calls.get(number)
 
-    def maker_before(self, call: Call, tensor: torch.Tensor) -> Call | None:
+    def maker_before(self, call: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
         """The call that had made what another one was given: ``x.float()`` may give ``x`` back."""
         number = next((made for each, made in call.parents if each is tensor), None)
         return None if number is None else self.calls.get(number)
 
-    def users(self, call: Call) -> Iterator[Call]:
+    def users(self, call: TapedCall) -> Iterator[TapedCall]:
         """The calls that were given what it made."""
         for each in self.calls.values():
             if any(number == call.number for _, number in each.parents):
@@ -158,7 +158,7 @@ class FunctionTape(TorchFunctionMode):
             if placed or name in self._wanted.spotted
             else (None, None)
         )
-        call = Call(
+        call = TapedCall(
             number=self._count,
             function=func,
             name=name,

@@ -18,7 +18,7 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import names_of
 
 from ..rows import LayerRow
-from .function_tape import Call, FunctionTape, Wanted
+from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import (
     NUMBERS,
     Change,
@@ -93,7 +93,7 @@ class LayersProbe(Probe):
             return
         self.context.writer.touch("layers")
         run_compiled_code_eagerly(self._patches)
-        tape = FunctionTape(self.context, Wanted(lambda name, _: name in PLACED), self.missed)
+        tape = FunctionTape(self.context, TapeRequest(lambda name, _: name in PLACED), self.missed)
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(tape))
         self._tape = tape
@@ -250,7 +250,7 @@ class LayersProbe(Probe):
         self._seen.clear()
 
 
-def _weight(call: Call) -> torch.Tensor | None:
+def _weight(call: TapedCall) -> torch.Tensor | None:
     """What a layer has learned; None of what is no layer, or frozen."""
     if call.name not in AXES and call.name not in LOOPS:
         return None
@@ -260,7 +260,7 @@ def _weight(call: Call) -> torch.Tensor | None:
     return None
 
 
-def _is_normalised(tape: FunctionTape, layer: Call) -> bool:
+def _is_normalised(tape: FunctionTape, layer: TapedCall) -> bool:
     """A normalisation stands somewhere behind it: the gradients behind are those of any scale."""
     reached = {layer.number}
     for call in tape.calls.values():
@@ -271,7 +271,7 @@ def _is_normalised(tape: FunctionTape, layer: Call) -> bool:
     return False
 
 
-def _result(tape: FunctionTape, layer: Call, weight: torch.Tensor) -> torch.Tensor:
+def _result(tape: FunctionTape, layer: TapedCall, weight: torch.Tensor) -> torch.Tensor:
     """What the layer gives, after a scale that it is brought to; of an LSTM its gates before their
     activations, without what the last position adds.
     """
@@ -295,7 +295,7 @@ def _others(tensor: torch.Tensor, axis: int) -> list[int]:
 
 
 def _compared(
-    tape: FunctionTape, loss: torch.Tensor, layer: Call, weight: torch.Tensor
+    tape: FunctionTape, loss: torch.Tensor, layer: TapedCall, weight: torch.Tensor
 ) -> float | None:
     """How far a small change of the parameters moves the model's outputs, over how far it does with
     the layer's input normalised: norms of the gradients of a fixed sum of the outputs. That of the

@@ -23,14 +23,20 @@ from . import (
     activations,
     bootstraps,
     broadcasts,
+    contrasts,
     dependence,
+    drawn,
     ends,
     no_effect,
     padding_reads,
     paddings,
+    ratios,
+    readouts,
+    series,
     sorted_rows,
+    voids,
 )
-from .function_tape import Call, FunctionTape, Wanted
+from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
 from .token_weights import Sums, mean_of
@@ -63,6 +69,7 @@ class LossRepairsProbe(OptimizerProbe):
         self._sums = Sums()
         self._seen: Counter[tuple[str, int]] = Counter()
         self._shifts = Shifts()
+        self._samples = drawn.Samples(context)
         self._packs = False
 
     def start(self) -> None:
@@ -78,11 +85,14 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _watch(self) -> None:
         run_compiled_code_eagerly(self._patches)
+        self._samples.watch(self._patches)
         self._patches.around(
             torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
         )
         tape = FunctionTape(
-            self.context, Wanted(self._is_placed, broadcasts.MADE_FOR_IT, self._noted), self.missed
+            self.context,
+            TapeRequest(self._is_placed, broadcasts.MADE_FOR_IT, self._noted),
+            self.missed,
         )
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(tape))
@@ -94,11 +104,13 @@ class LossRepairsProbe(OptimizerProbe):
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
         self._tape = None
+        self._samples.clear()
         self._sums.clear()
 
     def step_end(self) -> None:
         self._seen.clear()
         self._packs = False
+        self._samples.clear()
         if self._tape is not None:
             self._tape.clear()
 
@@ -117,11 +129,15 @@ class LossRepairsProbe(OptimizerProbe):
             if made is not None and made.name in RECURRENT:  # it picks a state
                 return True
             cuts = dependence.crops_convolution(tape, name, given)
-            return cuts or dependence.forms_a_mask(tape, name, given)
+            forms = dependence.forms_a_mask(tape, name, given)
+            return cuts or forms or ratios.may_be_old(name, given)
         return (
             name in PLACED
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
+            or ratios.may_be_old(name, given)
+            or voids.makes_targets(name, given)
+            or contrasts.puts_together(name, given)
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -144,6 +160,7 @@ class LossRepairsProbe(OptimizerProbe):
         finally:
             if not call.keep_graph:
                 tape.clear()
+                self._samples.clear()
 
     def backward_ends(self, call: Backward) -> None:
         """See what it added to the gradients."""
@@ -192,16 +209,15 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        for found in (found for each in tail.calls for found in ends.ends_ignored(tape, each)):
+        for found in _in_loss(tape, tail):
             self._depends(found)
-        for found in sorted_rows.left_sorted(tape, tail):
-            self._depends(found)
-        for kind, made in bootstraps.trained_targets(tape, tail):
-            self._depends(dependence.Dependence(kind, made, 0, 0))
+        for drawn_row in self._samples.without_gradient(tape, loss):
+            self.context.add(drawn_row)
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
             self._depends(dependence.batch_statistics(tape, tail))
+            self._depends(series.future_values(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
@@ -291,7 +307,21 @@ class LossRepairsProbe(OptimizerProbe):
             yield changes, _padding_row(*wrong[0])
 
 
-def _row(call: Call, defect: str) -> RepairRow:
+def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
+    """What depends on what it must not between the model's outputs and the loss."""
+    for call in tail.calls:
+        yield from ends.ends_ignored(tape, call)
+        yield from ends.prompts_trained(tape, call)
+    yield from sorted_rows.left_sorted(tape, tail)
+    yield from ratios.of_other_actions(tape, tail)
+    yield from readouts.normalized_together(tape, tail)
+    yield from contrasts.wrong_pairs(tape, tail)
+    yield from voids.trained_voids(tape, tail)
+    for kind, made in bootstraps.trained_targets(tape, tail):
+        yield dependence.Dependence(kind, made, 0, 0)
+
+
+def _row(call: TapedCall, defect: str) -> RepairRow:
     return RepairRow(
         at=call.at or 0,
         angle=0.0,
@@ -304,7 +334,7 @@ def _row(call: Call, defect: str) -> RepairRow:
     )
 
 
-def _padding_row(call: Call, padded: paddings.Padded) -> RepairRow:
+def _padding_row(call: TapedCall, padded: paddings.Padded) -> RepairRow:
     row = _row(call, "padding")
     row.padded, row.targets = padded.padded, padded.targets
     row.value, row.by = padded.value, padded.by
@@ -323,7 +353,10 @@ PLACED = (
     | dependence.STATISTICS
     | no_effect.NORMS
     | frozenset(
-        "div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits".split()
+        """
+        div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
+        cosine_similarity normal
+        """.split()
     )
 )
 

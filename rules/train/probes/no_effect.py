@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from .dependence import COMPARED, Dependence, loaded_sizes
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 
 MEANS = COMPARED | {"mean"}
 
@@ -51,7 +51,7 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
             yield Dependence("shift", call, 0, 0)
 
 
-def _is_over_one_value(call: Call) -> bool:
+def _is_over_one_value(call: TapedCall) -> bool:
     given, target = call.argument(0, "input"), call.argument(1, "target")
     if call.name == "cross_entropy":
         return given.dim() > 1 and given.shape[1] == 1 and not target.is_floating_point()
@@ -59,7 +59,7 @@ def _is_over_one_value(call: Call) -> bool:
     return isinstance(axis, int) and call.result.numel() > 1 and call.result.shape[axis] == 1
 
 
-def _axis_of_weights(tape: FunctionTape, call: Call) -> int | None:
+def _axis_of_weights(tape: FunctionTape, call: TapedCall) -> int | None:
     """The dimension of the log_softmax whose result, with something added, a logsumexp over a
     loader's batch is given. Over topics or states such a sum is meant.
     """
@@ -77,7 +77,7 @@ def _axis_of_weights(tape: FunctionTape, call: Call) -> int | None:
 NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
 
 
-def _takes_a_shift_away(tape: FunctionTape, call: Call) -> bool:
+def _takes_a_shift_away(tape: FunctionTape, call: TapedCall) -> bool:
     """A part of the sum that a norm is given, which is computed, is constant over what the norm
     averages.
     """
@@ -101,7 +101,7 @@ def _takes_a_shift_away(tape: FunctionTape, call: Call) -> bool:
     )
 
 
-def _axis_of_targets(tape: FunctionTape, call: Call) -> int | None:
+def _axis_of_targets(tape: FunctionTape, call: TapedCall) -> int | None:
     """The only dimension over which the targets of log-probabilities sum to 1; None if nothing
     says it, or one of several targets agrees.
     """

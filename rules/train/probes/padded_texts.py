@@ -8,7 +8,7 @@ from itertools import chain, islice, product
 
 import torch
 
-from .function_tape import Call, FunctionTape, only_axis, version
+from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .paddings import COMPARING, NAMES, SEGMENTS, Beside, is_real
 
 INPUTS = 8
@@ -36,20 +36,20 @@ class Tokens:
     is_padding: torch.Tensor
     """(rows, positions), bool."""
     by: str
-    readers: tuple[Call, ...] = ()
+    readers: tuple[TapedCall, ...] = ()
     """The calls that are given them."""
     reached: frozenset[int] | None = None
     """Numbers of the calls that come of these tokens and no others; None: of any."""
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TextRow]:
         """Those with padding, the one in the middle by how much first."""
         pads = self.is_padding.sum(1)
         padded = pads.nonzero().flatten()
         order = padded[pads[padded].argsort()].tolist()
-        yield Row(self, order.pop(len(order) // 2))
+        yield TextRow(self, order.pop(len(order) // 2))
         few = order[:: max(1, -(-len(order) // (MOST_ROWS - 1)))]
-        yield from (Row(self, number) for number in few)
+        yield from (TextRow(self, number) for number in few)
 
     def is_alike(self, others: Iterable[Tokens]) -> bool:
         """One of the others is padded at the same positions."""
@@ -57,7 +57,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """One row of a batch."""
 
     tokens: Tokens
@@ -95,7 +95,7 @@ def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
     """
     noted = [each for call in tape.calls.values() for each in call.beside or ()]
     noted += _given_masks(tape)
-    texts: dict[torch.Size, list[Call]] = {}
+    texts: dict[torch.Size, list[TapedCall]] = {}
     for call in tape.embeddings:
         tokens = call.argument(0, "input")
         whole = tokens.dim() == 2 and version(tokens) == call.versions[0]
@@ -131,7 +131,7 @@ def _given_masks(tape: FunctionTape) -> Iterator[Beside]:
 
 def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Tokens]:
     """Sequences of numbers that a model was given: (rows, positions, size)."""
-    inputs: dict[int, tuple[torch.Tensor, list[Call]]] = {}
+    inputs: dict[int, tuple[torch.Tensor, list[TapedCall]]] = {}
     for call in tape.calls.values():
         compares = call.name in COMPARING | NAMES  # with a target
         reads = call.gives_gradient or call.name in POOLING
@@ -145,7 +145,7 @@ def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Toke
             yield replace(padded, readers=tuple(calls), reached=reached_from(tape, calls))
 
 
-def _padded(call: Call, noted: Sequence[Beside]) -> Iterator[Tokens]:
+def _padded(call: TapedCall, noted: Sequence[Beside]) -> Iterator[Tokens]:
     """Of tokens in both orders of their dimensions."""
     tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
     for form in (tokens, tokens.T):
@@ -171,7 +171,7 @@ def _behind_full_masks(tokens: torch.Tensor, noted: Sequence[Beside]) -> Iterato
                 return
 
 
-def padded_sequence(call: Call, tensor: torch.Tensor) -> Tokens | None:
+def padded_sequence(call: TapedCall, tensor: torch.Tensor) -> Tokens | None:
     """The padding of what a call reads that is no text: a mask or lengths beside it say so, and all
     of it is the same. ``tensor`` is (rows, positions, size), (positions, rows, size) or (rows, heads,
     positions, size).
@@ -194,7 +194,7 @@ def _padded_by(noted: Iterable[Beside], tensor: torch.Tensor) -> Tokens | None:
     return None
 
 
-def reached_from(tape: FunctionTape, starts: Iterable[Call]) -> frozenset[int]:
+def reached_from(tape: FunctionTape, starts: Iterable[TapedCall]) -> frozenset[int]:
     """Numbers of these calls, and of those that are computed from them."""
     reached = {each.number for each in starts}
     for each in tape.calls.values():

@@ -18,8 +18,8 @@ from auditor.capture.instruments.plain_tensor import tensors
 
 from ..rows import RECURRENT
 from .dependence import attention_of, mask_of, softmax_behind
-from .function_tape import Call, FunctionTape, version
-from .padded_texts import POOLING, Row, Tokens, padded_sequence, padded_texts, reached_from
+from .function_tape import FunctionTape, TapedCall, version
+from .padded_texts import POOLING, TextRow, Tokens, padded_sequence, padded_texts, reached_from
 from .second_gradient import Again, computed_again, nothing_left_behind
 
 VALUES = {
@@ -48,7 +48,7 @@ of memory would be seen as the program's.
 class PaddingRead:
     """A call that reads padding."""
 
-    call: Call
+    call: TapedCall
     share: float
     """Of what its result at real positions takes from one row, 0 to 1: the part that is on padding."""
     tokens: Tokens
@@ -125,18 +125,18 @@ def _averaged_over_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Itera
                 yield PaddingRead(replace(call, name="tokens"), share, tokens, zero=False)
 
 
-def _is_set(call: Call, tokens: Tokens) -> bool:
+def _is_set(call: TapedCall, tokens: Tokens) -> bool:
     """Some padding of what a mean was given is not zero."""
     value, pads = _value(call), tokens.is_padding
     return bool((value if value.shape[:2] == pads.shape else value.transpose(0, 1))[pads].any())
 
 
-def _is_rescaled(tape: FunctionTape, call: Call) -> bool:
+def _is_rescaled(tape: FunctionTape, call: TapedCall) -> bool:
     """The program multiplies or divides the result by a tensor next, as the share of what is real."""
     return any(each.name in ("div", "mul") and len(each.parents) > 1 for each in tape.users(call))
 
 
-def _reader(tape: FunctionTape, call: Call) -> Call | None:
+def _reader(tape: FunctionTape, call: TapedCall) -> TapedCall | None:
     """The call that is told where this one reads padding: of a product the softmax in front of it,
     where the mask belongs, of a state that is picked the recurrent layer. None of any other.
     """
@@ -156,7 +156,9 @@ def _reader(tape: FunctionTape, call: Call) -> Call | None:
     return call if call.at is not None else None
 
 
-def _shares_summed(tape: FunctionTape, call: Call) -> tuple[torch.Tensor | None, Call | None]:
+def _shares_summed(
+    tape: FunctionTape, call: TapedCall
+) -> tuple[torch.Tensor | None, TapedCall | None]:
     """Of ``(shares * x).sum(1)``: the shares, and the softmax that made them."""
     product = tape.maker_before(call, call.argument(0, "input")) if call.name == "sum" else None
     if product is not None and product.name == "mul":
@@ -167,12 +169,12 @@ def _shares_summed(tape: FunctionTape, call: Call) -> tuple[torch.Tensor | None,
     return None, None
 
 
-def _value(call: Call) -> Any:
+def _value(call: TapedCall) -> Any:
     index, name = VALUES[call.name]
     return call.argument(index, name)
 
 
-def _comes_of(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
+def _comes_of(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> bool:
     if call.name in POOLING and call.number not in reached_from(tape, tokens.readers):
         return False
     if call in tokens.readers:
@@ -182,13 +184,13 @@ def _comes_of(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
     return tokens.reached is None or source in tokens.reached
 
 
-def _is_written_over(call: Call) -> bool:
+def _is_written_over(call: TapedCall) -> bool:
     return any(
         version(each) != now for (each, _), now in zip(call.parents, call.versions, strict=True)
     )
 
 
-def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
+def _share(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> float | None:
     """The part of the gradient at the call's values that is on padding, of the first row where there
     is any; None if it reads no sequences of this form.
     """
@@ -206,7 +208,7 @@ def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
     return share
 
 
-def _share_of_row(tape: FunctionTape, call: Call, row: Row) -> float | None:
+def _share_of_row(tape: FunctionTape, call: TapedCall, row: TextRow) -> float | None:
     leaf = torch.empty(0)
 
     def own_leaf(value: torch.Tensor) -> torch.Tensor:
@@ -230,7 +232,7 @@ def _share_of_row(tape: FunctionTape, call: Call, row: Row) -> float | None:
     return _on_padding(gradient, row)
 
 
-def _on_padding(tensor: torch.Tensor, row: Row) -> float | None:
+def _on_padding(tensor: torch.Tensor, row: TextRow) -> float | None:
     axis = row.positions_axis(tensor)
     if axis is None or not bool(tensor.isfinite().all()):
         return None
@@ -239,11 +241,11 @@ def _on_padding(tensor: torch.Tensor, row: Row) -> float | None:
     return float(positions[row.pads].sum()) / whole if whole else None
 
 
-def _of_row(call: Call, row: Row, tensor: torch.Tensor) -> torch.Tensor:
+def _of_row(call: TapedCall, row: TextRow, tensor: torch.Tensor) -> torch.Tensor:
     return row.of(tensor, positions_first=call.name == "multi_head_attention_forward")
 
 
-def _may_read(call: Call, row: Row, *, weighed: bool) -> bool:
+def _may_read(call: TapedCall, row: TextRow, *, weighed: bool) -> bool:
     """The call's values are a sequence as long as the tokens, and it is one that may not read all of
     them. ``weighed``: it sums them with shares of attention.
     """
@@ -271,7 +273,7 @@ def _may_read(call: Call, row: Row, *, weighed: bool) -> bool:
 
 
 def _states_used(
-    tape: FunctionTape, call: Call, made: Sequence[torch.Tensor]
+    tape: FunctionTape, call: TapedCall, made: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """The last states of a recurrent layer's forward direction, of those that the program reads."""
     read = {

@@ -18,7 +18,7 @@ from auditor.capture.instruments.object_search import frame_locals
 from auditor.capture.probes.base import Context
 
 from .broadcasts import is_only_summed
-from .function_tape import Call, FunctionTape, replaced, version
+from .function_tape import FunctionTape, TapedCall, replaced, version
 from .second_gradient import Again, Change, Tail
 
 NAMES = frozenset({"cross_entropy", "nll_loss"})
@@ -60,7 +60,7 @@ def beside(context: Context) -> list[Beside]:
         for name, value in islice(frame_locals(frame).items(), HELD):
             for key, each in _fields(value) or [(name, value)]:
                 if isinstance(each, torch.Tensor) and isinstance(key, str):
-                    found.extend(_named(key, each))
+                    found.extend(_mask_candidates(key, each))
     return found
 
 
@@ -73,7 +73,7 @@ def _fields(value: Any) -> list[tuple[Any, Any]]:
     return list(held.items())
 
 
-def _named(name: str, tensor: torch.Tensor) -> Iterator[Beside]:
+def _mask_candidates(name: str, tensor: torch.Tensor) -> Iterator[Beside]:
     whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.requires_grad)
     low = name.lower()
     named = any(low.endswith(each) for each in MASKS)
@@ -102,7 +102,7 @@ def may_be_padded(name: str, given: tuple[torch.Tensor, ...]) -> bool:
     return one.dim() > 1 and one.shape == two.shape and one.requires_grad != two.requires_grad
 
 
-def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
+def padding_of(tape: FunctionTape, call: TapedCall) -> Padded | None:
     """The padding among the targets of a loss; None if there is none, the loss leaves some
     targets out, or nothing says what is padding.
     """
@@ -167,7 +167,7 @@ def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
                 yield Beside("padding_idx", real, is_mask=True)
 
 
-def compared_padding(tail: Tail, call: Call) -> Padded | None:
+def compared_padding(tail: Tail, call: TapedCall) -> Padded | None:
     """The padding of sequences of numbers that a call compares, along their second or last
     dimension; None if a mask follows. 0 are ``padded`` where the model's output is right there.
     """
@@ -202,7 +202,7 @@ def compared_padding(tail: Tail, call: Call) -> Padded | None:
     return None
 
 
-def ignored_by(call: Call) -> int:
+def ignored_by(call: TapedCall) -> int:
     """The target that a loss leaves out."""
     index = call.argument(4, "ignore_index", IGNORED)
     return index if isinstance(index, int) else IGNORED

@@ -20,7 +20,7 @@ from auditor.capture.instruments.autograd_graph import Walk
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.tensors import has_hooks
 
-from .function_tape import Call, FunctionTape, replaced, version
+from .function_tape import FunctionTape, TapedCall, replaced, version
 
 CLOSE = 1e-4
 """How far the repeated loss may be from the program's, as a share: operators that are not
@@ -84,7 +84,7 @@ class Tail:
     """The calls between the model's outputs and the loss, in their order."""
 
     loss: torch.Tensor
-    calls: list[Call]
+    calls: list[TapedCall]
     outputs: list[torch.Tensor]
 
 
@@ -104,9 +104,9 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
     parameters, and its ``outputs`` are these.
     """
     last = tape.maker(loss)
-    if last is None or not _repeatable(last, whole):
+    if last is None or not repeatable(last, whole):
         return None
-    calls: dict[int, Call] = {}
+    calls: dict[int, TapedCall] = {}
     outputs: dict[int, torch.Tensor] = {}
     waiting = [last]
     while waiting:
@@ -118,7 +118,7 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
             if not tensor.requires_grad:
                 continue
             maker = None if number is None else tape.calls.get(number)
-            if maker is not None and maker.gives_gradient and _repeatable(maker, whole):
+            if maker is not None and maker.gives_gradient and repeatable(maker, whole):
                 waiting.append(maker)
             else:
                 outputs[id(tensor)] = tensor
@@ -126,15 +126,15 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
     return Tail(loss, [calls[number] for number in sorted(calls)], list(outputs.values()))
 
 
-def _conditions(tape: FunctionTape, calls: dict[int, Call]) -> dict[int, Call]:
+def _conditions(tape: FunctionTape, calls: dict[int, TapedCall]) -> dict[int, TapedCall]:
     """Calls that are computed from these and lead to them without a gradient, as ``error.abs() < 1``
     of a Huber loss: where one is changed, so are they.
     """
-    made: dict[int, Call] = {}
+    made: dict[int, TapedCall] = {}
     for call in tape.calls.values():
         given = {number for _, number in call.parents}
         known = calls.keys() | made.keys()
-        if given & known and call.number not in calls and _repeatable(call):
+        if given & known and call.number not in calls and repeatable(call):
             made[call.number] = call
     wanted = {number for call in calls.values() for _, number in call.parents}
     for number in sorted(made, reverse=True):
@@ -143,7 +143,10 @@ def _conditions(tape: FunctionTape, calls: dict[int, Call]) -> dict[int, Call]:
     return {number: call for number, call in made.items() if number in wanted}
 
 
-def _repeatable(call: Call, whole: bool = False) -> bool:
+def repeatable(call: TapedCall, whole: bool = False) -> bool:
+    """Whether a call may be computed again: it belongs to a loss, or to a ``whole`` model, and neither
+    draws, nor writes in place, nor changes the state of a layer.
+    """
     name = call.name
     if call.function.__name__ not in OUT_OF_PLACE and (
         (name.endswith("_") and not name.startswith("_")) or name == "setitem"
@@ -224,7 +227,7 @@ def recomputed(tail: Tail, changes: dict[int, Change]) -> dict[int, torch.Tensor
 
 
 def computed_again(
-    call: Call,
+    call: TapedCall,
     change: Change | None,
     now: Callable[[torch.Tensor], torch.Tensor] = lambda each: each,
 ) -> Any:

@@ -18,7 +18,7 @@ from auditor.capture.instruments.autograd_graph import Walk
 
 from . import paddings
 from .activations import behind
-from .function_tape import Call, FunctionTape, version
+from .function_tape import FunctionTape, TapedCall, version
 from .second_gradient import Again, Change, Tail, nothing_left_behind, walkable
 
 DISTANCES = (0, 1, 2)
@@ -38,8 +38,8 @@ LEAST = 8
 class Shifted:
     """A loss whose targets are the tokens of ``embedding`` at a ``distance``."""
 
-    call: Call
-    embedding: Call
+    call: TapedCall
+    embedding: TapedCall
     output: torch.Tensor
     axis: int
     """That of the positions, 0 or 1."""
@@ -146,7 +146,7 @@ class Shifts:
         yield from {each.call.number: each for each in reversed(causal)}.values()
 
 
-def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifted]:
+def _matches(tape: FunctionTape, call: TapedCall, embedding: TapedCall) -> Iterator[Shifted]:
     given, target = call.argument(0, "input"), call.argument(1, "target")
     tokens = embedding.argument(0, "input")
     if call.name not in paddings.NAMES or call.at is None or not embedding.gives_gradient:
@@ -173,7 +173,7 @@ def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifte
 
 
 def _outputs(
-    tape: FunctionTape, call: Call, given: torch.Tensor, tokens: torch.Tensor
+    tape: FunctionTape, call: TapedCall, given: torch.Tensor, tokens: torch.Tensor
 ) -> Iterator[torch.Tensor]:
     """What the predictions may have been taken from: a row of numbers for each token. Rows before
     those (of an image, of a learned prompt) are left out.

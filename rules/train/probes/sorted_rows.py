@@ -10,7 +10,7 @@ import torch
 
 from .bootstraps import FORMING
 from .dependence import COMPARED, Dependence
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .second_gradient import Tail
 
 SORTS = frozenset({"sort", "argsort"})
@@ -39,8 +39,8 @@ def left_sorted(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
 
 
 def _picks(
-    tape: FunctionTape, user: Call, tensor: torch.Tensor, rows: int
-) -> Iterator[Call | None]:
+    tape: FunctionTape, user: TapedCall, tensor: torch.Tensor, rows: int
+) -> Iterator[TapedCall | None]:
     """Of each call behind a tensor that picks this many rows: the sort that gave it their order; None
     if the order is of something else, or not known.
     """

@@ -9,7 +9,7 @@ import torch
 
 from auditor.capture.instruments.live_objects import alive
 
-from .function_tape import Call, FunctionTape
+from .function_tape import FunctionTape, TapedCall
 from .paddings import ignored_by
 from .second_gradient import NUMBERS, NotRepeated, angle_and_ratio
 
@@ -55,7 +55,7 @@ def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
     return None
 
 
-def _scaled(call: Call, made: torch.Tensor) -> tuple[torch.Tensor, float] | None:
+def _scaled(call: TapedCall, made: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     """What a call only scales, and by how much."""
     source = call.argument(0, "input")
     if call.name in FORMS and isinstance(source, torch.Tensor):
@@ -71,7 +71,7 @@ def _scaled(call: Call, made: torch.Tensor) -> tuple[torch.Tensor, float] | None
     return one, by if call.name == "mul" else 1.0 / by
 
 
-def _mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
+def _mean(tape: FunctionTape, call: TapedCall, factor: float) -> Mean | None:
     if call.at is None:
         return None
     if call.name in MEANS and _reduction(call) == "mean":
@@ -112,7 +112,7 @@ def _is_picked(tape: FunctionTape, scores: torch.Tensor) -> bool:
     )
 
 
-def _own_mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
+def _own_mean(tape: FunctionTape, call: TapedCall, factor: float) -> Mean | None:
     """``(losses * mask).sum() / mask.sum()``."""
     numerator, by = tape.maker(call.args[0]), call.args[1]
     number = _number(by)
@@ -130,7 +130,7 @@ def _own_mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
     return Mean(call.at, call.name, int(number), factor, int(number) < whole)
 
 
-def _reduction(call: Call) -> str:
+def _reduction(call: TapedCall) -> str:
     return str(call.kwargs.get("reduction", call.args[6] if len(call.args) > 6 else "mean"))
 
 

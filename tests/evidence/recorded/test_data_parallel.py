@@ -21,7 +21,7 @@ def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
     )
     first, second = table.each
     assert (first.averaged, first.at.line) == ((3, 2, 1), 7)
-    assert (first.made_at.line, first.ranks, first.nbytes) == (3, 2, 80)
+    assert (first.ranks, first.nbytes) == (2, 80)
     assert second.averaged == (1,)
 
 

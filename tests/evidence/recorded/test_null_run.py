@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from auditor.evidence.recorded.null_run import (
-    Asked,
+    DeviceRequests,
     NullRun,
     Parting,
     _parting,
@@ -64,7 +64,7 @@ def run(*asked, steps=4, compared=1, parting=None, sized=()):
 
 
 def waited(line, *on, launches=0):
-    return Asked(site(line), launches, len(on), frozenset(on))
+    return DeviceRequests(site(line), launches, len(on), frozenset(on))
 
 
 def test_waits_that_the_rehearsal_did_not_see():

@@ -46,10 +46,10 @@ def test_growth_of_a_series(values, share, said):
 def test_words_for_a_report():
     two = root(tensors=[1, 4], nodes=[1000, 2000], oldest=[0, 3], held_bytes=[1024, 4096])
     assert two.facts == (
-        ("tensors held", "1, then 4"),
+        ("tensors with a graph", "1 at first, 4 at the end"),
         ("graph", "1,000 autograd nodes, then 2,000"),
-        ("oldest", "3 steps"),
-        ("saved tensors held", "1 KiB, then 4 KiB"),
+        ("oldest", "3 steps old"),
+        ("saved for backward", "1 KiB at first, 4 KiB at the end"),
     )
     many = root(tensors=[1, 4], nodes=[NODE_CAP, 5], held_bytes=[None, 4096])
     assert many.length == "more than 20,000 autograd nodes"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from auditor.evidence.snapshot.by_line import (
     REST,
-    Told,
+    OwnedHistory,
     layers,
     positions,
 )
@@ -35,7 +35,7 @@ def test_the_chart_of_a_history():
     times = (100, 200, 300, 400)
     one = course((10, 30, 31, 21), (40, 40, 50, 50), time_us=times, ooms=(2,))
     owners = (Site("/a/b/train.py", 4, "f"), "before", "c")
-    history = Told(one, owners, (0, 1, 2, 0), (0, 0, 0))
+    history = OwnedHistory(one, owners, (0, 1, 2, 0), (0, 0, 0))
     steps = [(100, "one"), (350, "two"), (99, "early"), (401, "late")]
     chart = layers(history, steps, note="n")
     assert (chart.x_unit, chart.x, chart.events) == ("us", (0.0, 100.0, 200.0, 300.0), 4)
@@ -48,7 +48,7 @@ def test_the_chart_of_a_history():
 def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
     many = tuple(f"owner {number}" for number in range(12))
     one = course(tuple(range(100, 1300, 100)), ooms=(5,))
-    history = Told(one, many, tuple(range(12)), (0,) * 12)
+    history = OwnedHistory(one, many, tuple(range(12)), (0,) * 12)
     chart = layers(history, [(5, "step")], note="n")
     assert (chart.x_unit, chart.x[-1], len(chart.layers)) == ("event", 11.0, 9)
     assert (chart.layers[-1].name, chart.held[-1][-1]) == (REST, 400)

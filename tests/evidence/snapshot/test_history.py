@@ -6,9 +6,8 @@ from auditor.evidence.snapshot.history import Course, live_at_end
 
 
 def course(reserved=(100,), allocated=(70,), **more):
-    facts = {"device": 0, "active": allocated, "time_us": (), "start_reserved": 0}
-    facts |= {"start_allocated": 0, "device_allocs": (), "device_frees": (), "retries": 0}
-    facts |= {"ooms": (), "untrusted": "", "history": None}
+    facts = {"device": 0, "time_us": (), "start_reserved": 0, "start_allocated": 0}
+    facts |= {"retries": 0, "ooms": (), "untrusted": "", "history": None}
     return Course(reserved=reserved, allocated=allocated, **{**facts, **more})
 
 

@@ -30,14 +30,6 @@ def test_an_excerpt_lies_on_one_line(span, text):
     assert source("x").excerpt("b.py", span) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("f(a=1)", 1), ("f(1)", None), ("f(a=1), f(a=2)", None), ("g(a=1)", None)]
-)
-def test_the_argument_of_the_one_call(text, value):
-    found = source(text).argument(site(1), "f", "a")
-    assert (found.value if found is not None else None) == value
-
-
 def test_the_first_call_of_all_files():
     one = source("x = 1\ng()\n", b_py="\nf(); g()\n", c_py="f()\n")
     assert one.first_call("f") == Site("b.py", 2, "", "f(); g()")

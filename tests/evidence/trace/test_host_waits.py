@@ -8,7 +8,7 @@ from auditor.evidence.trace.host_waits import WaitPlace, _cause, _untimed
 from auditor.model import Site
 
 CALL = "copy to host", "aten::to", "cudaMemcpyAsync", Site("train.py", 4, "step")
-WAITED = {"backward": False, "synchronises": True, "asynchronous": False, "held_us": 800.0}
+WAITED = {"backward": False, "asynchronous": False, "held_us": 800.0}
 COPIED = {"copied": 6 * 2048, "slow_us": 40.0, "copying_us": 2.0, "pinned": "25 GB/s"}
 PLACE = WaitPlace(*CALL, **WAITED, seen=frozenset({0, 2}), n=6, won_us=400.0, of=4, **COPIED)
 

@@ -94,8 +94,8 @@ def finding(us, size=None):
 def test_a_finding_is_told_once_and_again_when_its_price_has_doubled(tmp_path, caplog, then, again):
     numbers = []
     seen = watched(tmp_path, log_to=lambda *each: numbers.append(each))
-    seen._told([finding(100.0)], "report.html")
-    seen._told([then], "report.html")
+    seen._announce([finding(100.0)], "report.html")
+    seen._announce([then], "report.html")
     assert len(caplog.records) == 1 + again
     assert numbers == [("watch/findings", 1.0, 0)] * 2
 

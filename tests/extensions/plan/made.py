@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from auditor.extensions.plan.measured import BEFORE, STEP, UPDATE, Loader, Measured
-from auditor.extensions.plan.reruns import Reruns, Wanted
+from auditor.extensions.plan.reruns import Rerun, Reruns
 from auditor.recordings.schema.other_runs import PlannedBlocksRow, PlannedOptimizerRow
 
 MIB = 1 << 20
@@ -40,14 +40,14 @@ def measured(batch, step, update=0, *, slack=1.0, **more):
 class Formula(Reruns):
     """``peak`` gives bytes of forward and backward for a batch size and what is asked for."""
 
-    peak: Callable[[int, Wanted], float] = lambda batch, wanted: 0.0
+    peak: Callable[[int, Rerun], float] = lambda batch, wanted: 0.0
     update: int = 0
     slack: float = 1.0
     size: int = 8
     even: bool = True
     varies: float = 0.0
     obeys: bool = True
-    asked: list[Wanted] = field(default_factory=list)
+    asked: list[Rerun] = field(default_factory=list)
     stop_at: int = 10**9
 
     def run(self, wanted):

@@ -8,7 +8,7 @@ from auditor.extensions.plan import changes
 from auditor.extensions.plan.command import lines
 from auditor.extensions.plan.fitting import usable_bytes
 from auditor.extensions.plan.planning import AS_IT_IS, Planning
-from auditor.extensions.plan.reruns import Wanted
+from auditor.extensions.plan.reruns import Rerun
 from auditor.model.gpus import gpu_named
 from tests.extensions.plan.made import ADAM, MIB, formula, measured
 
@@ -132,7 +132,7 @@ def test_an_interrupt_before_anything_is_known_ends_it():
 def test_sharding_is_arithmetic_and_marked():
     result = planned(formula(linear), world=8)
     told = {name: row for name, row in rows(result).items() if name.startswith("ZeRO")}
-    peak = round(linear(8, Wanted()))
+    peak = round(linear(8, Rerun()))
     assert [row.basis for row in told.values()] == ["estimated"] * 3
     first, second, third = told.values()
     assert first.allocated == peak - 70 * MIB

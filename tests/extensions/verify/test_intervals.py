@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.extensions.verify import intervals
-from auditor.extensions.verify.intervals import MOST_PAIRS, Run, of_pairs, of_recordings, student_t
+from auditor.extensions.verify.intervals import (
+    MOST_PAIRS,
+    RunTimes,
+    of_pairs,
+    of_recordings,
+    student_t,
+)
 
 times = st.floats(min_value=1.0, max_value=1e7)
 
@@ -77,7 +83,7 @@ def _steps(draw, n=50):
     for _ in range(n):
         slow = 0.8 * slow + draw.gauss(0, 0.03)
         steps.append(1000 * level * math.exp(slow))
-    return Run(tuple(steps))
+    return RunTimes(tuple(steps))
 
 
 def test_single_runs_of_one_program_are_told_apart_at_most_once_in_twenty():
@@ -104,8 +110,8 @@ def _width(interval):
 
 def test_several_runs_show_their_own_spread():
     draw = random.Random(11)
-    quiet = [Run(tuple(1000.0 + draw.random() for _ in range(20))) for _ in range(5)]
-    slower = [Run(tuple(1.03 * us for us in run.us)) for run in quiet]
+    quiet = [RunTimes(tuple(1000.0 + draw.random() for _ in range(20))) for _ in range(5)]
+    slower = [RunTimes(tuple(1.03 * us for us in run.us)) for run in quiet]
     interval = of_recordings(quiet, slower)
     assert interval is not None
     assert (
@@ -119,7 +125,7 @@ def test_several_runs_show_their_own_spread():
 def test_a_busy_machine_makes_an_interval_wider():
     steps = tuple(1000.0 + step % 7 for step in range(50))
     quiet, busy = (
-        of_recordings([Run(steps)], [Run(steps)]),
-        of_recordings([Run(steps)], [Run(steps, busy=0.4)]),
+        of_recordings([RunTimes(steps)], [RunTimes(steps)]),
+        of_recordings([RunTimes(steps)], [RunTimes(steps, busy=0.4)]),
     )
     assert _width(busy) > 2 * _width(quiet)

@@ -1,10 +1,9 @@
 import gc
-import itertools
 
 import torch
 from torch import nn
 
-from tests.rules.programs import behind_a_backward, optimized
+from tests.rules.programs import optimized
 
 MIB = 2**20
 MEMORY_LIMIT = 256 * MIB
@@ -83,11 +82,6 @@ def retry_that_really_happens__rehearsal():
         attempt(1_000)
 
     return step
-
-
-def cache_emptied_every_fourth_step__cuda():
-    done = itertools.count(1)
-    return behind_a_backward(lambda loss: next(done) % 4 or torch.cuda.empty_cache(), "cuda")  # MEM011
 
 
 def a_smaller_try_by_another_function_inside_the_handler():

@@ -144,3 +144,17 @@ def products_of_all_pairs_cut_off():
 def scores_of_a_row_times_another():
     scores = torch.rand(16)
     return regressed(lambda out, y: (out * scores).mean())
+
+
+def losses_divided_by_a_row_of_their_own():
+    chances = torch.rand(16) + 0.1
+    return regressed(
+        lambda out, y: (F.mse_loss(out.squeeze(-1), y, reduction="none") / chances).mean()
+    )
+
+
+def a_column_divided_by_losses():
+    scale = torch.rand(16, 1)
+    return regressed(
+        lambda out, y: (scale / (F.mse_loss(out.squeeze(-1), y, reduction="none") + 1)).mean()
+    )

@@ -71,3 +71,14 @@ def words_behind_an_image(embed, body, head):
     hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
     logits = head(hidden)[:, 3:]
     return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())  # TRAIN005
+
+
+def _cross_entropy_of_texts(logits, labels):
+    return F.cross_entropy(logits.reshape(-1, 19), labels.reshape(-1))
+
+
+@losses(Decoder)
+def shifted_by_the_batch_and_for_a_function(model):
+    tokens = torch.randint(0, 19, (4, 13))
+    logits, labels = model(tokens[:, :-1]), tokens[:, 1:]
+    return _cross_entropy_of_texts(logits[:, :-1], labels[:, 1:])  # TRAIN005

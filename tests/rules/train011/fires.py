@@ -109,3 +109,11 @@ def documents_packed_into_one_row():
         F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     return step
+
+
+@losses(lambda: (nn.Linear(5, 1), nn.Linear(5, 8), nn.Linear(8, 3)))
+def nodes_of_all_graphs_share_one_softmax(gate, value, head):
+    nodes, graph = torch.randn(20, 5), torch.arange(4).repeat_interleave(5)
+    shares = torch.softmax(gate(nodes), dim=0)  # TRAIN011
+    pooled = torch.zeros(4, 8).index_add(0, graph, shares * value(nodes))
+    return F.cross_entropy(head(pooled), torch.randint(0, 3, (4,)))

@@ -150,3 +150,32 @@ def documents_kept_apart__no_note():
         F.cross_entropy(head(x).flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     return step
+
+
+def _graphs():
+    return nn.Linear(5, 1), nn.Linear(5, 8), nn.Linear(8, 3)
+
+
+@losses(_graphs)
+def nodes_normalized_within_each_graph(gate, value, head):
+    nodes, graph = torch.randn(20, 5), torch.arange(4).repeat_interleave(5)
+    scores = gate(nodes).exp()
+    shares = scores / torch.zeros(4, 1).index_add(0, graph, scores)[graph]
+    pooled = torch.zeros(4, 8).index_add(0, graph, shares * value(nodes))
+    return F.cross_entropy(head(pooled), torch.randint(0, 3, (4,)))
+
+
+@losses(_graphs)
+def features_of_each_node_share_a_softmax(gate, value, head):
+    nodes, graph = torch.randn(20, 5), torch.arange(4).repeat_interleave(5)
+    mixed = torch.softmax(value(nodes), dim=1)
+    pooled = torch.zeros(4, 8).index_add(0, graph, mixed * gate(nodes))
+    return F.cross_entropy(head(pooled), torch.randint(0, 3, (4,)))
+
+
+@losses(_graphs)
+def one_graph_whose_nodes_are_counted(gate, value, head):
+    nodes, graph = torch.randn(20, 5), torch.zeros(20, dtype=torch.long)
+    shares = torch.softmax(gate(nodes), dim=0)
+    pooled = torch.zeros(1, 8).index_add(0, graph, shares * value(nodes))
+    return F.cross_entropy(head(pooled), torch.randint(0, 3, (1,)))

@@ -75,3 +75,30 @@ def mask_off_by_one():
             return torch.softmax(scores.masked_fill(self.hidden, -1e9), -1) @ value
 
     return _step(Causal())
+
+
+def bias_that_hides_the_past():
+    places = torch.arange(11)
+    apart = places[None] - places[:, None]
+    bias = (-apart.abs().float()).masked_fill(apart < 0, float("-inf"))  # TRAIN012
+
+    def attend(query, key, value):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+    return _step(Attending(attend))
+
+
+@losses(lambda: (nn.Conv1d(3, 8, 3, padding=2), nn.Dropout(0.1), nn.Conv1d(8, 3, 1)))
+def values_of_a_series_cut_off_at_the_wrong_end(layer, drop, head):
+    series = torch.randn(4, 3, 17).cumsum(-1)
+    out = layer(series[..., :-1])
+    out = drop(out[:, :, 2:].relu())  # TRAIN012
+    return F.mse_loss(head(out), series[..., 1:])
+
+
+@losses(lambda: (nn.GRU(3, 5, batch_first=True, bidirectional=True), nn.Linear(10, 6)))
+def values_of_a_series_read_in_both_directions(layer, head):
+    series = torch.randn(4, 17, 3).cumsum(1)
+    out, _ = layer(series[:, :-1])  # TRAIN012
+    mean, scale = head(out).chunk(2, -1)
+    return (scale + (series[:, 1:] - mean).square() * (-2 * scale).exp()).mean()

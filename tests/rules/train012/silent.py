@@ -74,3 +74,50 @@ def autoencoder_of_texts():
         F.cross_entropy(head(out).flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     return step
+
+
+def _series(positions=17):
+    return torch.randn(4, positions, 3).cumsum(1)
+
+
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)))
+def values_of_a_series_read_in_one_direction(layer, head):
+    series = _series()
+    return F.mse_loss(head(layer(series[:, :-1])[0]), series[:, 1:])
+
+
+@losses(lambda: (nn.Conv1d(3, 8, 3, padding=2), nn.Conv1d(8, 3, 1)))
+def values_of_a_series_cut_off_at_the_right_end(layer, head):
+    series = _series().transpose(1, 2)
+    return F.mse_loss(head(layer(series[..., :-1])[..., :-2].relu()), series[..., 1:])
+
+
+@losses(lambda: (nn.GRU(3, 8, batch_first=True, bidirectional=True), nn.Linear(16, 3)))
+def values_of_a_series_that_are_cleaned(layer, head):
+    series = _series()
+    return F.mse_loss(head(layer(series + 0.1 * torch.randn(4, 17, 3))[0]), series)
+
+
+@losses(
+    lambda: (
+        nn.GRU(3, 8, batch_first=True, bidirectional=True),
+        nn.GRU(3, 16, batch_first=True),
+        nn.Linear(16, 3),
+    )
+)
+def a_series_with_one_code_for_all_of_it(encoder, decoder, head):
+    series = _series()
+    code = torch.cat([*encoder(series[:, :-1])[1]], -1)
+    return F.mse_loss(head(decoder(series[:, :-1], code[None])[0]), series[:, 1:])
+
+
+@losses(lambda: (nn.Linear(16, 8), nn.Linear(8, 16)))
+def all_values_that_make_one_code(encoder, decoder):
+    series = _series()[..., 0]
+    return F.mse_loss(decoder(encoder(series[:, :-1]).relu()), series[:, 1:])
+
+
+@losses(lambda: (nn.Conv1d(3, 8, 3, padding=1), nn.BatchNorm1d(8), nn.Conv1d(8, 3, 1)))
+def statistics_that_cannot_be_computed_again(layer, norm, head):
+    series = _series().transpose(1, 2)
+    return F.mse_loss(head(norm(layer(series[..., :-1]))), series[..., 1:])

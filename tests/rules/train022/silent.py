@@ -73,3 +73,20 @@ def a_detached_teacher__no_note(one, two):
 def two_that_follow_one_another__no_note(one, two):
     first = F.kl_div(one.log_softmax(-1), two.softmax(-1), reduction="batchmean")
     return first + F.kl_div(two.log_softmax(-1), one.softmax(-1), reduction="batchmean")
+
+
+@case_of(_distilled)
+def an_entropy__no_note(one, two):
+    chances, logs = (one / 0.5).softmax(-1), one.log_softmax(-1)
+    return -(chances * logs).sum(-1).mean() + F.mse_loss(one, two)
+
+
+@case_of(_distilled)
+def soft_labels_that_are_detached__no_note(one, two):
+    return -(two.softmax(-1).detach() * one.log_softmax(-1)).sum(-1).mean()
+
+
+@case_of(_distilled)
+def two_by_hand_that_follow_one_another__no_note(one, two):
+    first = -(two.softmax(-1) * one.log_softmax(-1)).sum(-1).mean()
+    return first - (one.softmax(-1) * two.log_softmax(-1)).sum(-1).mean()

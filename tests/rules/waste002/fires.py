@@ -65,6 +65,21 @@ def auxiliary_head_unused_in_every_second_step():
     return trained_with(torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1), loss)
 
 
+def average_by_lerp_in_a_function():
+    model, average = nn.Linear(64, 64), nn.Linear(64, 64).requires_grad_(False)
+
+    def follow():
+        for kept, new in zip(average.parameters(), model.parameters(), strict=True):
+            kept.lerp(new.detach(), 0.01)  # WASTE002
+
+    def loss():
+        follow()
+        x = torch.randn(256, 64)
+        return (model(x) - average(x)).square().mean()
+
+    return trained_by(model, loss)
+
+
 def clamp_where_clamp_in_place_is_meant():
     model = nn.Linear(64, 64)
 

@@ -77,7 +77,7 @@ def leave_out(prefixes: Iterable[str]) -> Callable[[], None]:
 # -- what is traced in the place of ours -----------------------------------------------------------
 
 
-class Mark:
+class StepMark:
     """What compiled code writes to when it has stepped an optimizer: it is traced, and no hook of
     ours runs in it. Without ``_torchdynamo_inline``: nothing is written to it.
     """
@@ -85,7 +85,7 @@ class Mark:
     optimizer: Any = None
 
 
-MARK: Final = Mark()
+MARK: Final = StepMark()
 """One for the process. Without ``_torchdynamo_inline``: it holds nothing."""
 
 # Named as no file is: what lies in a file of ours is left out, which would be a graph break.

@@ -30,7 +30,7 @@ _forward_hooks: Callable[[Any], dict[int, Any] | None] = in_dict("torch.nn.Modul
 _modules: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._modules")
 
 
-def _named(named: Callable[..., Iterator[tuple[str, Any]]], **how: bool) -> dict[str, Any]:
+def _as_dict(named: Callable[..., Iterator[tuple[str, Any]]], **how: bool) -> dict[str, Any]:
     try:
         return dict(named(**how))
     except Exception:  # not whole yet, or a class of the user's that answers in its own way
@@ -40,13 +40,13 @@ def _named(named: Callable[..., Iterator[tuple[str, Any]]], **how: bool) -> dict
 def own_parameters(module: torch.nn.Module) -> dict[str, Any]:
     """Own parameters, None included. Without ``_parameters``: by ``named_parameters``."""
     held = _parameters(module)
-    return held if held is not None else _named(module.named_parameters, recurse=False)
+    return held if held is not None else _as_dict(module.named_parameters, recurse=False)
 
 
 def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
     """Buffers of the module itself. Without ``_buffers``: by ``named_buffers``."""
     held = _buffers(module)
-    return held if held is not None else _named(module.named_buffers, recurse=False)
+    return held if held is not None else _as_dict(module.named_buffers, recurse=False)
 
 
 def own_hooks(module: torch.nn.Module) -> list[Any]:
@@ -57,7 +57,7 @@ def own_hooks(module: torch.nn.Module) -> list[Any]:
 def own_children(module: torch.nn.Module) -> dict[str, Any]:
     """Modules right inside it. Without ``_modules``: by ``named_children``."""
     held = _modules(module)
-    return held if held is not None else _named(module.named_children)
+    return held if held is not None else _as_dict(module.named_children)
 
 
 def modules_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:

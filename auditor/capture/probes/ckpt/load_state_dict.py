@@ -75,13 +75,13 @@ class TorchSaveProbe(Probe):
             return ""
         self._looked.add(at)
         try:
-            return next((name for name in _named(saved) if HELD in name.split(".")), "")
+            return next((name for name in _tensor_names(saved) if HELD in name.split(".")), "")
         except Exception as error:  # a mapping of the user's
             self.missed(error)
             return ""
 
 
-def _named(saved: Any, deep: int = DEEP) -> Iterator[str]:
+def _tensor_names(saved: Any, deep: int = DEEP) -> Iterator[str]:
     """Names of tensors in dictionaries."""
     if not isinstance(saved, Mapping):
         return
@@ -89,7 +89,7 @@ def _named(saved: Any, deep: int = DEEP) -> Iterator[str]:
         if isinstance(value, torch.Tensor) and isinstance(name, str):
             yield name
         elif deep > 1:
-            yield from _named(value, deep - 1)
+            yield from _tensor_names(value, deep - 1)
 
 
 def _size(path: str) -> int:

@@ -89,28 +89,27 @@ class DrillProbe(Probe):
             return None
         if not torch.is_grad_enabled():
             return None
-        place = f"the output of {type(module).__name__}"
         if self._fault.what in ("nan", "inf"):
-            self._happened(place)
+            self._happened()
             poison = torch.zeros_like(output)
             (poison[0] if output.dim() else poison).fill_(float(self._fault.what))
             return output + poison  # added, so that gradients pass
         if output.requires_grad:
-            output.register_hook(lambda gradient: self._strike(f"the backward of {place}"))
+            output.register_hook(self._strike)
         return None
 
-    def _strike(self, place: str) -> None:
+    def _strike(self, _: torch.Tensor) -> None:
         if self._planted:
             return
-        self._happened(place)
+        self._happened()
         if self._fault.what == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         raise torch.OutOfMemoryError(OOM_MESSAGE)
 
-    def _happened(self, place: str) -> None:
+    def _happened(self) -> None:
         """Written first: the process may be gone next."""
         self._planted = True
-        self._tell("planted", place=place, **self._state())
+        self._tell("planted", **self._state())
 
     # -- the state ---------------------------------------------------------------------------------
 

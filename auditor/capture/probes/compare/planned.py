@@ -77,7 +77,7 @@ class PlannedChangeProbe(Probe):
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, int | None] = (
             weakref.WeakKeyDictionary()
         )
-        self._told: set[Any] = set()
+        self._blocks_of: set[Any] = set()
         self._done: Counter[str] = Counter()
         self._loaders = ResizedLoaders(self._change, lambda: self._done.update(["batch"]))
         self._largest: LargestBatches | None = None
@@ -112,14 +112,14 @@ class PlannedChangeProbe(Probe):
         self._inputs.clear()
         for kind, blocks in self._blocks.items():
             at = self._called_at.get(kind)
-            if kind not in self._told and kind in self._called_at:
-                self._told.add(kind)
+            if kind not in self._blocks_of and kind in self._called_at:
+                self._blocks_of.add(kind)
                 self.context.add(
                     PlannedBlocksRow(name=blocks.name, n=blocks.n, bytes=blocks.size, at=at)
                 )
         for optimizer, at in list(self._optimizers.items()):
-            if id(optimizer) not in self._told:
-                self._told.add(id(optimizer))
+            if id(optimizer) not in self._blocks_of:
+                self._blocks_of.add(id(optimizer))
                 self.context.add(_optimizer_row(optimizer, at))
         if self._largest is not None and self._largest.of:
             self._done["largest"] = self._largest.of
@@ -259,7 +259,7 @@ def repeated_blocks(model: nn.Module) -> Blocks | None:
         if isinstance(each, (nn.ModuleList, nn.Sequential)):
             for kind, children in _alike(each):
                 found.setdefault(kind, {}).update((id(child), child) for child in children)
-    told = [_told(kind, list(blocks.values())) for kind, blocks in found.items()]
+    told = [_blocks_of(kind, list(blocks.values())) for kind, blocks in found.items()]
     told = [blocks for blocks in told if blocks.total]
     most = max((blocks.total for blocks in told), default=0)
     large = [blocks for blocks in told if blocks.total >= SHARE * most]
@@ -276,7 +276,7 @@ def _alike(container: nn.Module) -> Iterator[tuple[type[nn.Module], list[nn.Modu
     return ((kind, children) for kind, children in by_class.items() if len(children) > 1)
 
 
-def _told(kind: type[nn.Module], blocks: list[nn.Module]) -> Blocks:
+def _blocks_of(kind: type[nn.Module], blocks: list[nn.Module]) -> Blocks:
     sizes = [sum(each.nbytes for each in block.parameters()) for block in blocks]
     return Blocks(kind, len(blocks), max(sizes), sum(sizes))
 
@@ -344,12 +344,12 @@ class ResizedLoaders:
         sampler = arguments.get("batch_sampler")
         if sampler is not None:
             size = getattr(sampler, "batch_size", None)
-            if _whole(size) and sampler not in self._samplers:
+            if _is_size(size) and sampler not in self._samplers:
                 sampler.batch_size = self._new(size)
                 self._changed()
             return
         size, dataset = arguments.get("batch_size", 1), arguments.get("dataset")
-        if _whole(size) and (id(dataset), size) not in self._resized:
+        if _is_size(size) and (id(dataset), size) not in self._resized:
             new = arguments["batch_size"] = self._new(size)
             self._resized.add((id(dataset), new))
             _repeat(arguments, BATCHES * new)
@@ -379,5 +379,5 @@ def _repeat(arguments: dict[str, Any], enough: int) -> None:
     )
 
 
-def _whole(size: Any) -> TypeGuard[int]:
+def _is_size(size: Any) -> TypeGuard[int]:
     return isinstance(size, int) and not isinstance(size, bool) and size > 0

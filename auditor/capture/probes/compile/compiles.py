@@ -69,7 +69,7 @@ class RegionsProbe(Probe):
         self._running = False
 
     def install(self) -> None:
-        self._always.around(torch, "compile", before=self._begins, after=self._made)
+        self._always.around(torch, "compile", before=self._begins, after=self._on_compile)
 
     def uninstall(self) -> None:
         super().uninstall()
@@ -125,7 +125,7 @@ class RegionsProbe(Probe):
     def _begins(self, *_: Any, **__: Any) -> None:
         self._began = perf_counter_ns()
 
-    def _made(self, compiled: Any, model: Any = None, **options: Any) -> None:
+    def _on_compile(self, compiled: Any, model: Any = None, **options: Any) -> None:
         us = (perf_counter_ns() - self._began) / 1e3
         if model is None or options.get("disable") or compiled is model:
             return  # a decorator with arguments calls again, with what it decorates
@@ -139,7 +139,7 @@ class RegionsProbe(Probe):
             at=at,
             what=str(getattr(model, "__name__", "")) if module is None else type(module).__name__,
             in_step=self.context.in_step,
-            options=_said(options),
+            options=_describe_options(options),
             method=getattr(model, "__name__", "") == CALL_OF_A_MODULE,
             torchs=module is not None and type(module).forward.__module__.startswith("torch."),
             us=us,
@@ -176,7 +176,7 @@ def _written(module: torch.nn.Module | None) -> int:
     return sum(version_hint(each) for each in module.parameters() if not each.is_inference())
 
 
-def _said(options: dict[str, Any]) -> str:
+def _describe_options(options: dict[str, Any]) -> str:
     told = (
         f"{name}={getattr(options[name], '__name__', None) or repr(options[name])}"
         for name in OPTIONS
@@ -217,12 +217,12 @@ class CompilesProbe(Probe):
         self._stacks: list[tuple[CompileRow, list[dict[str, str]]]] = []
 
     def install(self) -> None:
-        COMPILED_CODE.listeners.append(self._heard)
-        self._always.on_undo(lambda: COMPILED_CODE.listeners.remove(self._heard))
+        COMPILED_CODE.listeners.append(self._on_event)
+        self._always.on_undo(lambda: COMPILED_CODE.listeners.remove(self._on_event))
 
     # -- what it says ------------------------------------------------------------------------------
 
-    def _heard(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
+    def _on_event(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
         try:
             self._take(name, data, text)
         except Exception as error:

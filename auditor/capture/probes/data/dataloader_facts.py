@@ -272,10 +272,10 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
 
 def dataset_class(dataset: Any) -> type:
     """Its class; of a subset that of the whole."""
-    return type(_whole(dataset))
+    return type(_root_dataset(dataset))
 
 
-def _whole(dataset: Any) -> Any:
+def _root_dataset(dataset: Any) -> Any:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return dataset
@@ -286,7 +286,7 @@ FILES = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.TextIOWrapper)
 
 def keeps_open_file(dataset: Any) -> bool:
     """Whether it holds an open file: worker processes would share its position."""
-    held = getattr(_whole(dataset), "__dict__", None) or {}
+    held = getattr(_root_dataset(dataset), "__dict__", None) or {}
     return any(
         (isinstance(each, FILES) and not each.closed) or type(each).__module__.startswith("h5py.")
         for each in held.values()
@@ -315,7 +315,7 @@ def sorted_classes(loader: Any) -> int | None:
     """How many classes a loader goes through one after the other, in each epoch alike; None if
     it draws an order, or its dataset holds no classes, or not in their order.
 
-    Classes are whole numbers from 0 on, each of which is there: lengths and times are none.
+    Classes are whole numbers from 0 on, each of which is there: lengths and times are no classes.
     Nothing of the program's is called.
     """
     batches, sampler = loader.batch_sampler, loader.sampler

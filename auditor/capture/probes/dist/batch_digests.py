@@ -39,17 +39,16 @@ class RankMemoryProbe(OptimizerProbe):
         super().__init__(context)
         self._states: PerOptimizer[list[int]] = PerOptimizer(MOST)
         self._gradients: PerOptimizer[list[int]] = PerOptimizer(MOST)
-        self._on = False
 
     def start(self) -> None:
         several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-        self._on = several and self.context.device.native
+        self.watching = several and self.context.device.native
         self._states.clear()
         self._gradients.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Its gradients are there, and its states since its first step."""
-        if not self._on:
+        if not self.watching:
             return
         parameters = list(tensors_of(optimizer))
         gradients = [each.grad for each in parameters if each.grad is not None]
@@ -60,9 +59,9 @@ class RankMemoryProbe(OptimizerProbe):
         _keep(self._states, optimizer, on_device(tensors))
 
     def stop(self) -> None:
-        if not self._on:
+        if not self.watching:
             return
-        self._on = False
+        super().stop()
         held = [
             each
             for module in live_instances(torch.nn.Module)
@@ -106,20 +105,14 @@ class SamplerEpochsProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._origins = LoaderOrigins(context.frames)
-        self._known: weakref.WeakKeyDictionary[Any, tuple[int, int | None]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._known: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
-        self._always.around(DistributedSampler, "__init__", after=self._made)
         self._origins.install(self._always)
 
     def start(self) -> None:
         super().start()
         self._patches.around(DataLoader, "__iter__", before=self._begins)
-
-    def _made(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
-        self._known[sampler] = len(self._known), self.context.frames.here()
 
     def _begins(self, loader: Any) -> None:
         sampler = loader.sampler
@@ -129,12 +122,10 @@ class SamplerEpochsProbe(Probe):
             return
         if not self.context.in_step:
             return
-        number, made_at = self._known.setdefault(sampler, (len(self._known), None))
         self.context.add(
             SamplerEpochRow(
-                number=number,
+                number=self._known.setdefault(sampler, len(self._known)),
                 at=self.context.frames.here(),
-                made_at=made_at,
                 loader_at=self._origins.of(loader),
                 replicas=sampler.num_replicas,
                 epoch=sampler.epoch,

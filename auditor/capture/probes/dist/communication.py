@@ -202,7 +202,7 @@ class CommunicationProbe(OperatorProbe):
             super().start()
 
     def watch(self) -> None:
-        self._watch = TrafficWatch(self.fail, self._here)
+        self._watch = TrafficWatch(self.missed, self._here)
         self._works.clear()
         for name in ASYNC:
             for owner in (dist, dist.distributed_c10d):
@@ -216,10 +216,9 @@ class CommunicationProbe(OperatorProbe):
     def step_end(self) -> None:
         watch = self._watch
         self.stop()
-        for number, row in enumerate(watch.rows if watch is not None else ()):
+        for row in watch.rows if watch is not None else ():
             if self._logged < LOGGED:
                 self._logged += 1
-                row.number = number
                 self.context.add(row)
 
     def stop(self) -> None:

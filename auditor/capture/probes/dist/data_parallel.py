@@ -43,9 +43,9 @@ class DataParallelModules(Generic[T]):
 
     def install(self, patches: Patches) -> None:
         """Watch the constructor, until these are undone."""
-        patches.around(DistributedDataParallel, "__init__", after=self._made)
+        patches.around(DistributedDataParallel, "__init__", after=self._on_module)
 
-    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+    def _on_module(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
         if self._count < MOST:
             self.each[module] = self._note(self._count, self._frames.here())
             self._count += 1
@@ -98,7 +98,6 @@ class DataParallelProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._modules = DataParallelModules(context.frames, _Wrapped)
-        self._on = False
 
     def install(self) -> None:
         super().install()
@@ -124,11 +123,6 @@ class DataParallelProbe(OptimizerProbe):
         self._patches.around(DistributedDataParallel, "no_sync", before=self._enters)
         for kind in (Optimizer, torch.nn.Module):
             self._patches.around(kind, "zero_grad", after=self._cleared)
-        self._on = True
-
-    def stop(self) -> None:
-        self._on = False
-        super().stop()
 
     def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
         one = self._modules.each.get(module)
@@ -211,7 +205,7 @@ class DataParallelProbe(OptimizerProbe):
             one.clear()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        if not self._on or not self._modules.each:
+        if not self.watching or not self._modules.each:
             return
         for module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
             at = one.last_at if one.n or not one.local else one.local_at

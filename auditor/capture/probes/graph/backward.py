@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections import Counter
 from linecache import getline
 from types import FrameType
 
@@ -43,7 +42,7 @@ class _Kept:
         )
 
 
-class _Made:
+class _CreateGraphCall:
     """One call with ``create_graph``, alive as long as a graph of its gradients."""
 
     def __init__(self, at: int, step: int) -> None:
@@ -68,10 +67,10 @@ class BackwardProbe(Probe):
         super().__init__(context)
         self._live: weakref.WeakSet[_Kept] = weakref.WeakSet()
         self._rows = Counted(context, BackwardRow)
-        self._reused: Counter[tuple[int, int | None]] = Counter()
+        self._reused: set[int] = set()
         self._held: set[int] = set()
-        self._made: weakref.WeakSet[_Made] = weakref.WeakSet()
-        self._differentiated: Counter[tuple[int, int | None]] = Counter()
+        self._made: weakref.WeakSet[_CreateGraphCall] = weakref.WeakSet()
+        self._differentiated: set[int] = set()
         self._unknown: set[int] = set()
 
     def start(self) -> None:
@@ -83,23 +82,18 @@ class BackwardProbe(Probe):
         """Leave the door. Marks vanish with their graphs."""
         super().stop()
         for at in {made.at for made in self._made if made.step < self.context.step}:
-            self.context.add(ReusedRow(at=at, by=None, n=1, gradients=True))
+            self.context.add(ReusedRow(at=at, gradients=True))
         self._made.clear()
 
     def backward_begins(self, call: Backward) -> None:
         """Look for marks of an earlier retained backward in the graph about to be walked."""
         if self._live:
-            by = self.context.frames.here()
-            for kept in self._reached(call.walked):
-                self._reused[kept.at, by] += 1
+            self._reused |= {kept.at for kept in self._reached(call.walked)}
         if self._made:
-            by = self.context.frames.here()
             of = (node.metadata.get(_MADE, ()) for node in call.walked.nodes)
             # what was not reached may have been differentiated
-            for made in (
-                set(self._made) if call.walked.capped else {one for some in of for one in some}
-            ):
-                self._differentiated[made.at, by] += 1
+            walked = set(self._made) if call.walked.capped else {one for some in of for one in some}
+            self._differentiated |= {made.at for made in walked}
 
     def backward_ends(self, call: Backward) -> None:
         if call.nested or not self.context.in_step:
@@ -110,9 +104,7 @@ class BackwardProbe(Probe):
         retain = call.keep_graph and not call.create_graph and self._asked_by_user("retain_graph")
         if call.create_graph and not call.failed:
             self._follow(call, at)
-        row = self._rows.of(
-            at=at, retain=retain, create=call.create_graph, anomaly=torch.is_anomaly_enabled()
-        )
+        row = self._rows.of(at=at, retain=retain, create=call.create_graph)
         row.n += 1
         row.us += call.us
         row.followed = call.create_graph and at not in self._unknown
@@ -127,10 +119,10 @@ class BackwardProbe(Probe):
 
     def step_end(self) -> None:
         self._rows.write()
-        for (kept_at, by), times in self._reused.items():
-            self.context.add(ReusedRow(at=kept_at, by=by, n=times))
-        for (made_at, by), times in self._differentiated.items():
-            self.context.add(ReusedRow(at=made_at, by=by, n=times, gradients=True))
+        for at in self._reused:
+            self.context.add(ReusedRow(at=at))
+        for at in self._differentiated:
+            self.context.add(ReusedRow(at=at, gradients=True))
         self._reused.clear()
         self._differentiated.clear()
 
@@ -144,7 +136,7 @@ class BackwardProbe(Probe):
         if not nodes or None in nodes or not self._asked_by_user("create_graph"):
             self._unknown.add(at)
             return
-        made = _Made(at, self.context.step)
+        made = _CreateGraphCall(at, self.context.step)
         for node in nodes:
             node.metadata.setdefault(_MADE, []).append(made)
         self._made.add(made)

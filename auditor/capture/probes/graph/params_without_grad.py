@@ -64,7 +64,6 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._watched = PerOptimizer[_Watched](OPTIMIZERS)
-        self._watching = False
         self._owners: WeakKeyDictionary[torch.nn.Module, int | None] = WeakKeyDictionary()
         """Modules of which no parameter has a gradient, each with the line that called it last."""
         self._unfed: set[int] = set()
@@ -75,11 +74,10 @@ class ParamsWithoutGradProbe(OptimizerProbe):
 
     def start(self) -> None:
         self._watched.clear()
-        self._watching = True
+        self.watching = True
 
     def stop(self) -> None:
         """Write one row for each optimizer; the part stays absent where none stepped."""
-        self._watching = False
         super().stop()
         for watched in self._watched:
             self.context.add(self._row(watched))
@@ -90,7 +88,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look before the step: some optimizers drop gradients in it."""
-        if self._watching:
+        if self.watching:
             self._look(optimizer)
 
     def _look(self, optimizer: Optimizer) -> None:

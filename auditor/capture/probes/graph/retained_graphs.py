@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Found, Place, Sources
+from auditor.capture.instruments.assignment_sites import Found, Sources, TensorPath
 from auditor.capture.instruments.autograd_graph import (
     NODE_CAP,
     Backward,
@@ -66,7 +66,7 @@ class _Born:
 
 
 @dataclass
-class _Tally:
+class _RootCount:
     """One root at one boundary."""
 
     marks: list[_Born] = field(default_factory=list)
@@ -94,7 +94,7 @@ class RetainedGraphsProbe(Probe):
         self._reach = ObjectSearch(context.frames)
         self._sources = Sources()
         self._roots: dict[str, _Root] = {}
-        self._by_place: dict[Place, str] = {}
+        self._by_place: dict[TensorPath, str] = {}
         self._looks = 0
         self._live: weakref.WeakSet[_Born] = weakref.WeakSet()
 
@@ -134,17 +134,17 @@ class RetainedGraphsProbe(Probe):
             held = self._reach.tensors(self.context.target, sys._getframe(2))
         except RuntimeError:  # another thread changed a container meanwhile
             return
-        tallies: dict[str, _Tally] = {}
+        tallies: dict[str, _RootCount] = {}
         for place, tensors in held.items():
             key = self._root_of(place)
-            self._count(self._roots[key], tensors, tallies.setdefault(key, _Tally()))
+            self._count(self._roots[key], tensors, tallies.setdefault(key, _RootCount()))
         for key, tally in list(tallies.items())[:ROOTS]:
             self._write(key, tally)
         for key, root in self._roots.items():  # let go after it was walked: the last word about it
             if root.walked and not root.told and key not in tallies:
-                self._write(key, _Tally())
+                self._write(key, _RootCount())
 
-    def _root_of(self, place: Place) -> str:
+    def _root_of(self, place: TensorPath) -> str:
         key = self._by_place.get(place)
         if key is None:
             found = self._sources.find(place)
@@ -153,7 +153,7 @@ class RetainedGraphsProbe(Probe):
             self._roots.setdefault(key, _Root(found))
         return key
 
-    def _count(self, root: _Root, tensors: list[torch.Tensor], tally: _Tally) -> None:
+    def _count(self, root: _Root, tensors: list[torch.Tensor], tally: _RootCount) -> None:
         for node in (node_of(tensor) for tensor in tensors):
             if node is None:
                 continue
@@ -174,7 +174,7 @@ class RetainedGraphsProbe(Probe):
         oldest = min((mark.oldest for mark in own if mark.root is root), default=now)
         return _Born(now, root, len(front.nodes), saved_bytes(front) or 0, own, oldest)
 
-    def _write(self, key: str, tally: _Tally) -> None:
+    def _write(self, key: str, tally: _RootCount) -> None:
         root = self._roots[key]
         root.told = root.told or root.walked
         carried = [mark for mark, age in zip(tally.marks, tally.ages, strict=True) if age > 0]

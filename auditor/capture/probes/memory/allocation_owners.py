@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.recordings.schema.sync import OwnerRow
 
@@ -33,10 +32,6 @@ class AllocationOwnersProbe(OptimizerProbe):
     always = True
     in_rehearsals = True
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._watching = False
-
     def install(self) -> None:
         """Notice steps if this torch could have a device."""
         if self.context.device.shadow or torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
@@ -45,18 +40,14 @@ class AllocationOwnersProbe(OptimizerProbe):
     def start(self) -> None:
         if self.context.device.shadow or self.context.history:  # allocations are recorded then
             super().start()
-            self._watching = True
-
-    def stop(self) -> None:
-        self._watching = False
 
     def step_begin(self) -> None:
         """Mark where the step begins in the history of allocations."""
-        if self._watching:
+        if self.watching:
             self.context.add(OwnerRow(what="step", time_us=now_us(), addresses=[]))
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        if not self._watching:
+        if not self.watching:
             return
         with contextlib.suppress(Exception):  # the groups are the user's
             parameters = [each for group in optimizer.param_groups for each in group["params"]]
@@ -64,7 +55,7 @@ class AllocationOwnersProbe(OptimizerProbe):
             self._write(GRADIENT, [each.grad for each in parameters if each.grad is not None])
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        if not self._watching:
+        if not self.watching:
             return
         with contextlib.suppress(Exception):  # the same
             self._write(STATE, list(_tensors(optimizer.state.values())))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.assignment_sites import Place, Sources
+from auditor.capture.instruments.assignment_sites import Sources, TensorPath
 from auditor.capture.instruments.autograd_graph import node_of
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.plain_tensor import bytes_kept
@@ -67,9 +67,9 @@ class KeptTensorsProbe(Probe):
             values=True,
         )
         self._sources = Sources()
-        self._seen: list[dict[Place, tuple[int, int]]] = []
-        self._devices: dict[Place, list[str]] = {}
-        self._kinds: dict[Place, str] = {}
+        self._seen: list[dict[TensorPath, tuple[int, int]]] = []
+        self._devices: dict[TensorPath, list[str]] = {}
+        self._kinds: dict[TensorPath, str] = {}
 
     def start(self) -> None:
         super().start()

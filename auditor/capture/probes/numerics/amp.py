@@ -106,7 +106,6 @@ class AmpProbe(OptimizerProbe):
         self._intervals: dict[float, tuple[int, int]] = {}
         self._scales: list[tuple[int, int, torch.Tensor, torch.Tensor]] = []
         self._step = _Step()
-        self._watching = False
         self._backwards = 0
         self._updates: dict[int, _Updates] = {}
         self._stepped: PerOptimizer[list[int]] = PerOptimizer(OPTIMIZERS)
@@ -114,13 +113,13 @@ class AmpProbe(OptimizerProbe):
     def start(self) -> None:
         super().start()
         self._patches.around(autocast, "__enter__", before=self._entered)
-        self._patches.around(GradScaler, "__init__", after=self._made)
+        self._patches.around(GradScaler, "__init__", after=self._on_scaler)
         self._patches.around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
         self._patches.around(GradScaler, "unscale_", before=self._unscales)
         self._patches.around(GradScaler, "step", before=self._unscales)
         self._patches.around(GradScaler, "get_scale", before=self._reads_scale)
         self._patch_update()
-        self._step, self._watching = _Step(), True
+        self._step = _Step()
         for name in BY_HAND:
             self._patch_in_place(name)
         watch_clipping(self._patches, lambda parameters, _: self._note_clipping(parameters))
@@ -128,7 +127,6 @@ class AmpProbe(OptimizerProbe):
 
     def stop(self) -> None:
         """Put everything back, then read the scales."""
-        self._watching = False
         super().stop()
         self._write_early(self.context.step + 1)
         self._updates.clear()
@@ -182,7 +180,7 @@ class AmpProbe(OptimizerProbe):
             else:
                 self._step.untold = True
 
-    def _made(self, _: None, scaler: Any, *__: Any, **___: Any) -> None:
+    def _on_scaler(self, _: None, scaler: Any, *__: Any, **___: Any) -> None:
         if scaler.is_enabled():
             self._note("made")
 
@@ -250,11 +248,11 @@ class AmpProbe(OptimizerProbe):
         at scaled losses; and one that steps again on the gradients of its last step.
         """
         step = self._step
-        if self._watching and self._steps_again(optimizer):
+        if self.watching and self._steps_again(optimizer):
             self._note("step_again")
             return
         if (
-            self._watching
+            self.watching
             and step.scaled
             and not (step.plain or step.scale_read or id(optimizer) in step.unscaled)
         ):

@@ -15,7 +15,7 @@ from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.torch_private.autograd import compiler_traces, profiler_is_on
 from auditor.capture.instruments.torch_private.training import PREPARE
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema.numerics import ModeRow, ProfilerRow
+from auditor.recordings.schema.numerics import ModeRow
 
 _set_anomaly, _anomaly_on, _anomaly_checks_nan = (
     torch.set_anomaly_enabled,
@@ -26,7 +26,7 @@ _set_anomaly, _anomaly_on, _anomaly_checks_nan = (
 
 
 class DebugModesProbe(Probe):
-    """Writes ``modes`` and ``profilers``; tells the session what it must know about both.
+    """Writes ``modes``; tells the session what it must know about them and profilers.
 
     Where anomaly mode was switched on is remembered from the start (it is often done at import).
     ``detect_anomaly`` is hooked where it is entered, not where it is made: its constructor warns
@@ -34,7 +34,7 @@ class DebugModesProbe(Probe):
     """
 
     name = "modes"
-    parts = ("modes", "profilers")
+    parts = ("modes",)
     passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
     always = True
     in_rehearsals = True
@@ -50,7 +50,6 @@ class DebugModesProbe(Probe):
         self._site: int | None = None
         self._site_before: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         self._anomaly: Counter[int | None] = Counter()
-        self._profilers: Counter[int | None] = Counter()
 
     @property
     def user_profiler_seen(self) -> bool:
@@ -79,7 +78,6 @@ class DebugModesProbe(Probe):
     def start(self) -> None:
         """Count backward calls; in the pass ``anomaly_off`` keep the mode off."""
         self._anomaly.clear()
-        self._profilers.clear()
         super().start()
         if self.context.pass_name == "anomaly_off":
             self._hold_off()
@@ -87,10 +85,7 @@ class DebugModesProbe(Probe):
     def step_end(self) -> None:
         for at, n in self._anomaly.items():
             self.context.add(ModeRow(what="anomaly", at=at, n=n))
-        for at, n in self._profilers.items():
-            self.context.add(ProfilerRow(at=at, n=n))
         self._anomaly.clear()
-        self._profilers.clear()
 
     # -- anomaly mode ------------------------------------------------------------------------------
 
@@ -127,7 +122,5 @@ class DebugModesProbe(Probe):
     def _profiler_starts(self, *_: object) -> None:
         if self._own:
             return
-        if self.context.in_step:
-            self._profiler_in_step = True
-            self._profilers[self.context.frames.here()] += 1
+        self._profiler_in_step |= self.context.in_step
         self.on_user_profiler()

@@ -152,7 +152,7 @@ class SingularGradients:
                 came = [self._plain(each) for each in incoming if each is not None]
                 went = [self._plain(each) for each in outgoing if each is not None]
                 if len(came) == 1 and went:
-                    running.seen.append((pole, *_made(stands, came[0], went)))
+                    running.seen.append((pole, *_makes_nonfinite(stands, came[0], went)))
 
         return node.register_hook(ran)
 
@@ -180,7 +180,7 @@ class SingularGradients:
         return [row for pole in self._poles.values() if (row := pole.row()) is not None]
 
 
-def _made(
+def _makes_nonfinite(
     stands: torch.Tensor, came: torch.Tensor, went: list[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Whether a node made a finite gradient non-finite on its pole, and only where 0 came in."""
@@ -462,7 +462,7 @@ class OpRangesProbe(OperatorProbe):
 
     def watch(self) -> None:
         self.watch_backward(self._patches)
-        watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.fail)
+        watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.missed)
         self._poles = watch.poles
         self.enter(watch)
 

@@ -191,7 +191,7 @@ class CensusProbe(OptimizerProbe):
         """Notice what is made, loaded and tied, and steps."""
         super().install()
         self.context.writer.touch("census")
-        self._always.around(Optimizer, "__init__", after=self._made)
+        self._always.around(Optimizer, "__init__", after=self._on_optimizer)
         self._always.around(Optimizer, "load_state_dict", after=self._loaded)
         self._always.around(nn.Module, "register_parameter", after=self._registered)
         self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
@@ -239,7 +239,7 @@ class CensusProbe(OptimizerProbe):
         held = None if loader is None else loader()
         return 0 if held is None else self._passes.get(held, 0)
 
-    def _made(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
+    def _on_optimizer(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
         groups = [  # another rate is no reason to lose the state
             {name: value for name, value in group.items() if name not in ("params", "lr")}
             | {"params": len(group["params"])}

@@ -151,7 +151,7 @@ class Operations(Subscriber):
     """Counts the operations of products, convolutions and attention by module."""
 
     def __init__(self, probe: ModulesProbe) -> None:
-        super().__init__(probe.fail)
+        super().__init__(probe.missed)
         self._probe = probe
 
     def wants(self, operator: Operator) -> bool:

@@ -66,7 +66,7 @@ class WarningHook:
     """``heard`` gets name and text of warnings of :data:`auditor.capture.probes.step.torch_warnings.TEXTS`."""
 
     def __init__(self, heard: Callable[[str, str], None]) -> None:
-        self._heard = heard
+        self._on_warning = heard
         self._hook = self._show
         self._first = self._before = warnings.showwarning
         self._depth = threading.local()
@@ -117,7 +117,7 @@ class WarningHook:
             if name is None:
                 self._before(message, category, filename, lineno, file, line)
             elif not LOOKING.depth:  # else a look of ours was warned
-                self._heard(name, str(message))
+                self._on_warning(name, str(message))
                 module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
                 self._warn_again(message, category, filename, lineno, module)
         finally:
@@ -213,7 +213,7 @@ class TorchWarningsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._hook = WarningHook(self.guarded(self._heard))
+        self._hook = WarningHook(self.guarded(self._on_warning))
         self._listens = True
         self._seen: Counter[tuple[int, str, str]] = Counter()
 
@@ -262,7 +262,7 @@ class TorchWarningsProbe(Probe):
         if at is not None and not any(key[:2] == (at, EMPTY) for key in self._seen):
             self._seen[at, EMPTY, "clip_grad_norm_() was given no parameters"] += 1
 
-    def _heard(self, name: str, text: str) -> None:
+    def _on_warning(self, name: str, text: str) -> None:
         at = self.context.frames.here() if self._listens else None
         if at is not None:
             self._seen[at, name, " ".join(text[:LONGEST].split())] += 1

@@ -91,7 +91,7 @@ class TrainingProbe(OperatorProbe):
             super().start()
 
     def watch(self) -> None:
-        self._watch = ForwardWatch(self.fail)
+        self._watch = ForwardWatch(self.missed)
         self.enter(self._watch)
 
     def step_end(self) -> None:

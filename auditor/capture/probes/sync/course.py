@@ -91,7 +91,7 @@ class CourseProbe(OperatorProbe):
             try:
                 self.ran(func, args, kwargs, result)
             except Exception as error:  # the user's step continues
-                self.fail(error)
+                self.missed(error)
             return result
 
         Rooms.operators = noted
@@ -158,19 +158,13 @@ class CourseProbe(OperatorProbe):
         if place is None:
             return None
         name, step = func.__name__.partition(".")[0], self._step
-        if name not in MOVES and step.places[-1:] != [place]:
-            if len(step.places) < LIMIT:
-                step.places.append(place)
-            else:
-                step.cut = True
+        if name not in MOVES and step.places[-1:] != [place] and len(step.places) < LIMIT:
+            step.places.append(place)
         if _sized(name, args, kwargs):
             step.sized.append(place)
-        if name == READ:
-            if len(step.read) < LIMIT:
-                step.read_at.append(place)
-                step.read.append(repr(result))
-            else:
-                step.cut = True
+        if name == READ and len(step.read) < LIMIT:
+            step.read_at.append(place)
+            step.read.append(repr(result))
         return place
 
     def asked(self, since: int, launches: int, place: int | None) -> None:
@@ -232,7 +226,7 @@ class _Watch(Subscriber):
     """Sees operators on the null device."""
 
     def __init__(self, probe: CourseProbe) -> None:
-        super().__init__(probe.fail)
+        super().__init__(probe.missed)
         self._probe = probe
 
     def before(self, call: Call) -> tuple[int, int] | None:

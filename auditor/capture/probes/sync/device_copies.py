@@ -18,7 +18,7 @@ from auditor.capture.instruments.storages import storages
 from auditor.capture.instruments.torch_private.dispatch import destroy
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.sync.reads_log import Place, Position, ReadLog, nodes_of, position
+from auditor.capture.probes.sync.reads_log import Position, ReadFrames, ReadLog, nodes_of, position
 from auditor.capture.probes.tally import Counted
 from auditor.recordings.schema.sync import CopyRow
 
@@ -37,7 +37,7 @@ class CopyLog:
         """Those of loaders, each with its version when it was copied; held until the step ends."""
 
     def note(
-        self, place: Place, nbytes: int, *, subject: torch.Tensor | None, **facts: bool
+        self, place: ReadFrames, nbytes: int, *, subject: torch.Tensor | None, **facts: bool
     ) -> None:
         """Count a copy at ``place``; ``facts``: pinned, blocking, constant and index."""
         at = self._context.frames.number(place.frame, place.via)

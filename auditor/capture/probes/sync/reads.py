@@ -312,10 +312,8 @@ def override(log: ReadLog, patches: Patches) -> bool:
         warnings.simplefilter("ignore")
         for name, (kind, counts) in OPERATORS.items():
             kernel = _kernel(get_kernel, name)
-            reading = None if kernel is None else _reading(log, kernel, kind, counts)
-            if reading is not None and kernel is not None and kind == "mask_put":
-                reading = _unless(log, kernel, reading, _fills)
-            if reading is not None:
+            if kernel is not None:
+                reading = _reading(log, kernel, kind, counts)
                 library.impl(name, reading, KEY, with_keyset=True, allow_override=True)
                 done += 1
     return done > 0
@@ -330,11 +328,14 @@ def _kernel(get_kernel: Callable[..., Any], name: str) -> Kernel | None:
 
 
 def _reading(log: ReadLog, kernel: Kernel, kind: str, counts: Counts) -> Kernel:
-    """The kernel, counted as one read where ``counts``."""
+    """The kernel, counted as one read where ``counts``; a filling one is none, nor what is inside."""
     inside, context = log.inside, log.context
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if not context.in_step or inside.reading or not counts(args, kwargs):
+        if not context.in_step or inside.reading:
+            return kernel(keyset, *args, **kwargs)
+        fills = kind == "mask_put" and _fills(args, kwargs)
+        if not fills and not counts(args, kwargs):
             return kernel(keyset, *args, **kwargs)
         inside.reading = True
         started = perf_counter()
@@ -342,23 +343,8 @@ def _reading(log: ReadLog, kernel: Kernel, kind: str, counts: Counts) -> Kernel:
             result = kernel(keyset, *args, **kwargs)
         finally:
             inside.reading = False
-        log.note(kind, args, started)
+        if not fills:
+            log.note(kind, args, started)
         return result
-
-    return run
-
-
-def _unless(log: ReadLog, kernel: Kernel, reading: Kernel, harmless: Counts) -> Kernel:
-    """``reading``, but ``harmless`` calls are not counted, nor anything inside them."""
-    inside = log.inside
-
-    def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if inside.reading or not harmless(args, kwargs):
-            return reading(keyset, *args, **kwargs)
-        inside.reading = True
-        try:
-            return kernel(keyset, *args, **kwargs)
-        finally:
-            inside.reading = False
 
     return run

@@ -42,7 +42,7 @@ _SURFACE: Final = tuple(
 _USER, _SKIP, _LIBRARY, _LOADER, _COMPILER = range(5)
 
 
-class Place(NamedTuple):
+class ReadFrames(NamedTuple):
     """Where a read happened: the user's frame, the innermost library frame, the loader."""
 
     frame: FrameType
@@ -57,7 +57,7 @@ class Stack:
         self._frames = frames
         self._rooms: dict[str, int] = {}
 
-    def place(self, start: FrameType | None) -> Place | None:
+    def place(self, start: FrameType | None) -> ReadFrames | None:
         """The place of a read seen at ``start``; None without a user frame, or in compilation."""
         rooms = self._rooms  # hot: a few microseconds for each read
         frame, via, loader = start, None, False
@@ -65,7 +65,7 @@ class Stack:
             file = frame.f_code.co_filename
             room = rooms[file] if file in rooms else self._room(file)
             if room == _USER:
-                return Place(frame, via, loader or self._called_by_loader(frame.f_back))
+                return ReadFrames(frame, via, loader or self._called_by_loader(frame.f_back))
             if room == _COMPILER:
                 return None
             if room != _SKIP:
@@ -228,7 +228,7 @@ class ReadLog:
             self.context.lapse("reads", ("reads",), error)
             self.context.warn(f"some reads were not counted: {fault(error)}")
 
-    def place(self, start: FrameType) -> Place | None:
+    def place(self, start: FrameType) -> ReadFrames | None:
         """The user's line behind what is seen at ``start``; None if it is not the step's doing."""
         if os.getpid() != self._process:  # a forked worker of the loader
             return None

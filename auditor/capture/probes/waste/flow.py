@@ -167,7 +167,7 @@ class FlowWatch(Subscriber):
         if self.blind or not all(self._plain(each) for each in given):
             return None
         written = [*call.written, *operator.statistics(args)]
-        over = {id(each) for each in written if operator.overwrites and _whole(each)}
+        over = {id(each) for each in written if operator.overwrites and _fills_storage(each)}
         read = [each for each in given if id(each) not in over]
         inputs = [self.value(each) for each in read]
         if any(value.raw for value in inputs) and not (operator.overwrites or operator.raw):
@@ -381,7 +381,7 @@ def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
     return known.get(0) if node.records else next(iter(known.values()))
 
 
-def _whole(tensor: torch.Tensor) -> bool:
+def _fills_storage(tensor: torch.Tensor) -> bool:
     size = storage_bytes(tensor)
     return size is not None and plain(tensor).nbytes >= size
 

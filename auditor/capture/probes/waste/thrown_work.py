@@ -75,11 +75,10 @@ class _Below:
     picked: int = 0
     work: int = 0
     of_picked: int = 0
-    refused: bool = False
 
 
 @dataclass(eq=False)
-class _Place:
+class _WastedLine:
     """A line below which all is for nothing, and what ran there."""
 
     prefix: Path
@@ -106,7 +105,6 @@ class Judging:
         roots = (each for each in flow.roots(until=steps, stored=False) if each not in left)
         self._used = behind(roots, sinks).values
         self._work = sum(node.work for node in flow.nodes) or 1
-        self._for_gradients = set[Node]()
 
     def rows(self, names: dict[int, str]) -> Iterator[ThrownRow]:
         """All rows but the one about the whole; ``names`` of parameters by ``id``."""
@@ -134,7 +132,6 @@ class Judging:
             steps = len({each.step for each in dead})
             times = self._times(steps)
             nodes, work = self._cost(dead)
-            self._for_gradients |= nodes
             end = self._end_of_graph(dead)
             row = ThrownRow(
                 what="gradient" if end is None else "detach",
@@ -253,6 +250,9 @@ class Judging:
             row = self._row("result", group)
             heaviest = next(place for place in group if place.prefix[-1] == row.at)
             row.at = _unlike(heaviest, live)
+            ran_at = {node.path[-1] for node in heaviest.nodes if node.op == row.op}
+            if len(ran_at) == 1 and row.at not in ran_at:
+                row.other = ran_at.pop()
             yield row
 
     def _idle_copy(self, node: Node) -> bool:
@@ -301,7 +301,7 @@ class Judging:
             if same and not any(node.spoiled or node.copied for node in nodes):
                 yield self._row("constant", group)
 
-    def _repeats(self) -> Iterator[tuple[_Place, ThrownRow]]:
+    def _repeats(self) -> Iterator[tuple[_WastedLine, ThrownRow]]:
         """What was computed before in the same step, of the same operands, and is used."""
         into_training = behind(
             each.value for _, each, there in self._flow.held.items() if there
@@ -361,7 +361,7 @@ class Judging:
 
     def _places(
         self, pick: Pick, *, judged: int = 0, mostly: float = 1.0, finer: bool = False
-    ) -> list[_Place]:
+    ) -> list[_WastedLine]:
         """The outermost lines below which every operator is picked on every step that has them, on
         ``judged`` steps at least; with ``finer`` also an expression of a line whose others are not,
         if a product is below it.
@@ -386,7 +386,7 @@ class Judging:
         stack: Callable[[Node], tuple[Any, ...]],
         judged: int,
         mostly: float,
-    ) -> list[_Place]:
+    ) -> list[_WastedLine]:
         below: dict[tuple[Any, ...], dict[int, _Below]] = defaultdict(dict)
         for node in nodes:
             own = stack(node)
@@ -401,17 +401,17 @@ class Judging:
             needed = [each for step, each in steps.items() if step < self._last or judged > FEWEST]
             if len(needed) >= judged and all(_all(each, mostly) for each in steps.values()):
                 found.add(prefix)
-        places: dict[tuple[Any, ...], _Place] = {}
+        places: dict[tuple[Any, ...], _WastedLine] = {}
         for node in nodes:
             own = stack(node)
             for depth in range(1, len(own) + 1):
                 if own[:depth] in found:
-                    place = places.setdefault(own[:depth], _Place(node.path[:depth]))
+                    place = places.setdefault(own[:depth], _WastedLine(node.path[:depth]))
                     place.nodes.append(node)
                     break
         return list(places.values())
 
-    def _row(self, what: str, group: list[_Place]) -> ThrownRow:
+    def _row(self, what: str, group: list[_WastedLine]) -> ThrownRow:
         works = [sum(node.work for node in place.nodes) for place in group]
         heaviest = group[works.index(max(works))]
         if what == "constant":
@@ -431,7 +431,6 @@ class Judging:
             share=sum(works) / times * self._steps / self._work,
             nbytes=sum(node.nbytes for node in nodes) // times,
             op=largest.op,
-            graph=any(node.graph for node in nodes),
             products=sum(node.product for node in nodes) // steps,
         )
 
@@ -461,7 +460,7 @@ def _origins(value: Value, forward: dict[int, list[Node]]) -> set[int | None]:
     return found
 
 
-def _joined(places: list[_Place]) -> Iterator[list[_Place]]:
+def _joined(places: list[_WastedLine]) -> Iterator[list[_WastedLine]]:
     """Places of which one reads what another made, together."""
     home = {node: number for number, place in enumerate(places) for node in place.nodes}
     leader = list(range(len(places)))
@@ -475,7 +474,7 @@ def _joined(places: list[_Place]) -> Iterator[list[_Place]]:
         for value in node.inputs:
             if value.node in home:
                 leader[top(home[value.node])] = top(number)
-    groups: dict[int, list[_Place]] = defaultdict(list)
+    groups: dict[int, list[_WastedLine]] = defaultdict(list)
     by_line: dict[int, int] = {}
     for number, place in enumerate(places):
         line = by_line.setdefault(place.prefix[-1], number)
@@ -498,7 +497,7 @@ def _common(paths: Iterable[Path]) -> Path:
     return shared or ()
 
 
-def _unlike(place: _Place, live: list[Node]) -> int:
+def _unlike(place: _WastedLine, live: list[Node]) -> int:
     """The innermost line of a place that is called otherwise where results are read."""
     depth = len(place.prefix)
     same = {node.spots[depth - 1] for node in place.nodes}
@@ -575,7 +574,7 @@ class ThrownWorkProbe(OperatorProbe):
             for each in own_buffers(module).values()
             if isinstance(each, torch.Tensor)
         ]
-        self._watch = FlowWatch(self.context, buffers, self.fail)
+        self._watch = FlowWatch(self.context, buffers, self.missed)
         for name in (*ADDRESSES, *READS):
             original = getattr(torch.Tensor, name, None)
             if original is not None:
@@ -685,7 +684,7 @@ class ThrownWorkProbe(OperatorProbe):
                 try:
                     watch.escape(args[0], address=address)
                 except Exception as error:  # the user's step continues
-                    self.fail(error)
+                    self.missed(error)
             return original(*args, **kwargs)
 
         return taken
@@ -706,7 +705,7 @@ class ThrownWorkProbe(OperatorProbe):
                     ]
                     watch.flow.threads = any(map(self.context.frames.is_user, files))
                 except Exception as error:  # the user's step continues
-                    self.fail(error)
+                    self.missed(error)
             return original(*args, **kwargs)
 
         return started

@@ -95,7 +95,6 @@ def test_bytes_waits_and_work_between(tmp_path, user):
         (lines["gather"], "all_gather", 12, 48, "float32", 4, 0),
         (lines["barrier"], "barrier", None, None, rows[4].get("dtype"), 4, 0),
     ]
-    assert [row.get("number", 0) for row in rows] == list(range(5))
 
 
 def test_what_a_backward_of_ddp_averages_is_at_its_line(tmp_path, monkeypatch):

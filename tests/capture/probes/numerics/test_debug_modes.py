@@ -103,7 +103,7 @@ def test_our_own_profiler_is_not_the_users(tmp_path):
             with torch.profiler.profile():
                 pass
             drive.step(lambda: None)
-        assert drive.rows("profilers") == [] and not modes.user_profiler_seen
+        assert not modes.user_profiler_seen
 
 
 PROFILES = """
@@ -137,6 +137,4 @@ def test_profilers_of_the_user_are_seen_where_they_start(tmp_path):
         drive.probes[0].on_user_profiler = lambda: told.append(torch.autograd._profiler_enabled())
         drive.run("quiet", user.whole, steps=1)
         drive.run("loud", user.old, steps=1)
-        wanted = [line_of(user, "whole"), line_of(user, "old")]
-        assert [row["at_line"] for row in drive.rows("profilers")] == wanted
         assert told == [False, False] and drive.probes[0].user_profiler_seen  # told before it runs

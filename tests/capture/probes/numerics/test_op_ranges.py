@@ -29,7 +29,7 @@ def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(tmp_path, mo
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(op_ranges, "_made", fails)
+    monkeypatch.setattr(op_ranges, "_makes_nonfinite", fails)
     user, rows = rows_of(tmp_path, POLE)
     assert user.model.weight.grad is not None
     assert "gradient reciprocal" not in rows

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from auditor.rules.train.probes import second_gradient, token_weights
-from auditor.rules.train.probes.function_tape import MOST, FunctionTape, Wanted
+from auditor.rules.train.probes.function_tape import MOST, FunctionTape, TapeRequest
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 
 from tests.capture.drive import Drive, load, watched
@@ -184,7 +184,7 @@ def step():
 def test_the_tape_keeps_the_newest_calls(tmp_path):
     with Drive(tmp_path, LossRepairsProbe) as drive:
         drive.context.in_step = True
-        tape = FunctionTape(drive.context, Wanted(lambda name, given: False), _raised)
+        tape = FunctionTape(drive.context, TapeRequest(lambda name, given: False), _raised)
         first = torch.ones(2, requires_grad=True)
         with tape:
             made = first * 2

@@ -1,0 +1,144 @@
+"""Layers that took the place of others, or that a checkpoint lacked, and that stay as chance made
+them: frozen, and held by no optimizer.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from auditor.capture.instruments.plain_tensor import plain
+from auditor.capture.instruments.torch_private.training import own_children
+from auditor.capture.probes.base import Context, Probe
+from auditor.recordings.schema.graph import CensusRow
+
+KINDS = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+FIRST = 8
+"""Numbers of a weight by which it is known."""
+
+MOST = 10_000
+"""Layers whose first weights are remembered."""
+
+
+@dataclass
+class _New:
+    layer: weakref.ref[nn.Module]
+    at: int
+    name: str
+    steps: set[int]
+
+
+class NewLayersProbe(Probe):
+    """Writes ``census``: a row for each new layer that ran frozen."""
+
+    name = "new_layers"
+    parts = ("census",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._first: weakref.WeakKeyDictionary[nn.Module, torch.Tensor] = (
+            weakref.WeakKeyDictionary()
+        )
+        """What the constructor gave each layer."""
+        self._new: dict[int, _New] = {}
+
+    def install(self) -> None:
+        """Notice what is made, put in another's place, and missing in what is loaded."""
+        for owner in {_owner_of(kind, "reset_parameters") for kind in KINDS}:
+            self._always.around(owner, "reset_parameters", after=self._made)
+        self._always.around(nn.Module, "load_state_dict", after=self._loaded)
+        hook = nn.modules.module.register_module_module_registration_hook(
+            self.guarded(self._registered)
+        )
+        self._always.on_undo(hook.remove)
+
+    def start(self) -> None:
+        super().start()
+        for each in self._new.values():
+            each.steps.clear()
+        if self._new:
+            for owner in {_owner_of(kind, "forward") for kind in KINDS}:
+                self._patches.around(owner, "forward", before=self._runs)
+
+    def stop(self) -> None:
+        super().stop()
+        for each in self._new.values():
+            layer = each.layer()
+            if (
+                layer is not None
+                and each.steps
+                and self._is_as_made(layer)
+                and self.context.trained
+            ):
+                row = CensusRow(kind="new", at=each.at, name=type(layer).__name__, other=each.name)
+                row.n = sum(weight.numel() for weight in layer.parameters(recurse=False))
+                row.steps = len(each.steps)
+                self.context.add(row)
+            each.steps.clear()
+
+    def uninstall(self) -> None:
+        super().uninstall()
+        self._new.clear()
+        self._first.clear()
+
+    def _made(self, _: None, layer: nn.Module) -> None:
+        if type(layer) in KINDS and len(self._first) < MOST:
+            first = _first(layer)
+            if first.device.type == "cpu":  # a GPU would wait, and hold it
+                self._first[layer] = first.clone()
+
+    def _registered(self, holder: nn.Module, name: str, layer: Any) -> None:
+        """``holder.name = layer``: in place of a layer with weights of other sizes."""
+        old = own_children(holder).get(name)
+        if (
+            old is None
+            or layer is None
+            or layer is old
+            or any(each is old for each in layer.modules())
+        ):
+            return
+        sizes = {each.shape for each in old.parameters() if each.dim() > 1}
+        for each in layer.modules() if sizes else ():
+            if type(each) in KINDS and each.weight.shape not in sizes and self._is_as_made(each):
+                self._note(each, name)
+
+    def _loaded(self, result: Any, module: nn.Module, *_: Any, **__: Any) -> None:
+        for key in getattr(result, "missing_keys", ()):
+            path, _, last = key.rpartition(".")
+            layer = module.get_submodule(path) if last == "weight" else None
+            if layer is not None and type(layer) in KINDS and self._is_as_made(layer):
+                self._note(layer, path)
+
+    def _note(self, layer: nn.Module, name: str) -> None:
+        at = self.context.frames.here()
+        if at is not None:
+            self._new.setdefault(id(layer), _New(weakref.ref(layer), at, name, set()))
+
+    def _is_as_made(self, layer: nn.Module) -> bool:
+        """Its weight is what the constructor gave it."""
+        first, now = self._first.get(layer), _first(layer)
+        return first is not None and torch.equal(first.to(now.dtype), now.to(first.device))
+
+    def _runs(self, layer: nn.Module, *_: Any, **__: Any) -> None:
+        known = self._new.get(id(layer)) if self.in_step and torch.is_grad_enabled() else None
+        if known is not None and known.layer() is layer:
+            if any(each.requires_grad for each in layer.parameters(recurse=False)):
+                self._new.pop(id(layer))
+            else:
+                known.steps.add(self.context.step)
+
+
+def _first(layer: Any) -> torch.Tensor:
+    return plain(layer.weight.detach()).reshape(-1)[:FIRST]
+
+
+def _owner_of(kind: type, name: str) -> type:
+    """The class that defines a method."""
+    return next(each for each in kind.__mro__ if name in vars(each))

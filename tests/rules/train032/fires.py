@@ -1,0 +1,60 @@
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.rules.programs import losses
+
+
+def _encoder():
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8))
+
+
+def _noisy(x):
+    return x + 0.1 * torch.randn_like(x)
+
+
+def _half_away(rows):
+    return (torch.arange(rows) + rows // 2) % rows
+
+
+def _scores(z, temperature=0.2):
+    z = F.normalize(z, dim=-1)
+    scores = z @ z.T / temperature
+    return scores.masked_fill(torch.eye(len(z), dtype=torch.bool), float("-inf"))
+
+
+@losses(_encoder)
+def views_that_alternate(encoder):
+    x = torch.randn(8, 6)
+    views = torch.stack([_noisy(x), _noisy(x)], dim=1).flatten(0, 1)  # TRAIN032
+    return F.cross_entropy(_scores(encoder(views)), _half_away(16))
+
+
+@losses(_encoder)
+def outputs_that_alternate(encoder):
+    x = torch.randn(8, 6)
+    z = torch.stack((encoder(_noisy(x)), encoder(_noisy(x))), 1).view(16, 8)  # TRAIN032
+    return F.cross_entropy(_scores(z), _half_away(16))
+
+
+@losses(_encoder)
+def halves_beside_targets_of_neighbors(encoder):
+    x = torch.randn(8, 6)
+    views = torch.cat([_noisy(x), _noisy(x)])  # TRAIN032
+    return F.cross_entropy(_scores(encoder(views)), torch.arange(16) ^ 1)
+
+
+@losses(_encoder)
+def rows_that_may_choose_themselves(encoder):
+    x = torch.randn(8, 6)
+    z = F.normalize(encoder(torch.cat([_noisy(x), _noisy(x)])), dim=1)
+    scores = torch.mm(z, z.t())  # TRAIN032
+    return F.cross_entropy(scores / 0.1, _half_away(16))
+
+
+@losses(_encoder)
+def cosines_with_themselves(encoder):
+    x = torch.randn(8, 6)
+    z = encoder(torch.cat([_noisy(x), _noisy(x)]))
+    scores = F.cosine_similarity(z[:, None], z[None], dim=-1)  # TRAIN032
+    return F.cross_entropy(scores * 5.0, _half_away(16))
