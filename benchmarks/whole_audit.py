@@ -1,14 +1,18 @@
-"""What a whole audit costs: its CPU and wall time beside the plain program's, for as many steps.
+"""What a whole audit costs: its CPU and wall time beside the plain program's, for as many steps, and
+apart from that what it costs to watch the program on this machine, without its rehearsal.
 
     python benchmarks/whole_audit.py [--steps 50] [--rounds 3] [--only NAME] [FOLDER=TARGET ...]
 
 Without programs: the examples that have an ``expected.toml``. ``FOLDER=TARGET`` adds one (a public
 program that was cloned, for instance; arguments of a script follow its name, in quotes). The plain
-program is run in turn with the audit: the function called ``steps`` times, or the script as it is
+program is run in turn with the audits: the function called ``steps`` times, or the script as it is
 (then the audit's steps are those that it has, so give it arguments that let it run as many). Both
 sides count the import of torch. CPU is that of the process and of all that it waited for; the
 first finding is the first line of output that names a rule's code. A script that has more steps
 than the audit runs them all in its plain run: its ratio is too small.
+
+*Watched* is ``audit run --device cpu``: the main run, judging and pages. What ``audit run`` takes
+more is the rehearsal; a program that needs CUDA has no figure for the former.
 """
 
 from __future__ import annotations
@@ -48,13 +52,8 @@ class Cost:
     first: float | None
 
 
-def cost_of(command: list[str], folder: Path) -> Cost:
-    """Run ``command`` in ``folder`` and measure it.
-
-    Raises:
-        SystemExit: it could not be started, was killed, or had another exit code than 0 and 1.
-
-    """
+def cost_of(command: list[str], folder: Path) -> Cost | None:
+    """Run ``command`` in ``folder`` and measure it; None if it had another exit code than 0 and 1."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     first = None
@@ -70,7 +69,7 @@ def cost_of(command: list[str], folder: Path) -> Cost:
         if first is None and CODE.search(line):
             first = time.perf_counter() - began
     if child.wait() not in (0, 1):
-        raise SystemExit(f"{shlex.join(command)} ended with {child.returncode}")
+        return None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Cost(cpu, time.perf_counter() - began, first)
@@ -97,8 +96,23 @@ def examples() -> dict[str, tuple[Path, str]]:
     }
 
 
+def audit_of(target: str, folder: Path, *options: str) -> Cost | None:
+    """What an audit of the target costs."""
+    program, *arguments = shlex.split(target)
+    with tempfile.TemporaryDirectory() as out:
+        command = [str(BIN / "audit"), "run", *options, "--out", str(Path(out) / "audit"), program]
+        return cost_of([*command, "--", *arguments] if arguments else command, folder)
+
+
+def middle(values: list[float]) -> str:
+    """The median, if there is any value."""
+    return f"{statistics.median(values):.1f}" if values else "-"
+
+
 def spread(values: list[float]) -> str:
     """Median and quartiles."""
+    if not values:
+        return "-"
     if len(values) < 2:
         return f"{values[0]:.2f}"
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -118,31 +132,47 @@ def main() -> None:
     for given in options.programs:
         folder, _, target = given.partition("=")
         programs[Path(folder).name] = (Path(folder).resolve(), target)
-    print("| program | plain CPU s | audit CPU s | CPU ratio | wall s | audit wall s | first |")
-    print("|---|---|---|---|---|---|---|")
-    ratios = []
+    print(
+        "| program | plain CPU s | watched CPU s | audit CPU s | watched, ratio | audit, ratio ",
+        end="",
+    )
+    print("| wall s | watched wall s | audit wall s | first |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    ratios: tuple[list[float], list[float]] = [], []
+    steps = "--steps", str(options.steps)
     for name, (folder, target) in programs.items():
-        pairs = []
-        for _ in range(options.rounds):
-            plain = cost_of(plain_command(target, options.steps), folder)
-            with tempfile.TemporaryDirectory() as out:
-                words = shlex.split(target)
-                command = [str(BIN / "audit"), "run", "--steps", str(options.steps)]
-                command += ["--out", str(Path(out) / "audit"), words[0]]
-                command += ["--", *words[1:]] if words[1:] else []
-                pairs.append((plain, cost_of(command, folder)))
-        each = [audit.cpu / plain.cpu for plain, audit in pairs]
-        ratios.append(statistics.median(each))
-        firsts = [audit.first for _, audit in pairs if audit.first is not None]
-        print(
-            f"| {name} | {statistics.median(plain.cpu for plain, _ in pairs):.1f} "
-            f"| {statistics.median(audit.cpu for _, audit in pairs):.1f} | {spread(each)} "
-            f"| {statistics.median(plain.wall for plain, _ in pairs):.1f} "
-            f"| {statistics.median(audit.wall for _, audit in pairs):.1f} "
-            f"| {f'{statistics.median(firsts):.1f}' if firsts else '-'} |",
-            flush=True,
+        rounds = [
+            (
+                cost_of(plain_command(target, options.steps), folder),
+                audit_of(target, folder, *steps, "--device", "cpu"),
+                audit_of(target, folder, *steps),
+            )
+            for _ in range(options.rounds)
+        ]
+        plain, watched, audit = (
+            [each for each in kind if each] for kind in zip(*rounds, strict=True)
         )
-    print(f"\nCPU ratio over the programs: {spread(ratios)}, at worst {max(ratios):.2f}")
+        if not plain or not audit:
+            raise SystemExit(f"{name}: the program or its audit failed")
+        each = [
+            [cost.cpu / bare.cpu for bare, cost in zip(plain, kind, strict=False)]
+            for kind in (watched, audit)
+        ]
+        for all_of, own in zip(ratios, each, strict=True):
+            all_of.extend([statistics.median(own)] if own else [])
+        costs = plain, watched, audit
+        cells = [
+            name,
+            *(middle([cost.cpu for cost in kind]) for kind in costs),
+            *(spread(own) for own in each),
+            *(middle([cost.wall for cost in kind]) for kind in costs),
+            middle([cost.first for cost in audit if cost.first is not None]),
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+    for what, found in zip(("watching", "the whole audit"), ratios, strict=True):
+        print(
+            f"\n{what}: {spread(found)} times the plain CPU s, at worst {max(found, default=0):.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor.allocator.blocks import Block, Frames, ObjectSearch, Pool, Request
-from auditor.allocator.ledger import Entry, Ledger
+from auditor.allocator.ledger import Entry, Ledger, listed
 from auditor.allocator.settings import INTERVALS, SMALL_SIZE, AllocatorSettings
 
 # -- what is given back ----------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def _segment(head: Block, device: int) -> dict[str, Any]:
         "segment_type": "small" if head.pool.small else "large",
         "segment_pool_id": (0, 0),
         "is_expandable": head.reach is not None,
-        "frames": list(head.segment_frames),
+        "frames": listed(head.segment_frames),
         "blocks": [_block(each) for each in blocks],
     }
 
@@ -429,7 +429,7 @@ def _block(block: Block) -> dict[str, Any]:
         "size": block.size,
         "requested_size": block.requested,
         "state": block.state,
-        "frames": list(block.frames),
+        "frames": listed(block.frames),
     }
 
 

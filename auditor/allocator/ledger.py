@@ -26,15 +26,21 @@ class Entry(NamedTuple):
     def row(self) -> dict[str, Any]:
         """As torch's snapshots hold it."""
         where = "device_free" if self.action == "oom" else "addr"
-        frames: list[Mapping[str, Any]] = list(self.frames)
         return {
             "action": self.action,
             where: self.address,
             "size": self.size,
             "stream": self.stream,
             "time_us": self.time_us,
-            "frames": frames,
+            "frames": listed(self.frames),
         }
+
+
+def listed(frames: Frames) -> list[Mapping[str, Any]]:
+    """A stack as snapshots hold it. A list stays what it is: events of one stack share it, as in
+    torch's own, so that it is written, read and checked once.
+    """
+    return frames if isinstance(frames, list) else list(frames)
 
 
 class Ledger:

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
-from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.instruments.monkeypatch import LOOKING, uncollected
 from auditor.capture.instruments.torch_private.autograd import next_number
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
@@ -373,7 +373,7 @@ class Session:
         if self._history is not None and not goes_on:
             history, self._history, self._context.history = self._history, None, False
             self._guard("snapshot", history.stop)
-        with one_look():
+        with one_look(), uncollected():  # what they sum up is let go of again
             for probe in reversed(self._running):
                 self._guard(probe.name, probe.stop)
         self._running = []

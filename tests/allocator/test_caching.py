@@ -52,6 +52,17 @@ def test_a_full_device_raises_in_torchs_words():
     )
 
 
+def test_what_one_stack_allocated_shares_its_list_in_a_snapshot():
+    allocator, stack = card(), [{"filename": "t.py", "line": 7, "name": "step"}]
+    for _ in range(2):
+        allocator.malloc(30 * MIB, frames=stack)
+    snapshot = allocator.snapshot()
+    held = [block for segment in snapshot["segments"] for block in segment["blocks"]]
+    rows = [*snapshot["segments"], *snapshot["device_traces"][0], *held]
+    assert len(rows) >= 8
+    assert {id(row["frames"]) for row in rows if row["frames"]} == {id(stack)}
+
+
 def test_no_bytes_take_nothing():
     allocator = card()
     assert allocator.malloc(0) == 0

@@ -1,5 +1,6 @@
 """The session around its probes: one that fails is stopped and told, and the others go on."""
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial, partialmethod
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from auditor.capture import session
+from auditor.capture.instruments import live_objects
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
@@ -94,6 +96,43 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path, when, aske
         "failing": {"status": "failed", "error": "OSError: gone", "parts": ["faults"]}
     }
     assert len(warnings) == 1
+
+
+def test_probes_that_end_a_pass_or_see_a_backward_list_all_objects_once(tmp_path, monkeypatch):
+    counted: list[str] = []
+    seen: list[tuple[str, bool]] = []
+
+    class Lists(Watching):
+        def start(self) -> None:
+            BACKWARD_HOOKS.add(self)
+
+        def backward_begins(self, call: Backward) -> None:
+            self._look("backward")
+
+        def stop(self) -> None:
+            BACKWARD_HOOKS.remove(self)
+            self._look("stop")
+
+        def _look(self, when: str) -> None:
+            counted.append(when)
+            live_objects.live_instances(torch.nn.Module)
+            seen.append((when, gc.isenabled()))
+
+    class Other(Lists):
+        name, parts = "other", ("others",)
+
+    listed: list[int] = []
+    of_gc = live_objects.gc.get_objects
+    monkeypatch.setattr(
+        live_objects.gc, "get_objects", lambda: listed.append(len(counted)) or of_gc()
+    )
+    weight = torch.ones(2, requires_grad=True)
+    session, _ = session_of(tmp_path, Lists, Other, steps=1)
+    run(session, lambda: weight.sum().backward())
+    assert counted == ["backward", "backward", "stop", "stop"]
+    assert listed == [1, 3]
+    assert seen == [*[("backward", True)] * 2, *[("stop", False)] * 2]
+    assert gc.isenabled()
 
 
 def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path):

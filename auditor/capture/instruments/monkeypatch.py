@@ -19,8 +19,9 @@ from typing import Any
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Meanwhile garbage is not looked for: an import makes what lives on, and torch so much of it
-    that every fifth second of its import is spent on looking.
+    """Meanwhile garbage is not looked for. An import makes what lives on: of torch's, every fifth
+    second is spent on looking. A look of ours makes much that is gone when it ends, and which a
+    collection before that would take for what lives on.
     """
     on = gc.isenabled()
     gc.disable()

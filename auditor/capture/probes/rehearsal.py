@@ -36,7 +36,7 @@ STACK_DEPTH = 12
 OUTSIDE_BYTES = 450 << 20
 """What a CUDA context and its libraries take of a card: about 300 to 600 MiB."""
 
-Stack = tuple[dict[str, Any], ...]
+Stack = list[dict[str, Any]]
 
 
 class RehearsedMemory:
@@ -83,7 +83,7 @@ class RehearsedMemory:
         self.settle()
         stream = current_stream().cuda_stream
         try:
-            stack = self._stack() if self.keeps_stacks else ()
+            stack = self._stack() if self.keeps_stacks else []
             return self.allocator.malloc(nbytes, stream, stack)
         except OutOfMemory as error:
             self.dump(OOM_SNAPSHOT)
@@ -159,10 +159,10 @@ class RehearsedMemory:
         stack = self._stacks.get(key)
         if stack is None:
             spelled = self._frames.spelled
-            stack = self._stacks[key] = tuple(
+            stack = self._stacks[key] = [
                 {"filename": spelled(code.co_filename), "line": line, "name": code.co_name}
                 for code, line in key
-            )
+            ]
         return stack
 
 

@@ -17,6 +17,7 @@ from auditor.capture.instruments.autograd_graph import (
     node_of,
     saved_bytes,
 )
+from auditor.capture.instruments.monkeypatch import uncollected
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.autograd import CAN_WEIGH
 from auditor.capture.instruments.user_frames import source_path
@@ -125,8 +126,12 @@ class RetainedGraphsProbe(Probe):
             node.metadata[_WALKED] = node in stored or node.metadata.get(_WALKED, False)
 
     def step_end(self) -> None:
+        with uncollected():
+            self._look()
+
+    def _look(self) -> None:
         try:
-            held = self._reach.tensors(self.context.target, sys._getframe(1))
+            held = self._reach.tensors(self.context.target, sys._getframe(2))
         except RuntimeError:  # another thread changed a container meanwhile
             return
         tallies: dict[str, _RootCount] = {}
