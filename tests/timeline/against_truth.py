@@ -5,7 +5,6 @@ the two, and docs/log/traces.md.
 ``truth.json`` and ``data/``.
 """
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,41 +205,8 @@ def _row(one):
     return f"| {_short(one.file)} | {', '.join(one.visible)} | {said} | {'; '.join(silent)} |"
 
 
-def beside_peers(all_judged, said):
-    """What HTA and torch-tb-profiler say of the files (benchmarks/trace_peers.py)."""
-    rows = "\n".join(
-        f"| {_short(one.file)} | {_loud(one)} | {_cell(said, one.file, 'hta')} | "
-        f"{_cell(said, one.file, 'tb')} |"
-        for one in all_judged
-    )
-    return (
-        "\n## Beside other readers\n\nHolisticTraceAnalysis 0.5.0 (`get_temporal_breakdown`: "
-        "numbers, no judgement) and\n"
-        "torch-tb-profiler 0.4.3 (first sentences of its recommendations) on the same files. An "
-        "error of\n"
-        "theirs is in brackets.\n\n"
-        "| trace | ours, louder than a note | HTA | torch-tb-profiler |\n|---|---|---|---|\n"
-        f"{rows}\n"
-    )
-
-
 def _short(file):
     return f"{file.partition('/')[0]}/{file.rpartition('/')[2][:24]}"
-
-
-def _loud(one):
-    return (
-        " ".join(
-            sorted(
-                {finding.code for finding in one.findings if finding.severity is not Severity.NOTE}
-            )
-        )
-        or "-"
-    )
-
-
-def _cell(said, file, peer):
-    return said.get(file, {}).get(peer, "").replace("|", "/")
 
 
 HEAD = """# Findings on recorded traces beside the ground truth
@@ -265,8 +231,6 @@ def main():
     found = sorted(collected(folder).items())
     all_judged = [judged(name, one) for name, one in found if one.truth.get("kind") == "trace"]
     page = HEAD.format(decoys=", ".join(DECOYS)) + table(all_judged)
-    if len(sys.argv) > 2:
-        page += beside_peers(all_judged, json.loads(Path(sys.argv[2]).read_text()))
     (Path(__file__).resolve().parents[2] / "docs/log/traces.md").write_text(page)
 
 
