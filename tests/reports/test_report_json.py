@@ -146,7 +146,7 @@ reports = st.builds(
     schema=st.just("audit-report/1"),
     environment=names,
     method=_tuples(words),
-    series=_tuples(st.builds(Series, words, words, _tuples(numbers), _tuples(numbers), _tuples(st.tuples(numbers, words)))),
+    series=_tuples(st.builds(Series, words, words, _tuples(numbers), _tuples(numbers), _maybe(st.tuples(numbers, words)))),
     operators=_tuples(st.tuples(words, counts, numbers)),
     excerpts=st.dictionaries(words, st.builds(Excerpt, words, counts, _tuples(words)), max_size=2),
     manual=names,
