@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
 
 from auditor import null_device
@@ -26,7 +25,7 @@ from auditor.runs import target as targets
 from auditor.runs.plan import OVERHEAD_S, Audit, Device, Plan
 from auditor.runs.played_ranks import PlayedRanks
 from auditor.runs.rank_meeting import RankMeeting
-from auditor.syntax.silence import names_of
+from auditor.syntax.silence import ignored_in, names_of
 
 OF_RANKS = ("communication", "rank_memory")
 """Parts that no rule asks for: the report shows them where there are several ranks."""
@@ -178,8 +177,7 @@ def _proven(target: str, choice: rule_selection.Choice) -> Iterator[str]:
 
     address = targets.parse(target)
     file = address.path or address.module.replace(".", os.sep) + ".py"
-    per_file = choice.settings.per_file_ignores.items()
-    ignored = {code for pattern, codes in per_file if fnmatch(file, pattern) for code in codes}
+    ignored = ignored_in(file, choice.settings.per_file_ignores)
     for proof in command.certain(Path(file), {rule.code for rule in choice.rules}):
         if not names_of(proof.code) & ignored:
             yield f"{file}:{proof.line}: {proof.code} {proof.message}"

@@ -10,7 +10,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from types import NoneType
 from typing import Any
 
@@ -35,7 +34,7 @@ from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import ModuleRow
 from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
-from auditor.syntax.silence import names_of, silenced
+from auditor.syntax.silence import ignored_in, names_of, silenced
 
 INTERRUPTED = "judging was interrupted before this rule ran"
 """Reason of rules that are *skipped* after an interruption."""
@@ -425,13 +424,7 @@ class Silence:
         if site is None:
             return False
         names = names_of(finding.code)
-        ignored = {
-            code
-            for pattern, codes in self._per_file.items()
-            if fnmatch(site.file, pattern)
-            for code in codes
-        }
-        if ignored & names:
+        if ignored_in(site.file, self._per_file) & names:
             return True
         lines = ((site.file, line) for line in self._statements.lines(site))
         said = {place for place in lines if self._lines.get(place, set()) & names}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -17,6 +19,11 @@ def silenced(line: str) -> set[str] | None:
     if match is None:
         return None
     return {code.strip() for code in match[1].split(",")} if match[1] else {ALL}
+
+
+def ignored_in(file: str, per_file: Mapping[str, Iterable[str]]) -> set[str]:
+    """Codes, families and ``all`` that the patterns of ``per-file-ignores`` silence in a file."""
+    return {code for pattern, codes in per_file.items() if fnmatch(file, pattern) for code in codes}
 
 
 def names_of(code: str) -> set[str]:
