@@ -19,6 +19,9 @@ FORMING = frozenset(
 )
 """Functions that only give a value another form."""
 
+TEMPERATURE = FORMING | {"div", "mul", "clone"}
+"""Functions between scores and their softmax."""
+
 
 def adds_data(name: str, given: tuple[torch.Tensor, ...]) -> bool:
     """Whether a call adds a tensor of data and one of the graph, as ``reward + 0.99 * value``."""
@@ -95,18 +98,9 @@ def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[TapedCall]:
         target, logs = named.get("softmax"), named.get("log_softmax")
         if target is None or logs is None or logs.at is None:
             continue
-        if _scores(tape, target) is not _scores(tape, logs):
+        scores = [tape.origin(call, call.parents[0][0], TEMPERATURE)[0] for call in (target, logs)]
+        if scores[0] is not scores[1]:
             yield logs
-
-
-def _scores(tape: FunctionTape, call: TapedCall) -> torch.Tensor:
-    """What a softmax was computed from, before a temperature."""
-    scores = call.parents[0][0]
-    made = tape.maker_before(call, scores)
-    while made is not None and made.parents and made.name in FORMING | {"div", "mul", "clone"}:
-        call, scores = made, made.parents[0][0]
-        made = tape.maker_before(call, scores)
-    return scores
 
 
 def _is_log(tape: FunctionTape, call: TapedCall | None) -> bool:
@@ -163,10 +157,7 @@ def _learns(tensor: torch.Tensor) -> bool:
 
 def formed(tape: FunctionTape, call: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
     """The call that computed what another one was given, whatever its form."""
-    made = tape.maker_before(call, tensor)
-    while made is not None and made.name in FORMING and made.parents:
-        made = tape.maker_before(made, made.parents[0][0])
-    return made
+    return tape.origin(call, tensor, FORMING)[1]
 
 
 def _is_bootstrap(tape: FunctionTape, made: TapedCall) -> bool:

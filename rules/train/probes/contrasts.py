@@ -84,7 +84,7 @@ def _product(
             return None
         learned = [each for each, _ in made.parents if each.requires_grad]
         if made.name in PRODUCTS:
-            roots = [_root(tape, made, each) for each, _ in made.parents]
+            roots = [tape.origin(made, each, TURNED)[0] for each, _ in made.parents]
             alike = len(roots) == 2 and roots[0] is roots[1] and len(roots[0]) == len(scores)
             return (made, roots[0], whole and not version) if alike else None
         others = [each for each, _ in made.parents if not each.requires_grad]
@@ -93,14 +93,6 @@ def _product(
             return None
         whole = whole and scales and not version
         user, given = made, learned[0]
-
-
-def _root(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> torch.Tensor:
-    made = tape.maker_before(user, tensor)
-    while made is not None and made.name in TURNED and made.parents:
-        user, tensor = made, made.parents[0][0]
-        made = tape.maker_before(user, tensor)
-    return tensor
 
 
 def _placed(tape: FunctionTape, made: torch.Tensor, rows: int) -> tuple[TapedCall, bool] | None:

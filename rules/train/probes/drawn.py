@@ -16,6 +16,7 @@ from ..rows import DependenceRow
 from .bootstraps import FORMING
 from .dependence import leading_to
 from .function_tape import FunctionTape, TapedCall
+from .padded_texts import reached_from
 
 MOST = 64
 """Samples that are kept, the newest ones."""
@@ -75,7 +76,9 @@ class Samples:
             own = set(_around(tape, sample.parameters))
             trained = any(id(each) in own for call in leading.values() for each, _ in call.parents)
             users = _users(tape, sample, own) if trained else None
-            behind = _computed(tape, {id(sample.value)}) & leading.keys() if users else set[int]()
+            behind = (
+                _computed(tape, {id(sample.value)}) & leading.keys() if users else frozenset[int]()
+            )
             layers = {id(each) for n in behind for each in _weights(leading[n])}
             before = (call for each in sample.parameters for call in leading_to(tape, each))
             if layers.isdisjoint(id(each) for call in before for each in _weights(call)) and any(
@@ -148,10 +151,9 @@ def _around(tape: FunctionTape, parameters: tuple[torch.Tensor, ...]) -> Iterato
                 waiting += [(each, tape.maker_before(made, each)) for each in given]
 
 
-def _computed(tape: FunctionTape, own: set[int]) -> set[int]:
+def _computed(tape: FunctionTape, own: set[int]) -> frozenset[int]:
     """Numbers of the calls that are computed from these."""
-    found = set[int]()
-    for call in tape.calls.values():
-        if any(id(each) in own or made in found for each, made in call.parents):
-            found.add(call.number)
-    return found
+    given = (
+        call for call in tape.calls.values() if any(id(each) in own for each, _ in call.parents)
+    )
+    return reached_from(tape, given)

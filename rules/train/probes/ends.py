@@ -17,6 +17,23 @@ def ends_ignored(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
     """Of a loss over next tokens: the token that ends each text is ignored in all rows, while the one
     before it is a target. ``n`` is that token, ``of`` the number of rows.
     """
+    for tokens, labels, kept in _next_tokens(tape, call):
+        end, first = _end_of(tokens)
+        if first is None:
+            continue
+        following = tokens[:, 1:]
+        shifted = bool((labels == following)[kept].all())
+        before = kept.gather(1, first[:, None] - 2)  # the last token that is none
+        if shifted and bool(before.all()) and not bool((kept & (following == end)).any()):
+            yield Dependence("end", call, end, len(tokens))
+
+
+def _next_tokens(
+    tape: FunctionTape, call: TapedCall
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Of a loss over classes: (rows, positions) of tokens that an embedding got, and targets for all
+    but the first of them, with whether the loss counts each.
+    """
     target = call.argument(1, "target")
     if call.name not in NAMES or call.at is None or target.is_floating_point():
         return
@@ -24,14 +41,9 @@ def ends_ignored(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
         tokens = embedding.argument(0, "input")
         if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
             continue
-        (end, first), following = _end_of(tokens), tokens[:, 1:]
-        if first is None or target.numel() != following.numel():
-            continue
-        kept = target.reshape(following.shape) != ignored_by(call)
-        shifted = bool((target.reshape(following.shape) == following)[kept].all())
-        before = kept.gather(1, first[:, None] - 2)  # the last token that is none
-        if shifted and bool(before.all()) and not bool((kept & (following == end)).any()):
-            yield Dependence("end", call, end, len(tokens))
+        if target.numel() == tokens[:, 1:].numel():
+            labels = target.reshape(tokens[:, 1:].shape)
+            yield tokens, labels, labels != ignored_by(call)
 
 
 def _end_of(tokens: torch.Tensor) -> tuple[int, torch.Tensor | None]:
@@ -52,18 +64,10 @@ def prompts_trained(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]
     nothing but padding is ignored in padded rows, while others have more that is. ``n`` is the number
     of these rows, ``of`` that of all.
     """
-    target = call.argument(1, "target")
-    if call.name not in NAMES or call.at is None or target.is_floating_point():
-        return
-    for embedding in tape.embeddings:
-        tokens = embedding.argument(0, "input")
-        if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
+    for tokens, labels, kept in _next_tokens(tape, call):
+        if tokens.unique().numel() <= SEGMENTS:
             continue
         following = tokens[:, 1:]
-        if target.numel() != following.numel() or tokens.unique().numel() <= SEGMENTS:
-            continue
-        labels = target.reshape(following.shape)
-        kept = labels != ignored_by(call)
         whole = bool((kept.diff(dim=1) <= kept[:, 1:]).all())  # what is ignored comes first
         padded = (tokens == tokens[:, :1].mode(0).values).long().cumprod(1).sum(1)
         if not (whole and bool((labels == following)[kept].all())):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -120,6 +120,16 @@ class FunctionTape(TorchFunctionMode):
         """The call that had made what another one was given: ``x.float()`` may give ``x`` back."""
         number = next((made for each, made in call.parents if each is tensor), None)
         return None if number is None else self.calls.get(number)
+
+    def origin(
+        self, user: TapedCall, tensor: torch.Tensor, through: Container[str]
+    ) -> tuple[torch.Tensor, TapedCall | None]:
+        """What a call was given, before calls of these names worked on it; and what made that."""
+        made = self.maker_before(user, tensor)
+        while made is not None and made.name in through and made.parents:
+            user, tensor = made, made.parents[0][0]
+            made = self.maker_before(user, tensor)
+        return tensor, made
 
     def users(self, call: TapedCall) -> Iterator[TapedCall]:
         """The calls that were given what it made."""

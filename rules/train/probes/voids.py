@@ -71,7 +71,7 @@ def _readers(
     """Calls of the loss that are given something made of the targets, alike at what is ignored and
     elsewhere; and the first call that made it.
     """
-    void, root = target == paddings.ignored_by(loss), _root(tape, loss, target)
+    void, root = target == paddings.ignored_by(loss), tape.origin(loss, target, FORMING)[0]
     first: dict[int, TapedCall] = {}
     for call in tape.calls.values():
         before = [first.get(number or 0) for each, number in call.parents]
@@ -88,14 +88,6 @@ def _readers(
             values = _by_position(each, target)
             if values is not None and _looks_alike(values[void.flatten()], values[~void.flatten()]):
                 yield call, made
-
-
-def _root(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> torch.Tensor:
-    made = tape.maker_before(user, tensor)
-    while made is not None and made.name in FORMING and made.parents:
-        user, tensor = made, made.parents[0][0]
-        made = tape.maker_before(user, tensor)
-    return tensor
 
 
 def _by_position(made: torch.Tensor, target: torch.Tensor) -> torch.Tensor | None:
