@@ -485,7 +485,6 @@ class PromptOfPaddedRows(DependenceSays):
 
     code = "TRAIN035"
     kinds = ("prompt",)
-    proof = "what the loss ignores in padded rows and in others, beside the line that ignores it"
     advice = "Begin behind the padding: labels[row, start : start + len(prompt)] = -100."
 
     def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
