@@ -55,6 +55,18 @@ def test_commands_name_what_there_is():
 
 
 @pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ("A001 A001 A002", "prints 3 safe patches (A001, A002)"),
+        ("A001 A002 A003 A004", "prints 4 safe patches"),
+    ],
+)
+def test_safe_patches_are_named_up_to_three_rules(codes, said):
+    made = report(*(found(code, line, SAFE) for line, code in enumerate(codes.split(), 1)))
+    assert commands(made)["audit fix audits/one"] == said
+
+
+@pytest.mark.parametrize(
     ("remedy", "expected"),
     [
         (None, []),

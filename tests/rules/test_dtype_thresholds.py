@@ -72,6 +72,16 @@ def test_lost_updates_are_reported_from_half_of_enough_of_them_on(more, expected
     assert len(updated(**more)) == expected
 
 
+def test_updates_are_placed_at_the_only_cast_and_say_where_the_optimizer_steps():
+    cast = Site("model.py", 7, "build")
+    facts = {"optimizer": "SGD", "dtype": "bfloat16", "rate": 1e-4, "steps": 3}
+    row = UpdateRow(at=0, cast_at=1, asked=LEAST, kept=LEAST, **facts)
+    (finding,) = ask(UpdatesRoundedAway(), rows(row, sites=(LINE, cast)))
+    assert (finding.site, finding.facts) == (cast, (("steps at", str(LINE)),))
+    (finding,) = updated()
+    assert (finding.site, finding.facts) == (LINE, ())
+
+
 # -- AMP006 ----------------------------------------------------------------------------------------
 
 

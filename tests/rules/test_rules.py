@@ -404,6 +404,11 @@ right then.
 """
 
 
+def test_words_of_one_letter_stand_alone_in_the_names_of_rules() -> None:
+    assert RULES["GRAPH010"].name() == "tensor-made-of-a-tensor"
+    assert RULES["SYNC001"].name() == "scalar-read-every-step"
+
+
 def test_rules_come_by_family_and_number() -> None:
     codes = [rule.code for rule in catalogue.own_rules()]
     assert codes == sorted(

@@ -51,6 +51,8 @@ def test_words_for_a_report():
         ("oldest", "3 steps old"),
         ("saved for backward", "1 KiB at first, 4 KiB at the end"),
     )
+    still = root(tensors=[2, 2], nodes=[5, 5], oldest=[0, 1], held_bytes=[1024, 1024])
+    assert (still.facts[0][1], still.facts[-1][1]) == ("2", "1 KiB")
     many = root(tensors=[1, 4], nodes=[NODE_CAP, 5], held_bytes=[None, 4096])
     assert many.length == "more than 20,000 autograd nodes"
     assert (many.nodes, many.held_bytes, len(many.facts)) == ((5,), (), 3)
