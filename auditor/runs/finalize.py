@@ -152,10 +152,9 @@ STACKS_FILE = "stacks.txt"
 
 def _settle_outcome(manifest: Row, ended: str | int, plan: Plan) -> None:
     if isinstance(ended, str):  # timeout, interrupted, or another rank failed
-        if (
-            not (manifest.get("finished") and manifest["outcome"] in ("completed", "oom", "raised"))
-            or ended == "timeout"
-        ):
+        # Ctrl-C as a whole run winds up still ends the audit: no further run follows it
+        over = ("oom", "raised", *(("completed",) if ended == FOLLOWED else ()))
+        if ended == "timeout" or not (manifest.get("finished") and manifest["outcome"] in over):
             manifest["outcome"] = "killed" if ended == FOLLOWED else ended
         if ended == "timeout":
             manifest["error"] = _error(

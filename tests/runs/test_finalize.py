@@ -1,5 +1,6 @@
 """What the parent says of a run that had to be ended."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,3 +69,23 @@ def test_where_it_hung_names_no_frame_of_ours(tmp_path):
     child = SimpleNamespace(unwritten="", left=[], output=b"", seconds=1.0)
     error = finalize.seal(plan, "timeout", child).manifest["error"]  # type: ignore[arg-type]
     assert error["traceback"].strip() == frames[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("ended", "before", "after"),
+    [
+        ("interrupted", "completed", "interrupted"),
+        ("interrupted", "raised", "raised"),
+        (finalize.FOLLOWED, "completed", "completed"),
+        (finalize.FOLLOWED, "oom", "oom"),
+        ("timeout", "completed", "timeout"),
+    ],
+)
+def test_what_ends_a_run_that_winds_up(tmp_path, ended, before, after):
+    recorded(tmp_path)
+    path = tmp_path / "manifest.json"
+    manifest = {**json.loads(path.read_text()), "outcome": before, "finished": True}
+    path.write_text(json.dumps(manifest))
+    plan = Plan("t:s", (), 1, 0, "cpu", str(tmp_path), ())
+    child = SimpleNamespace(unwritten="", left=[], output=b"", seconds=1.0)
+    assert finalize.seal(plan, ended, child).outcome == after  # type: ignore[arg-type]

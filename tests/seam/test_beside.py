@@ -44,7 +44,7 @@ TRAINER = """
         {more}
 """
 OUTSIDE = "pathlib.Path({path!r}).open('a').write(device.type + '\\n')"
-SLOW = "time.sleep(0.5 if n > 26 or device.type == 'cuda' else 0.0)"
+SLOW = "time.sleep(0.5 if device.type == 'cuda' else 1.5 if n > 20 else 0.0)"
 
 
 def written(folder, more):
