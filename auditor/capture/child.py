@@ -430,7 +430,7 @@ class Recorder:
             self._keep(error)
             raising = extract_tb(error.__traceback__)[-1:]  # the user's own line, or one below it
             own = any(self._is_user(frame.filename) for frame in raising)
-            if under and self.error is not None and not own:
+            if under and outcome == "raised" and self.error is not None and not own:
                 self.error["under"] = under
 
     def _is_user(self, file: str) -> bool:

@@ -129,7 +129,7 @@ def test_steps_after_a_handled_error_count(folder, tmp_path, monkeypatch):
 
 
 WATCHED = """
-    import json
+    import json, signal, threading
     import torch
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as modes
 
@@ -152,12 +152,23 @@ WATCHED = """
     def theirs():
         step()
         json.loads("" if n == 12 else "1")
+
+    def stopped():
+        step()
+        if modes():
+            main = threading.main_thread().ident
+            threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+            threading.Event().wait(20)
 """
 
 
 @pytest.mark.parametrize(
     ("target", "outcome", "lost"),
-    [("ours", "completed", {"numerics"}), ("theirs", "raised", set())],
+    [
+        ("ours", "completed", {"numerics"}),
+        ("theirs", "raised", set()),
+        ("stopped", "interrupted", set()),
+    ],
 )
 def test_a_step_that_fails_only_under_our_watch_is_run_without_it(
     tmp_path, monkeypatch, target, outcome, lost
