@@ -147,6 +147,21 @@ class TokenWeightsRow(PassRow, kw_only=True):
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
 
 
+class GeneratorRow(PassRow, kw_only=True):
+    """A line that draws from a generator of the program's own numbers from which something with a
+    gradient is computed. Written at the end of the precision pass.
+    """
+
+    part = "generators"
+    when = "numbers"
+    optional = True
+
+    at: At
+    name: Annotated[str, doc("the operator that draws: `randn`, `bernoulli`")]
+    steps: Annotated[int, doc("steps in which it drew")]
+    states: Annotated[int, doc("different states in which the generator was at the first draw")]
+
+
 class SeedRow(PassRow, kw_only=True):
     """What came again because a generator was seeded at this line again: random numbers of steps, or
     orders of a loader. Written at the end of a pass, over all passes until then.
@@ -163,10 +178,11 @@ class SeedRow(PassRow, kw_only=True):
     number: Annotated[int, doc("the first of these steps, over all passes")]
     first: Annotated[int, doc("the earlier step")]
     drew: Annotated[int, doc("steps that drew from the generator")]
-    steps: Annotated[int, doc("all steps in which it was not seeded and no loader began")]
+    steps: Annotated[int, doc("all steps of which that is known")]
     loader_at: Annotated[
         int | None, doc("of a loader that shuffles: `made_at` in `loaders`, or null")
     ] = None
+    within: Annotated[bool, doc("each step was seeded itself, and drew after that")] = False
 
     @property
     def loader(self) -> Site | None:

@@ -350,22 +350,23 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
     assert set(SECTIONS) - set(headings) <= {"Sources"}
 
 
-@pytest.mark.parametrize("code", RULES)
-@pytest.mark.parametrize("section", ["Example", "Use instead"])
-def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
+def example(
+    code: str, section: str, folder: Path
+) -> tuple[str, tuple[Finding, ...], tuple[Verdict, ...]] | str:
+    """An example of a page, what its rule finds in it and the verdict; or what it needs here."""
     text = textwrap.dedent(blocks(code)[section])
     compile(text, f"{code} {section}", "exec")  # also where what it needs is missing
     needs, _, limit = (
         text.partition("\n")[0].removeprefix("# needs: ").partition(" --memory-limit ")
     )
     if needs == "ranks":
-        pytest.skip("needs several processes, each with a GPU")
+        return "needs several processes, each with a GPU"
     if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
-        pytest.skip("needs a CUDA device")
+        return "needs a CUDA device"
     device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"
     memory = int(limit.removesuffix("MiB")) * 2**20 if limit else None
     machine = {"host_room": memory} if needs == "host" else {"memory_limit": memory}
-    path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
+    path = folder / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")
     asks_a_trace = any(TRACE in table.files for table in engine.evidence_of(RULES[code]).values())
 
@@ -378,7 +379,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
         traced = {"trace_steps": 5} if asks_a_trace else {}
         for number in range(TRIES if code in BY_TIMES and section == "Example" else 1):
             findings, verdicts = judge(
-                tmp_path / f"recording{number}",
+                folder / f"recording{number}",
                 make,
                 (RULES[code],),
                 roots=[path],
@@ -390,6 +391,16 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
                 break
     finally:
         unload(path)
+    return text, tuple(findings), tuple(verdicts)
+
+
+@pytest.mark.parametrize("code", RULES)
+@pytest.mark.parametrize("section", ["Example", "Use instead"])
+def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
+    made = example(code, section, tmp_path)
+    if isinstance(made, str):
+        pytest.skip(made)
+    text, findings, verdicts = made
     assert verdicts[0].status != "failed", verdicts[0].reason
     said = verdicts[0].reason or [finding.message for finding in findings]
     assert bool(findings) == (section == "Example"), said

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.rules.programs import in_epochs
+from tests.rules.programs import case_of, in_epochs
 
 
 def helper_that_seeds_everything():
@@ -46,3 +46,36 @@ def dropout_masks_that_come_again():
         torch.manual_seed(11)  # TRAIN010
 
     return in_epochs(lambda number: drop(data), evaluate)
+
+
+@case_of(in_epochs)
+def generator_made_and_seeded_in_each_step(number):
+    own = torch.Generator().manual_seed(1234)  # TRAIN010
+    data = torch.ones(4, 4)
+    return data + 0.1 * torch.randn(4, 4, generator=own)
+
+
+def order_of_a_generator_seeded_elsewhere():
+    own, data = torch.Generator(), torch.randn(16, 4)
+
+    def rewind():
+        own.manual_seed(3)
+
+    def batch(number):
+        rewind()
+        return data[torch.randperm(16, generator=own)[:4]]  # TRAIN010
+
+    return in_epochs(batch)
+
+
+@case_of(in_epochs)
+def seeded_in_each_step(number):
+    torch.manual_seed(1234)  # TRAIN010
+    return torch.randn(4, 4)
+
+
+@case_of(in_epochs)
+def seeded_after_the_draw_of_each_step(number):
+    given = torch.randn(4, 4)
+    torch.manual_seed(1234)  # TRAIN010
+    return given

@@ -135,3 +135,40 @@ def gradients_computed_again(drop, layer, number):
     return torch.utils.checkpoint.checkpoint(
         lambda x: drop(layer(x)), given, use_reentrant=False
     )
+
+
+def generator_seeded_once():
+    own = torch.Generator().manual_seed(1234)
+    return in_epochs(lambda number: torch.randn(4, 4, generator=own))
+
+
+@case_of(in_epochs)
+def generator_seeded_with_the_step(number):
+    return torch.randn(4, 4, generator=torch.Generator().manual_seed(number))
+
+
+def fixed_sample_looked_at_in_each_step():
+    data, shown = torch.randn(16, 4), []
+
+    def batch(number):
+        own = torch.Generator().manual_seed(0)
+        shown[:] = [data[torch.randperm(16, generator=own)[:2]].mean()]
+        return torch.randn(4, 4)
+
+    return in_epochs(batch)
+
+
+def fixed_noise_without_gradients_in_each_step():
+    def batch(number):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1234)
+            torch.randn(2, 4)
+        return torch.randn(4, 4)
+
+    return in_epochs(batch)
+
+
+@case_of(in_epochs)
+def seeded_with_the_step(number):
+    torch.manual_seed(number)
+    return torch.randn(4, 4)
