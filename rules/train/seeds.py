@@ -64,9 +64,7 @@ class RandomNumbersRepeat(Rule):
     def _of_torch(self, seeds: Rows[SeedRow], batches: Batches) -> Iterator[Finding]:
         trains = batches.usual(self.share)
         loader_at = None if trains is None else trains[0].made_at
-        last = {
-            (row.at, row.generator, row.seed, row.loader_at, row.within): row for row in seeds
-        }
+        last = {(row.at, row.generator, row.seed, row.loader_at, row.within): row for row in seeds}
         for site, rows in by_line(row for row in last.values() if row.calls >= self.seeds):
             orders = [row for row in rows if row.loader_at is not None and row.loader == loader_at]
             steps = [
