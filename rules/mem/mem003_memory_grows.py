@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
@@ -16,7 +16,7 @@ from auditor.evidence.snapshot.state_at import NeverFreed
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema.sync import KeptRow
+from auditor.recordings.schema.sync import GrowingRow, KeptRow, WorkerKeptRow
 from auditor.rule import NotLooked, Rule, knob, see
 from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
@@ -226,20 +226,22 @@ class KeptTensors(Table):
 
     parts: ClassVar[tuple[str, ...]] = ("kept",)
 
+    kind: ClassVar[type[GrowingRow]] = KeptRow
+
     keepers: tuple[Keeper, ...] = ()
 
     @classmethod
-    def without_parts(cls, evidence: Evidence) -> KeptTensors:
+    def without_parts(cls, evidence: Evidence) -> Self:
         """Older recordings lack the part."""
         return cls()
 
     @classmethod
-    def build(cls, evidence: Evidence) -> KeptTensors:
+    def build(cls, evidence: Evidence) -> Self:
         """From the loud pass."""
         bounds = Bounds(evidence.get(Source))
         keepers = [
             _keeper(evidence, row, bounds)
-            for row in rows_of(evidence, KeptRow)
+            for row in rows_of(evidence, cls.kind)
             if row.pass_name == "loud" and len(row.tensors) == len(row.nbytes)
         ]
         return cls(tuple(sorted(keepers, key=lambda each: -each.trend.total)))
@@ -257,7 +259,15 @@ class KeptTensors(Table):
         )
 
 
-def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
+@dataclass(frozen=True)
+class KeptByWorkers(KeptTensors):
+    """The same of containers in the worker processes of a loader."""
+
+    parts: ClassVar[tuple[str, ...]] = ("worker_kept",)
+    kind: ClassVar[type[GrowingRow]] = WorkerKeptRow
+
+
+def _keeper(evidence: Evidence, row: GrowingRow, bounds: Bounds) -> Keeper:
     name = f"{row.name}{row.path}"
     site = evidence.recording.site_at(row.file, row.line, row.function) if row.line else None
     file = site.file if site is not None else row.file
@@ -352,6 +362,7 @@ class MemoryGrowsEveryStep(Rule):
         kept: NeverFreed,
         *,
         keepers: KeptTensors,
+        workers: KeptByWorkers,
         machine: Machine,
     ) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:
@@ -361,6 +372,7 @@ class MemoryGrowsEveryStep(Rule):
         for where, place in (
             ("device", self._on_device(device.trend, kept, keepers)),
             ("host", self._on_host(host.trend, keepers, measured=not machine.simulated)),
+            ("host", self._in_workers(workers)),
         ):
             if place is None:
                 continue
@@ -411,6 +423,14 @@ class MemoryGrowsEveryStep(Rule):
         if rate is None or trend.returned > RETURNED or trend.evenness < EVEN:
             return None
         return _Place(rate, trend)
+
+    def _in_workers(self, workers: KeptByWorkers) -> _Place | None:
+        """A container that the dataset has in each worker: no part of this process's memory."""
+        keeper = self._keeper(workers, None, device=False)
+        if keeper is None:
+            return None
+        place = _kept_by(keeper, None, Trend())
+        return replace(place, said=f"{place.said}; each worker process holds its own")
 
     def _keeper(self, keepers: KeptTensors, rate: float | None, *, device: bool) -> Keeper | None:
         """The variable that holds half of the growth, else a growing one that no line cuts."""

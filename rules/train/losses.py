@@ -17,11 +17,19 @@ from auditor.syntax.index import nodes_in
 
 from ..lines import places_of
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
-from .rows import RECURRENT, LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
+from .rows import (
+    RECURRENT,
+    GeneratorRow,
+    LayerRow,
+    PaddingReadRow,
+    RepairRow,
+    SeedRow,
+    TokenWeightsRow,
+)
 
 GradientsRow = RepairRow | TokenWeightsRow
 R = TypeVar("R", RepairRow, TokenWeightsRow)
-L = TypeVar("L", RepairRow, PaddingReadRow, TokenWeightsRow, LayerRow, SeedRow)
+L = TypeVar("L", RepairRow, PaddingReadRow, TokenWeightsRow, LayerRow, SeedRow, GeneratorRow)
 
 FUNCTIONAL = "torch.nn.functional."
 BROADCASTING = tuple(

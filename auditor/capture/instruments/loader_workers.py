@@ -31,6 +31,7 @@ from auditor.capture.instruments.stack_sampler import (
     line_of,
 )
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
+from auditor.capture.instruments.worker_memory import WorkerContainers
 
 MAKERS = ("tensor", "as_tensor")
 
@@ -224,7 +225,7 @@ def _size(path: str) -> int:
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
 
-STACKS, LISTS, READS, DRAWS = "jsonl", "lists", "reads", "draws"
+STACKS, LISTS, READS, DRAWS, GROWN = "jsonl", "lists", "reads", "draws", "grown"
 """What the names of the files end in that workers write."""
 
 DEEPEST = 16
@@ -263,6 +264,7 @@ class _Worker:
         self._patches = Patches()
         self._lists = ArrayLists(_stack_here)
         self._reads = FileReads(_stack_here)
+        self._containers: WorkerContainers | None = None
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A fetch; a dataset's own loader is part of the outer one."""
@@ -295,6 +297,9 @@ class _Worker:
     def _looked_at(self, original: Callable[..., Any], fetcher: Any, index: Any) -> Any:
         if not os.path.exists(self._asked):
             return original(fetcher, index)
+        if self._containers is None:
+            with contextlib.suppress(Exception):  # the dataset is the user's
+                self._containers = WorkerContainers(fetcher)
         self._lists.watch(self._patches.attribute)
         self._reads.watch(self._patches.attribute)
         start = time.perf_counter_ns()
@@ -305,6 +310,8 @@ class _Worker:
             self._sampler.end()
             self._patches.undo()
             self._tell((time.perf_counter_ns() - start) / 1e3)
+            with contextlib.suppress(Exception):
+                self._write(GROWN, () if self._containers is None else self._containers.grown())
 
     def _tell(self, fetch_us: float) -> None:
         looked = self._sampler.taken().items()

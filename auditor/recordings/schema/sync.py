@@ -63,13 +63,8 @@ class OwnerRow(PassRow, kw_only=True):
     addresses: Annotated[list[int], doc("in ascending order")]
 
 
-class KeptRow(PassRow, kw_only=True):
-    """At the pass's end, one row per variable that held more tensors without a graph, arrays or
-    values than at the first step's end, or as many with more bytes.
-    """
-
-    part = "kept"
-    when = "loud"
+class GrowingRow(PassRow, kw_only=True):
+    """A variable that held more after each step, or batch."""
 
     root: Annotated[str, doc("`trainer.py:Trainer.step:self.seen[*]`")]
     file: Annotated[str, doc("where it is filled, absolute")] = older("")
@@ -83,6 +78,25 @@ class KeptRow(PassRow, kw_only=True):
     kind: Annotated[str, doc("`tensors`, `arrays` of NumPy, or `values` (numbers, strings)")] = (
         older("tensors")
     )
+
+
+class KeptRow(GrowingRow, kw_only=True):
+    """At the pass's end, one row per variable that held more tensors without a graph, arrays or
+    values than at the first step's end, or as many with more bytes.
+    """
+
+    part = "kept"
+    when = "loud"
+
+
+class WorkerKeptRow(GrowingRow, kw_only=True):
+    """The same of a container that a loader's dataset or its module has in each worker process: the
+    sums over its workers after each batch, from that after which one held more.
+    """
+
+    part = "worker_kept"
+    when = "loud, of workers"
+    optional = True
 
 
 BURST = 10

@@ -3,9 +3,9 @@ import itertools
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tests.rules.programs import optimized
+from tests.rules.programs import endless, optimized
 
 
 def batches_kept_on_the_host():
@@ -142,3 +142,52 @@ def images_of_a_cache_without_a_limit__note():
 
     images, model, steps = Images(), nn.Linear(64, 8), itertools.count()
     return lambda: model(images.shifted(0, next(steps))).mean().backward()
+
+
+def _on_batches_of(dataset):
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+    batches, model = endless(loader), nn.Linear(8, 1)
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
+
+
+def samples_kept_by_the_workers_of_a_loader():
+    class Samples(Dataset):
+        def __init__(self):
+            self.hoard = []
+
+        def __len__(self):
+            return 400
+
+        def __getitem__(self, index):
+            sample = torch.full((8,), float(index))
+            self.hoard.append(sample.repeat(100))  # MEM003
+            return sample
+
+    return _on_batches_of(Samples())
+
+
+def transform_of_a_dataset_that_keeps_what_it_drew():
+    class Shifts:
+        def __init__(self):
+            self.offsets = []
+
+        def __call__(self, sample):
+            shift = torch.rand(200)
+            self.offsets.append(shift)  # MEM003
+            return sample + shift[0]
+
+    class Samples(Dataset):
+        def __init__(self, transform):
+            self.transform = transform
+
+        def __len__(self):
+            return 400
+
+        def __getitem__(self, index):
+            return self.transform(torch.ones(8))
+
+    return _on_batches_of(Samples(Shifts()))

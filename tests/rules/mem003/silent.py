@@ -1,11 +1,12 @@
 import functools
 import itertools
+from collections import deque
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tests.rules.programs import trained_with
+from tests.rules.programs import endless, trained_with
 
 
 def bounded_buffer_that_is_full():
@@ -287,3 +288,28 @@ def a_cache_with_a_limit__no_note():
 
     model, steps = nn.Linear(64, 8), iter(range(1000))
     return lambda: model(shifted(next(steps))).mean().backward()
+
+
+def lists_that_workers_empty__no_note():
+    class Samples(Dataset):
+        def __init__(self):
+            self.rows = [float(n) for n in range(400)]
+            self.buffer, self.last = [], deque(maxlen=8)
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, index):
+            self.buffer.append(torch.ones(1000))
+            self.last.append(torch.ones(1000))
+            if len(self.buffer) == 6:
+                self.buffer.clear()
+            return torch.full((8,), self.rows[index])
+
+    loader = DataLoader(Samples(), batch_size=4, num_workers=2, persistent_workers=True)
+    batches, model = endless(loader), nn.Linear(8, 1)
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step

@@ -22,6 +22,7 @@ from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.loader_workers import (
     ASKED,
     DRAWS,
+    GROWN,
     LISTS,
     READS,
     ArrayLists,
@@ -58,6 +59,7 @@ from auditor.capture.probes.data.dataloader_facts import (
     lengths_in,
     tensors_in,
 )
+from auditor.capture.probes.data.worker_kept import kept_rows
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.capture.probes.sync.device_copies import mark_batch
 from auditor.recordings.schema.data import (
@@ -68,6 +70,7 @@ from auditor.recordings.schema.data import (
     LoadingRow,
     RereadRow,
 )
+from auditor.recordings.schema.sync import WorkerKeptRow
 
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""
@@ -76,8 +79,8 @@ _Key = tuple[Any, str, str, tuple[int, ...]]
 
 
 class LoadingStacks:
-    """Writes ``loading``, ``draws``, ``listed`` and ``reread``. Workers are met when they are started, and asked when the diagnostic
-    pass begins: they may live longer than a pass.
+    """Writes ``loading``, ``draws``, ``listed``, ``reread`` and ``worker_kept``. Workers are met when
+    they are started, and asked when the diagnostic pass begins: they may live longer than a pass.
     """
 
     def __init__(self, context: Context) -> None:
@@ -126,7 +129,7 @@ class LoadingStacks:
 
     def start(self) -> None:
         """Look from now on."""
-        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow):
+        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow, WorkerKeptRow):
             self._context.writer.touch(row.part)
         self._on = not self._context.device.shadow
         if self._on:
@@ -146,6 +149,7 @@ class LoadingStacks:
         self._write(number)
         self._write_calls(number)
         self._write_draws(number)
+        kept_rows(self._context, self._of_workers(GROWN))
 
     def _ask(self) -> None:
         if self._folder is not None:
@@ -320,15 +324,15 @@ class _Waited:
 
 
 class DataLoaderProbe(Probe):
-    """Writes ``loaders`` and ``batches``, and ``loading``, ``draws``, ``listed`` and
-    ``reread`` through :class:`LoadingStacks`.
+    """Writes ``loaders`` and ``batches``, and ``loading``, ``draws``, ``listed``, ``reread`` and
+    ``worker_kept`` through :class:`LoadingStacks`.
 
     Only the outermost loader on the step's own thread counts: what a dataset reads from a loader of
     its own is part of the outer wait. The quiet pass takes times only.
     """
 
     name = "loader"
-    parts = ("loaders", "batches", "loading", "draws", "listed", "reread")
+    parts = ("loaders", "batches", "loading", "draws", "listed", "reread", "worker_kept")
     passes = frozenset({"quiet", "loud"})
     in_rehearsals = True
 

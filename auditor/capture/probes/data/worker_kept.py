@@ -1,0 +1,74 @@
+"""Containers that grow in the worker processes of a loader, as the kept variables of a step."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from auditor.capture.instruments.assignment_sites import Sources, TensorPath
+from auditor.capture.instruments.user_frames import source_path
+from auditor.capture.probes.base import Context
+from auditor.recordings.schema.sync import WorkerKeptRow
+
+_Seen = tuple[int, int, int, int]
+"""When (us), in which process, how many items more, how many bytes more."""
+
+
+def kept_rows(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
+    """Add a row for each container of the user's that held more after batches of its worker: the
+    sums over all workers that live, after each batch. ``told`` is what workers wrote.
+    """
+    grown: defaultdict[tuple[Any, ...], list[_Seen]] = defaultdict(list)
+    kinds: dict[tuple[Any, ...], tuple[str, int]] = {}
+    for owner, row in told:
+        with suppress(KeyError, TypeError, ValueError):
+            place = owner, str(row["module"]), str(row["owner"]), str(row["name"])
+            kinds[place] = str(row["kind"]), int(row["workers"])
+            us, pid, n, nbytes = map(int, (row["us"], row["pid"], row["n"], row["bytes"]))
+            grown[place].append((us, pid, n, nbytes))
+    sources = Sources()
+    for place, seen in grown.items():
+        found = sources.find(_path(*place[1:]))
+        if found.line is None or not context.frames.is_user(found.file):
+            continue
+        kind, workers = kinds[place]
+        sums = [(0, 0), *_sums(sorted(seen), workers)]
+        context.add(
+            WorkerKeptRow(
+                root=found.root,
+                file=source_path(found.file),
+                function=found.function,
+                name=found.name,
+                path=found.path,
+                line=found.line,
+                tensors=[n for n, _ in sums],
+                nbytes=[nbytes for _, nbytes in sums],
+                devices=["cpu"],
+                kind=kind,
+            )
+        )
+
+
+def _path(module: str, owner: str, name: str) -> TensorPath:
+    home = sys.modules.get(module)
+    file = getattr(home, "__file__", None) or ""
+    if not owner:
+        return TensorPath(file, "<module>", 0, name, "[*]")
+    cls: Any = home
+    for part in owner.split("."):
+        cls = getattr(cls, part, None)
+    kind = cls if isinstance(cls, type) else None
+    return TensorPath(file, owner, 0, "self", f".{name}[*]", kind, name)
+
+
+def _sums(seen: list[_Seen], workers: int) -> Iterator[tuple[int, int]]:
+    """Of the newest ``workers`` processes: an epoch may start others in the place of those before."""
+    held: dict[int, tuple[int, int]] = {}
+    for _, pid, n, nbytes in seen:
+        if pid not in held and len(held) == workers:
+            del held[next(iter(held))]
+        held[pid] = n, nbytes
+        yield sum(n for n, _ in held.values()), sum(nbytes for _, nbytes in held.values())
