@@ -17,7 +17,7 @@ from auditor.recordings.folder import Recording, Row, read_manifest, write_manif
 from auditor.recordings.schema.data import LoaderRow
 from auditor.recordings.schema.graph import GraphRow
 from auditor.recordings.schema.run import CompileRow, SiteRow, StepRow
-from auditor.recordings.schema.sync import GrowingRow, KeptRow, WorkerKeptRow
+from auditor.recordings.schema.sync import GrowingRow, KeptRow, WorkerKeptRow, WorkerPagesRow
 from auditor.recordings.writer import SOURCES, has_content, masked_lines, store_sources
 from auditor.runs.plan import BESIDE, Plan
 from auditor.syntax.config_files import worth_keeping
@@ -242,10 +242,11 @@ def files_of(folder: Path, manifest: Row, ran: Callable[[str], str] = str) -> li
     files.update(dict.fromkeys(row.file for row in recording.rows(SiteRow)))
     for row in recording.rows(LoaderRow):
         files.update(dict.fromkeys(file for file in (row.dataset_file, row.collate_file) if file))
-    kept: list[GraphRow | GrowingRow] = [
+    kept: list[GraphRow | GrowingRow | WorkerPagesRow] = [
         *recording.rows(GraphRow),
         *recording.rows(KeptRow),
         *recording.rows(WorkerKeptRow),
+        *recording.rows(WorkerPagesRow),
     ]
     files.update(dict.fromkeys(each.file for each in kept if each.file))
     return [file for file in files if has_content(ran(file))]

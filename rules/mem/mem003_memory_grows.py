@@ -203,6 +203,8 @@ class Keeper:
     bounded: bool = False
     cut: bool = False
     kind: str = "tensors"
+    beyond: bool = False
+    """It is a dataset's, and holds more than that has samples: no cache of them."""
 
     @property
     def larger(self) -> bool:
@@ -278,7 +280,10 @@ def _keeper(evidence: Evidence, row: GrowingRow, bounds: Bounds) -> Keeper:
         tuple(row.nbytes),
         tuple(row.devices),
         kind=row.kind,
+        beyond=isinstance(row, WorkerKeptRow) and row.beyond,
     )
+    if found.beyond:
+        return found
     once = not found.larger
     return replace(
         found,
@@ -325,7 +330,7 @@ class _Place:
         if each is None:
             return False
         grows = each.larger or each.cycled or {"cpu"} != set(each.devices)
-        return each.bounded or not grows
+        return each.bounded or not (grows or each.beyond)
 
 
 @dataclass(frozen=True)

@@ -225,8 +225,11 @@ def _size(path: str) -> int:
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
 
-STACKS, LISTS, READS, DRAWS, GROWN = "jsonl", "lists", "reads", "draws", "grown"
+STACKS, LISTS, READS, DRAWS, GROWN, COPIED = "jsonl", "lists", "reads", "draws", "grown", "copied"
 """What the names of the files end in that workers write."""
+
+AT_FIRST = 4
+"""Batches of a worker of which it is watched how much shared memory they copy."""
 
 DEEPEST = 16
 """Frames of a call that are written down."""
@@ -260,7 +263,7 @@ class _Worker:
         self._asked = str(folder / ASKED)
         self._sampler = StackSampler()
         self._inside = False
-        self._begun = False
+        self._fetched = 0
         self._patches = Patches()
         self._lists = ArrayLists(_stack_here)
         self._reads = FileReads(_stack_here)
@@ -275,31 +278,36 @@ class _Worker:
                 return original(fetcher, index)
             self._inside = True
             try:
-                with self._first(fetcher):
-                    return self._looked_at(original, fetcher, index)
+                if self._fetched < AT_FIRST:
+                    return self._at_first(original, fetcher, index)
+                return self._looked_at(original, fetcher, index)
             finally:
                 self._inside = False
 
         return watched_fetch
 
-    @contextlib.contextmanager
-    def _first(self, fetcher: Any) -> Iterator[None]:
-        if self._begun:
-            yield
-            return
-        self._begun, first = True, None
+    def _at_first(self, original: Callable[..., Any], fetcher: Any, index: Any) -> Any:
+        """One of the first batches: does it draw what other workers draw, and copy what they share?"""
+        self._fetched += 1
+        first: FirstBatch | None = None
         with contextlib.suppress(Exception):  # the dataset is the user's
-            first = FirstBatch(fetcher)
-        yield
+            first = FirstBatch(fetcher) if self._fetched == 1 else None
+            self._containers = self._containers or WorkerContainers(fetcher)
+        fetch = functools.partial(self._looked_at, original, fetcher, index)
+        result, copied = (
+            (fetch(), []) if self._containers is None else self._containers.copied(fetch)
+        )
         with contextlib.suppress(Exception):
             self._write(DRAWS, first.told() if first is not None else ())
+            self._write(COPIED, copied if self._fetched > 1 else ())
+        return result
 
     def _looked_at(self, original: Callable[..., Any], fetcher: Any, index: Any) -> Any:
         if not os.path.exists(self._asked):
             return original(fetcher, index)
-        if self._containers is None:
-            with contextlib.suppress(Exception):  # the dataset is the user's
-                self._containers = WorkerContainers(fetcher)
+        with contextlib.suppress(Exception):  # the dataset is the user's
+            if self._containers is not None:
+                self._containers.begin()
         self._lists.watch(self._patches.attribute)
         self._reads.watch(self._patches.attribute)
         start = time.perf_counter_ns()
@@ -311,7 +319,8 @@ class _Worker:
             self._patches.undo()
             self._tell((time.perf_counter_ns() - start) / 1e3)
             with contextlib.suppress(Exception):
-                self._write(GROWN, () if self._containers is None else self._containers.grown())
+                if self._containers is not None:
+                    self._write(GROWN, self._containers.grown())
 
     def _tell(self, fetch_us: float) -> None:
         looked = self._sampler.taken().items()

@@ -1,5 +1,6 @@
 """Inside a worker process of a DataLoader: which containers of its dataset, or of the modules around
-it, hold more after each batch.
+it, hold more after each batch, and whether reading them copies memory that the worker shares with
+the process that forked it.
 
 A worker that is spawned imports this module: it needs torch and nothing else of the recorder.
 """
@@ -10,13 +11,17 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import get_worker_info
+
+T = TypeVar("T")
 
 CONTAINERS = (list, dict, set, deque)
 
@@ -31,6 +36,9 @@ NESTED = 256
 
 POINTER = 8
 """Bytes of a place in a list."""
+
+FEWEST, SAMPLED, DEEPEST = 10_000, 32, 3
+"""Items of a container whose objects are weighed: from so many items on, of so many, so deep."""
 
 
 @dataclass(eq=False)
@@ -49,25 +57,91 @@ class ContainerPlace:
         value = vars(self.holder).get(self.name)
         return weighed(value) if isinstance(value, CONTAINERS) else (0, 0, "values")
 
+    def objects(self) -> tuple[int, int]:
+        """About the bytes of the Python objects in it, and how many items it has; 0 of few. Few of
+        them are touched, which copies their pages.
+        """
+        value = vars(self.holder).get(self.name)
+        if not isinstance(value, (list, dict)) or len(value) < FEWEST:
+            return 0, 0
+        sampled: list[Any] = (
+            list(islice(value.items(), SAMPLED))
+            if isinstance(value, dict)
+            else [value[at] for at in range(0, len(value), len(value) // SAMPLED)]
+        )
+        each = sum(POINTER + _deep(item) for item in sampled) // len(sampled)
+        return each * len(value), len(value)
+
+
+@dataclass
+class _Watched:
+    """``first``: items when it was first looked at; ``bytes``: of those that came since."""
+
+    place: ContainerPlace
+    first: int
+    bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._items = self.first
+
+    def add(self, items: int, size: int) -> None:
+        """It holds so many now, of which the newest has ``size`` bytes."""
+        more = items - self._items
+        if more > 0:
+            self.bytes += more * size
+        elif more < 0:
+            self.bytes = self.bytes * items // self._items
+        self._items = items
+
 
 class WorkerContainers:
     """The containers that a fetcher's dataset and collate function reach, as one worker has them."""
 
     def __init__(self, fetcher: Any) -> None:
         places = {(id(each.holder), each.name): each for each in _places(fetcher)}
-        self._first = [(each, each.weighed()) for each in list(places.values())[:PLACES]]
+        self._places = list(places.values())[:PLACES]
+        self._watched: list[_Watched] = []
+        self._samples = 0
+        with suppress(Exception):  # an iterable has no length
+            self._samples = len(fetcher.dataset)
         info = get_worker_info()
         self._workers = 1 if info is None else info.num_workers
+        self._largest = max(
+            ((*place.objects(), place) for place in self._places),
+            key=lambda each: each[0],
+            default=(0, 0, None),
+        )
+
+    def begin(self) -> None:
+        """A batch will be fetched, from which on it is watched what grows."""
+        self._watched = self._watched or [
+            _Watched(place, place.weighed()[0]) for place in self._places
+        ]
 
     def grown(self) -> Iterator[dict[str, Any]]:
         """Those that hold more than at first, after a batch: how many items more, and bytes."""
-        us = time.monotonic_ns() // 1000
-        for place, first in self._first:
-            now = place.weighed()
-            if now[0] > first[0]:
-                of = {"us": us, "pid": os.getpid(), "workers": self._workers, "kind": now[2]}
-                at = {"module": place.module, "owner": place.owner, "name": place.name}
-                yield {**of, **at, "n": now[0] - first[0], "bytes": now[1] - first[1]}
+        for each in self._watched:
+            n, size, kind = each.place.weighed()
+            each.add(n, size)
+            if n > each.first:
+                more = {"kind": kind, "n": n - each.first, "bytes": each.bytes}
+                yield {**self._of(each.place), **more, "beyond": 0 < self._samples < n}
+
+    def copied(self, fetch: Callable[[], T]) -> tuple[T, list[dict[str, Any]]]:
+        """What ``fetch`` returns, and how much it took off what is shared, with the container that
+        has the most Python objects; nothing where there are few objects.
+        """
+        nbytes, n, place = self._largest
+        if place is None or not nbytes:
+            return fetch(), []
+        shared = shared_bytes()
+        result = fetch()
+        copied = max(0, shared - shared_bytes())
+        return result, [{**self._of(place), "n": n, "bytes": nbytes, "copied": copied}]
+
+    def _of(self, place: ContainerPlace) -> dict[str, Any]:
+        of = {"us": time.monotonic_ns() // 1000, "pid": os.getpid(), "workers": self._workers}
+        return {**of, "module": place.module, "owner": place.owner, "name": place.name}
 
 
 def _places(fetcher: Any) -> Iterator[ContainerPlace]:
@@ -119,20 +193,21 @@ def _is_torchs(module: str) -> bool:
 
 
 def weighed(container: Any) -> tuple[int, int, str]:
-    """How many items it holds, their bytes if all are as large as the newest, and what they are
-    (``tensors``, ``arrays`` or ``values``). Those of containers inside it count one by one.
+    """How many items it holds, the bytes of the newest, and what they are (``tensors``, ``arrays`` or
+    ``values``). Those of containers inside it count one by one.
     """
     if not container:
         return 0, 0, "values"
     items = _items(container)
     newest = _newest(items)
     if isinstance(newest, CONTAINERS):
-        inside = [each for each in list(items)[-NESTED:] if isinstance(each, CONTAINERS)]
-        of_each = [(len(each), *_size(_newest(_items(each)))) for each in inside if each]
-        kind = of_each[-1][2] if of_each else "values"
-        return sum(n for n, _, _ in of_each), sum(n * size for n, size, _ in of_each), kind
-    size, kind = _size(newest)
-    return len(container), len(container) * size, kind
+        newest_first = islice(
+            reversed(items), NESTED
+        )  # others stay untouched: a touch copies pages
+        inside = [each for each in newest_first if isinstance(each, CONTAINERS) and each]
+        of_newest = _size(_newest(_items(inside[0]))) if inside else (0, "values")
+        return sum(map(len, inside)), *of_newest
+    return len(container), *_size(newest)
 
 
 def _items(container: Any) -> Any:
@@ -152,3 +227,29 @@ def _size(item: Any) -> tuple[int, str]:
     if arrays:
         return POINTER + sum(int(each.nbytes) for each in arrays), "arrays"
     return POINTER + sum(map(sys.getsizeof, parts)), "values"
+
+
+def _deep(item: Any, depth: int = DEEPEST) -> int:
+    """Bytes of an object and of what it holds, tensors and arrays as their heads alone."""
+    inside: list[Any] = []
+    if depth and isinstance(item, dict):
+        inside = list(islice(item.values(), SAMPLED))  # records share their keys
+    elif depth and isinstance(item, (list, tuple)):
+        inside = list(item[:SAMPLED])
+    elif depth and hasattr(item, "__dict__") and not _opaque(item):
+        inside = [vars(item)]
+    numbers = isinstance(item, torch.Tensor) or hasattr(item, "nbytes")
+    own = 0 if numbers else sys.getsizeof(item)
+    return own + sum(_deep(each, depth - 1) for each in inside)
+
+
+def shared_bytes() -> int:
+    """Bytes of this process's memory that another process has too; 0 where the system does not say
+    (proc(5), ``smaps_rollup``: Linux 4.14).
+    """
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+            shared = (line.split() for line in file if line.startswith("Shared_"))
+            return sum(1024 * int(fields[1]) for fields in shared)
+    except (OSError, ValueError, IndexError):
+        return 0

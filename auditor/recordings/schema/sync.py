@@ -98,6 +98,30 @@ class WorkerKeptRow(GrowingRow, kw_only=True):
     when = "loud, of workers"
     optional = True
 
+    beyond: Annotated[bool, doc("one worker's holds more than the dataset has samples")] = False
+
+
+class WorkerPagesRow(PassRow, kw_only=True):
+    """The container with the most Python objects that the forked workers of a loader reach, and what
+    their first batches copied of the memory that they share. Written at the end of the pass.
+    """
+
+    part = "worker_pages"
+    when = "loud, of workers"
+    optional = True
+
+    loader: Annotated[int, doc("its number in `loaders`")]
+    workers: Annotated[int, doc("worker processes")]
+    file: Annotated[str, doc("where the container is filled, absolute")]
+    function: Annotated[str, doc("the function there")]
+    line: Annotated[int, doc("the line there")]
+    name: Annotated[str, doc("the variable, with the path from it (`self.records`)")]
+    n: Annotated[int, doc("items")]
+    nbytes: Annotated[int, doc("bytes of the items as Python objects, of a sample of them")]
+    copied: Annotated[
+        list[int], doc("bytes that a batch copied, of each worker's second to fourth batch")
+    ]
+
 
 BURST = 10
 """Times in one step from which it may be a phase (a rollout, an evaluation): a log reads fewer."""

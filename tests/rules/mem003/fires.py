@@ -191,3 +191,20 @@ def transform_of_a_dataset_that_keeps_what_it_drew():
             return self.transform(torch.ones(8))
 
     return _on_batches_of(Samples(Shifts()))
+
+
+def cache_of_a_worker_that_never_hits():
+    class Samples(Dataset):
+        def __init__(self):
+            self.resampled = {}
+
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, index):
+            key = index, torch.rand(()).item()
+            if key not in self.resampled:
+                self.resampled[key] = torch.ones(800)  # MEM003
+            return self.resampled[key][:8]
+
+    return _on_batches_of(Samples())

@@ -306,10 +306,30 @@ def lists_that_workers_empty__no_note():
                 self.buffer.clear()
             return torch.full((8,), self.rows[index])
 
-    loader = DataLoader(Samples(), batch_size=4, num_workers=2, persistent_workers=True)
+    return _on_batches_of(Samples())
+
+
+def _on_batches_of(dataset):
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
     batches, model = endless(loader), nn.Linear(8, 1)
 
     def step():
         model(next(batches)).mean().backward()
 
     return step
+
+
+def workers_that_keep_each_sample__no_note():
+    class Samples(Dataset):
+        def __init__(self):
+            self.decoded = {}
+
+        def __len__(self):
+            return 400
+
+        def __getitem__(self, index):
+            if index not in self.decoded:
+                self.decoded[index] = torch.ones(800)
+            return self.decoded[index][:8]
+
+    return _on_batches_of(Samples())

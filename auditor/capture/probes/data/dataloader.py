@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.loader_workers import (
     ASKED,
+    COPIED,
     DRAWS,
     GROWN,
     LISTS,
@@ -59,7 +60,7 @@ from auditor.capture.probes.data.dataloader_facts import (
     lengths_in,
     tensors_in,
 )
-from auditor.capture.probes.data.worker_kept import kept_rows
+from auditor.capture.probes.data.worker_kept import add_copied, add_grown
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.capture.probes.sync.device_copies import mark_batch
 from auditor.recordings.schema.data import (
@@ -70,7 +71,7 @@ from auditor.recordings.schema.data import (
     LoadingRow,
     RereadRow,
 )
-from auditor.recordings.schema.sync import WorkerKeptRow
+from auditor.recordings.schema.sync import WorkerKeptRow, WorkerPagesRow
 
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""
@@ -79,8 +80,8 @@ _Key = tuple[Any, str, str, tuple[int, ...]]
 
 
 class LoadingStacks:
-    """Writes ``loading``, ``draws``, ``listed``, ``reread`` and ``worker_kept``. Workers are met when
-    they are started, and asked when the diagnostic pass begins: they may live longer than a pass.
+    """Writes ``loading``, ``draws``, ``listed``, ``reread``, ``worker_kept`` and ``worker_pages``.
+    Workers are met when they are started, and asked when the diagnostic pass begins: they may live longer than a pass.
     """
 
     def __init__(self, context: Context) -> None:
@@ -129,7 +130,7 @@ class LoadingStacks:
 
     def start(self) -> None:
         """Look from now on."""
-        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow, WorkerKeptRow):
+        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow, WorkerKeptRow, WorkerPagesRow):
             self._context.writer.touch(row.part)
         self._on = not self._context.device.shadow
         if self._on:
@@ -149,7 +150,8 @@ class LoadingStacks:
         self._write(number)
         self._write_calls(number)
         self._write_draws(number)
-        kept_rows(self._context, self._of_workers(GROWN))
+        add_grown(self._context, self._of_workers(GROWN))
+        add_copied(self._context, self._of_workers(COPIED), number)
 
     def _ask(self) -> None:
         if self._folder is not None:
@@ -324,15 +326,24 @@ class _Waited:
 
 
 class DataLoaderProbe(Probe):
-    """Writes ``loaders`` and ``batches``, and ``loading``, ``draws``, ``listed``, ``reread`` and
-    ``worker_kept`` through :class:`LoadingStacks`.
+    """Writes ``loaders`` and ``batches``, and ``loading``, ``draws``, ``listed``, ``reread``,
+    ``worker_kept`` and ``worker_pages`` through :class:`LoadingStacks`.
 
     Only the outermost loader on the step's own thread counts: what a dataset reads from a loader of
     its own is part of the outer wait. The quiet pass takes times only.
     """
 
     name = "loader"
-    parts = ("loaders", "batches", "loading", "draws", "listed", "reread", "worker_kept")
+    parts = (
+        "loaders",
+        "batches",
+        "loading",
+        "draws",
+        "listed",
+        "reread",
+        "worker_kept",
+        "worker_pages",
+    )
     passes = frozenset({"quiet", "loud"})
     in_rehearsals = True
 

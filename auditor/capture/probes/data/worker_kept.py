@@ -1,34 +1,39 @@
-"""Containers that grow in the worker processes of a loader, as the kept variables of a step."""
+"""Containers that grow in the worker processes of a loader, and those whose reading copies memory:
+what workers wrote of them, as rows with the user's lines.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from auditor.capture.instruments.assignment_sites import Sources, TensorPath
 from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context
-from auditor.recordings.schema.sync import WorkerKeptRow
+from auditor.recordings.schema.sync import WorkerKeptRow, WorkerPagesRow
 
 _Seen = tuple[int, int, int, int]
 """When (us), in which process, how many items more, how many bytes more."""
 
 
-def kept_rows(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
+def add_grown(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
     """Add a row for each container of the user's that held more after batches of its worker: the
     sums over all workers that live, after each batch. ``told`` is what workers wrote.
     """
     grown: defaultdict[tuple[Any, ...], list[_Seen]] = defaultdict(list)
     kinds: dict[tuple[Any, ...], tuple[str, int]] = {}
+    beyond: set[tuple[Any, ...]] = set()
     for owner, row in told:
         with suppress(KeyError, TypeError, ValueError):
             place = owner, str(row["module"]), str(row["owner"]), str(row["name"])
             kinds[place] = str(row["kind"]), int(row["workers"])
             us, pid, n, nbytes = map(int, (row["us"], row["pid"], row["n"], row["bytes"]))
             grown[place].append((us, pid, n, nbytes))
+            if row["beyond"] is True:
+                beyond.add(place)
     sources = Sources()
     for place, seen in grown.items():
         found = sources.find(_path(*place[1:]))
@@ -48,8 +53,40 @@ def kept_rows(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -
                 nbytes=[nbytes for _, nbytes in sums],
                 devices=["cpu"],
                 kind=kind,
+                beyond=place in beyond,
             )
         )
+
+
+def add_copied(
+    context: Context,
+    told: Iterable[tuple[Any, Mapping[str, Any]]],
+    number: Callable[[Any], int],
+) -> None:
+    """Add a row for the container of each loader's workers; ``number`` gives a loader's."""
+    rows: dict[tuple[Any, ...], WorkerPagesRow] = {}
+    sources = Sources()
+    for owner, seen in told:
+        with suppress(KeyError, TypeError, ValueError):
+            place = owner, str(seen["module"]), str(seen["owner"]), str(seen["name"])
+            if place not in rows:
+                found = sources.find(_path(*place[1:]))
+                if found.line is None or not context.frames.is_user(found.file):
+                    continue
+                rows[place] = WorkerPagesRow(
+                    loader=number(owner),
+                    workers=int(seen["workers"]),
+                    file=source_path(found.file),
+                    function=found.function,
+                    line=found.line,
+                    name=f"{found.name}{found.path}".removesuffix("[*]"),
+                    n=int(seen["n"]),
+                    nbytes=int(seen["bytes"]),
+                    copied=[],
+                )
+            rows[place].copied.append(int(seen["copied"]))
+    for row in rows.values():
+        context.add(row)
 
 
 def _path(module: str, owner: str, name: str) -> TensorPath:
