@@ -90,6 +90,7 @@ Until = Callable[[Stats], str]
 STEADY_STEPS = 12  # what comes again after more is rate-limited, and named by no rule
 DIAGNOSED_STEPS = 20  # twice what happens in every tenth step
 CHEAP_S = 3.0  # that a rehearsal may take for steps that show what is done now and then
+INSTANT_S, SELDOM_STEPS = 1.0, 51  # and for those that show what each 25th or 50th step does
 MORE_STEPS = 20  # of a pass that goes on: a program that compiles on and on is never warm
 ASKED = frozenset({"loud", "leaner", "numbers", "gradients", "values"})
 """Passes that are taken only if a probe watches them."""
@@ -161,14 +162,15 @@ def _rehearsed(plan: Plan) -> list[Pass]:
     """Of a rehearsal: no step has a time, so it is watched from the first one on."""
     purpose = plan.purpose_as(Passes) or Passes()
     causes, changes = purpose.loud or min(plan.steps, DIAGNOSED_STEPS), len(LEANER_STEPS)
-    now_and_then = DIAGNOSED_STEPS if purpose.loud or purpose.values else causes
+    further = bool(purpose.loud or purpose.values)
+    now_and_then = (DIAGNOSED_STEPS, SELDOM_STEPS) if further else (causes, causes)
     causes_seen = first(
         lambda stats: COMPLETE * stats.unused,
-        bursts_known(causes, now_and_then),
+        bursts_known(causes, *now_and_then),
         long(LEAST_REHEARSED, 0.3),
     )
     return [
-        Pass("loud", causes + MORE_STEPS, causes_seen, usual=causes),
+        Pass("loud", max(causes + MORE_STEPS, now_and_then[1]), causes_seen, usual=causes),
         Pass(  # one change in each step: all, or none
             "leaner",
             changes,
@@ -269,16 +271,17 @@ def told(stats: Stats) -> str:
     return COMPLETE if stats.now.done >= 3 and not stats.asked_on() else ""
 
 
-def bursts_known(steps: int, most: int) -> Until:
+def bursts_known(steps: int, cheap: int, instant: int) -> Until:
     """Each line that reads many values at once has done so in two steps, so that it is known how
-    far they are apart, after ``steps``; ``most`` where they take no time, since much is done in each
-    20th step.
+    far they are apart, after ``steps``; where steps take little or no time after more of them, since
+    much is done in each 20th or 50th step.
     """
 
     def until(stats: Stats) -> str:
         at, again = stats.now, all(len(seen) > 1 for seen in stats.bursts.values())
-        wanted = max(steps, most) if at.seconds < CHEAP_S else steps
-        return COMPLETE if again and at.done >= wanted else ""
+        fits = instant if at.seconds < INSTANT_S else cheap if at.seconds < CHEAP_S else steps
+        over = again or at.done >= steps + MORE_STEPS
+        return COMPLETE if over and at.done >= max(steps, fits) else ""
 
     return until
 

@@ -138,6 +138,8 @@ def test_which_passes_a_run_takes(device, shows, more, passes):
     [
         case("as a rule", REHEARSAL, alike(99)),
         case("quick", {**REHEARSAL, "loud": 20}, alike(99), step_s=0.15),
+        case("instant", {**REHEARSAL, "loud": 51}, alike(99), step_s=0.019),
+        case("nearly instant", {**REHEARSAL, "loud": 48}, alike(99), step_s=0.021),
         case("small", {"loud": 12, "numbers": 3}, shown(peak_counts=lambda: False)),
         case("not asked for", {"loud": 12}, watched=frozenset()),
         case("alone", {**REHEARSAL, "values": 9}, purpose=Passes(values=9), steps=12),
