@@ -92,8 +92,9 @@ class PaddingComputed(Rule):
             return
         saved = trimmed if fixed else alike
         way = "padding to each batch's longest row" if fixed else "batches of similar length"
+        made = (loader.made_at, loader.collate_at)  # what is changed: the order, or the width
         yield Finding(
-            loader.collate_at or loader.made_at or loader.consumed_at,
+            next(filter(None, made[::-1] if fixed else made), loader.consumed_at),
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
             f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} would save "
             f"{amounts.percent(saved)} of the positions",
