@@ -92,8 +92,8 @@ class FrozenNormMoves(CensusSays):
     def said(self, row: CensusRow) -> str:
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
-            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but the batch "
-            "normalizes its own inputs and changes the running statistics"
+            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs "
+            "are normalized with the batch's statistics, and the running statistics change"
         )
 
 

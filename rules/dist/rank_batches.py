@@ -202,7 +202,10 @@ class SameOrderEachEpoch(Rule):
         "iterated; a run that resumes goes on with the epoch's number, not with 0."
     )
 
-    epochs: int = knob(2, "Report only if this many epochs of a pass began with one number.")
+    epochs: int = knob(
+        2,
+        "Report only if at least this many epochs of a pass used the same epoch number (set_epoch).",
+    )
     share: float = knob(0.5, "Report only if this share of the steps takes batches of the loader.")
 
     def detect(self, samplers: SamplerEpochs, source: Source) -> Iterator[Finding]:

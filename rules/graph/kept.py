@@ -242,8 +242,8 @@ class GraphKeptAcrossSteps(Rule):
     )
     stretch: int = knob(
         12,
-        "Warn about a holder that was emptied once only if it grew on this many steps (it may be an "
-        "epoch's).",
+        "If a holder was emptied once, warn only if it grew on at least this many steps (it may be "
+        "emptied every epoch).",
     )
     age: int = knob(2, "In a bounded holder, count tensors as old from this age in steps on.")
 

@@ -331,7 +331,7 @@ class GraphRecordedInEvaluation(Rule):
         for place in for_nobody(evaluations, strays, self.calls):
             yield Finding(
                 place.site,
-                f"{_ran(place)} with gradients on {place.n} times, and backward computed "
+                f"{_ran(place)} with gradients enabled, and backward computed "
                 "gradients of its parameters that are never used",
                 steps=place.steps,
                 per_step=place.n / place.steps,
@@ -351,8 +351,7 @@ class GraphRecordedInEvaluation(Rule):
             )
             yield Finding(
                 place.site,
-                f"{_ran(place)} with gradients on {place.n} times, and no backward walked the "
-                f"graph{cost}",
+                f"{_ran(place)} with gradients enabled, and no backward walked the graph{cost}",
                 steps=place.steps,
                 per_step=place.n / place.steps,
                 lost_bytes=saved,
@@ -373,16 +372,16 @@ def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
 
 def _ran(place: EvalRow) -> str:
     if place.mode == "trained":
-        return f"{place.module} ran"
+        return f"{place.module} ran {place.n} times"
     return (
-        f"{place.module} ran in eval mode"
+        f"{place.module} ran {place.n} times in eval mode"
         if place.mode == "eval"
-        else f"{place.module}, which no optimizer trains, ran"
+        else f"{place.module}, which no optimizer trains, ran {place.n} times"
     )
 
 
 class NewLayerStaysFrozen(CensusSays):
-    """A new layer is frozen with the weights that its constructor drew."""
+    """A new layer is frozen with its random initial weights."""
 
     code = "GRAPH011"
     kind = "new"
@@ -393,8 +392,8 @@ class NewLayerStaysFrozen(CensusSays):
 
     def said(self, row: CensusRow) -> str:
         return (
-            f"{row.other} is a new {row.name} and frozen: its weights are still those that its "
-            f"constructor drew, on all of {row.steps} steps that ran it"
+            f"`{row.other}` is a new {row.name} and is frozen: it still has its random initial weights, "
+            f"on all of {row.steps} steps that ran it"
         )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:

@@ -255,7 +255,11 @@ class VaryingSizesReallocate(Rule):
         if found.extra < self.share * found.reserved or not found.extra:
             return
         size, scaled = amounts.size, found.scale != 1.0
-        who = f"scaled up {found.scale:.0f} times, the steps" if scaled else "the allocator"
+        who = (
+            f"replayed with all sizes {found.scale:.0f} times as large, the steps"
+            if scaled
+            else "the allocator"
+        )
         yield Finding(
             found.site,
             f"tensor sizes change from step to step from this line on ({found.distinct} sizes from "

@@ -149,7 +149,7 @@ class SamplesMix(DependenceSays):
 
 
 class SeesTheNextToken(DependenceSays):
-    """A language model, or one of a series, sees what it has to predict."""
+    """A language or time-series model sees what it has to predict."""
 
     code = "TRAIN012"
     kinds = ("future",)
@@ -280,7 +280,7 @@ class SoftmaxOverOneValue(DependenceSays):
     kinds = ("single",)
     advice = (
         "Take the softmax over the dimension with the alternatives. For two classes with one "
-        "score use sigmoid and binary_cross_entropy_with_logits."
+        "score train with binary_cross_entropy_with_logits, and apply sigmoid only for predictions."
     )
 
     def said(self, row: DependenceRow) -> str:
@@ -320,8 +320,9 @@ class ShiftTakenAway(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.function} subtracts the mean of each channel or row, and what is added in front of "
-            "it is constant there: it changes nothing, and what computes it is not trained"
+            f"{row.function} subtracts the mean of each channel or row, and the shift that is added "
+            "before it is constant there: the shift has no effect, and the layers that compute it are "
+            "not trained"
         )
 
 
@@ -415,7 +416,7 @@ class RatioOfOtherActions(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         return (
             f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
-            "the store holds those of the ratio's actions at other places"
+            "the rollout buffer holds those of the ratio's actions at other indices"
         )
 
 
@@ -499,8 +500,8 @@ class PromptOfPaddedRows(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.n} of {row.of} rows are padded on the left and ignore nothing but padding: prompts "
-            "are left out from the first column on, where the padding is"
+            f"{row.n} of {row.of} rows are padded on the left, and only their padding is ignored, "
+            "not their prompt: the mask counts from the first column on, where the padding is"
         )
 
 

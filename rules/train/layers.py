@@ -29,7 +29,7 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class LayerCannotLearn(Rule):
-    """A layer's inputs or outputs are of a kind that nothing can be learned from."""
+    """A layer cannot learn: its inputs are badly scaled, or its units are dead or saturated."""
 
     code = "TRAIN007"
     severity = Severity.WARNING
