@@ -25,7 +25,7 @@ from auditor.rule import Rule, knob
 from auditor.syntax.index import names_in, nodes_in
 
 from ..census import CensusSays
-from .rows import SwitchedRow, TrainModeForwardRow, by_class
+from .rows import SwitchedRow, TrainModeForwardRow, behave
 
 
 class DropoutInEvaluation(CensusSays):
@@ -80,12 +80,12 @@ def _passed_on(source: Source, site: Site, calls: list[ast.Call]) -> Edit | None
 
 
 class FrozenNormMoves(CensusSays):
-    """A batch norm is frozen, and its running statistics move."""
+    """A batch norm is frozen, but its running statistics still change."""
 
     code = "CFG012"
     kind = "norm"
     advice = (
-        "Call eval() on the frozen layers after each model.train(), as in an own train() method; "
+        "Call eval() on the frozen layers after each model.train(), for example by overriding train(); "
         "requires_grad_(False) freezes parameters alone."
     )
 
@@ -411,7 +411,7 @@ class TrainedInEvalMode(Rule):
                 each.site,
                 f"{each.module} was put into eval mode here after {each.before} steps in train "
                 f"mode, and then trained for {each.steps} steps in eval mode, in which "
-                f"{by_class(each.parts)} behave differently",
+                f"{behave(each.parts)} differently",
                 steps=each.steps,
                 per_step=1.0,
             )
@@ -439,6 +439,6 @@ class EvaluatedInTrainMode(Rule):
                 continue
             yield Finding(
                 found.site,
-                f"{each.module} is evaluated here in train mode: {by_class(each.parts)} behave as in training",
+                f"{each.module} is evaluated here in train mode: {behave(each.parts)} as in training",
                 steps=each.times,
             )

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointVariantNotChosen(TorchSays):
-    """Activation checkpointing is called without its variant."""
+    """Activation checkpointing is called without use_reentrant."""
 
     code = "CKPT002"
     severity = Severity.NOTE
     warning = "checkpoint variant"
     defect = (
-        "checkpoint() without use_reentrant is the old variant, which gives no gradient if "
-        "no input has one; torch will refuse the call"
+        "checkpoint() without use_reentrant is the reentrant variant, which gives no gradient if no "
+        "input requires one; a later version of torch will refuse the call"
     )
     advice = "Pass use_reentrant=False."
 

@@ -322,7 +322,7 @@ class WorkersDrawAlike(Rule):
     since = "0.1"
     advice = (
         "Create the generator in the worker: in worker_init_fn, or when the first sample is "
-        "requested, from torch.initial_seed(), which differs by worker and epoch."
+        "requested, and seed it with torch.initial_seed(), which differs by worker and epoch."
     )
 
     def detect(self, draws: Rows[DrawsRow], batches: Batches, source: Source) -> Iterator[Finding]:

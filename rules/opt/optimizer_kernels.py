@@ -280,8 +280,8 @@ class SchedulerOfAnother(CensusSays):
     code = "OPT016"
     kind = "stale"
     advice = (
-        "Create the scheduler after the optimizer that it belongs to, each time that one is "
-        "created; or keep the optimizer and call add_param_group()."
+        "Create a new scheduler each time its optimizer is created; or keep the optimizer and call "
+        "add_param_group()."
     )
 
     def said(self, row: CensusRow) -> str:
@@ -292,13 +292,13 @@ class SchedulerOfAnother(CensusSays):
 
 
 class GroupRatesOverwritten(CensusSays):
-    """One learning rate replaces those of the groups."""
+    """One learning rate replaces the separate rates of the parameter groups."""
 
     code = "OPT018"
     kind = "rates"
     advice = (
         "Scale the rate of each group instead: LambdaLR multiplies what each was created with, "
-        "OneCycleLR and CyclicLR take a list of rates, and a loop by hand multiplies "
+        "OneCycleLR and CyclicLR take a list of rates, and a hand-written loop can multiply "
         "group['initial_lr']."
     )
 

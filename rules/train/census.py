@@ -25,7 +25,7 @@ APART = frozenset(
 
 
 class TieIsLost(CensusSays):
-    """Two weights were one, and are trained apart."""
+    """Two weights were tied, and are now trained separately."""
 
     code = "TRAIN019"
     kind = "untied"

@@ -187,7 +187,7 @@ class SeesTheNextToken(DependenceSays):
 
 @dataclass(frozen=True)
 class InputUnread(Rule):
-    """What the step is given changes nothing: no function reads it, or a write goes into a copy."""
+    """An input of the step has no effect: no function reads it, or a write goes into a copy."""
 
     code = "TRAIN013"
     severity = Severity.WARNING
@@ -220,7 +220,7 @@ class InputUnread(Rule):
 
 
 class ReshapedForTransposed(DependenceSays):
-    """A reshape stands where a transpose is meant: numbers end up in other rows."""
+    """A reshape is used where a transpose is meant: values end up in the wrong rows."""
 
     code = "TRAIN021"
     kinds = ("order",)
@@ -228,7 +228,8 @@ class ReshapedForTransposed(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         return (
             f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
-            "the numbers in their order in memory: each row mixes the values of several"
+            "the numbers in their order in memory: each row mixes the values of "
+            "several original rows"
         )
 
     def instead(self, row: DependenceRow) -> str:
@@ -390,7 +391,7 @@ class WrongBackward(DependenceSays):
 
 
 class RowsStaySorted(DependenceSays):
-    """Rows of a batch are sorted, and compared with targets in the order before."""
+    """Rows of a batch are sorted, but compared with targets in the original order."""
 
     code = "TRAIN030"
     kinds = ("sorted",)
@@ -421,7 +422,7 @@ class RatioOfOtherActions(DependenceSays):
 
 
 class WrongPositives(DependenceSays):
-    """A contrastive loss takes another sample for the positive, or each row for its own candidate."""
+    """A contrastive loss uses the wrong sample as positive, or each row as a candidate for itself."""
 
     code = "TRAIN032"
     kinds = ("pairs", "self")
