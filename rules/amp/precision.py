@@ -156,7 +156,7 @@ class GradScalerMisused(Rule):
             f"{scale:g}{below}"
         )
         advice = (
-            "Find what overflows (audit run names the line where non-finite values reach the "
+            "Find what overflows (`audit run` names the line where non-finite values reach the "
             "weights), or use bfloat16."
         )
         yield _finding(last.site, seen, len(skips) / of, Kind(said, advice))
@@ -587,7 +587,8 @@ class NoMixedPrecision(Rule):
         0.05, "Report a note if these products take less than this share of the steps' time."
     )
     half: float = knob(
-        0.01, "Take mixed precision for used if 16-bit products take this share of kernel time."
+        0.01,
+        "Treat mixed precision as used if 16-bit products take at least this share of kernel time.",
     )
 
     def detect(self, precision: Precision) -> Iterator[Finding]:

@@ -62,7 +62,7 @@ class CheckpointOverridesRate(Rule):
         "scheduler again."
     )
 
-    tolerance: float = knob(1e-3, "Take two rates for equal up to this relative difference.")
+    tolerance: float = knob(1e-3, "Treat two rates as equal up to this relative difference.")
 
     def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
         for load in loads:
@@ -398,7 +398,9 @@ class OptimizerMomentsSpoiled(Rule):
 
     steps: int = knob(10, "Report moments of zero only after this many optimizer steps.")
     ratio: float = knob(
-        1e6, "Report a remembered gradient from this multiple of the median of all parameters on."
+        1e6,
+        "Report a gradient, as the moments hold it, of at least this multiple of the median of all "
+        "parameters.",
     )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:

@@ -303,7 +303,9 @@ class StepWaitsForInput(Rule):
         beside = self._beside(loader, workers, number, persistent)
         if why is None:
             return beside
-        return replace(beside, text=f"{why.advice} Alternatively: {beside.text}")
+        return replace(
+            beside, text=f"{why.advice} Alternatively: {beside.text[0].lower()}{beside.text[1:]}"
+        )
 
     def _beside(
         self, loader: Loader, workers: int, number: CallArgument, persistent: CallArgument
@@ -315,7 +317,7 @@ class StepWaitsForInput(Rule):
             "dataset and collate function run in worker processes: they must be picklable, and "
             "they draw other random numbers"
         )
-        text = f"Load beside the step with {workers} persistent worker processes."
+        text = f"Load in parallel with the step, with {workers} persistent worker processes."
         edits = number.edits(str(workers), reason=reason)
         # elsewhere it may become 0 again, with which persistent workers are an error
         if edits and not number.written:

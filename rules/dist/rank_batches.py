@@ -241,7 +241,8 @@ class SameBatchesOnAllRanks(Rule):
     share: float = knob(0.9, "Report only if they are this share of the steps with batches.")
     fed: float = knob(0.5, "Report only if this share of all steps takes batches of the loader.")
     different: int = knob(
-        3, "Report only if this many of the equal batches differ from one another."
+        3,
+        "Report only if the batches that all ranks got include at least this many different ones.",
     )
 
     def detect(self, batches: RankBatches, modules: DataParallel) -> Iterator[Finding]:

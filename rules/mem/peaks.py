@@ -65,7 +65,7 @@ class HooksPileUp(Rule):
                     row.site,
                     f"hooks that this line registers are never removed: {amounts.count(row.n, 'hook')} "
                     f"of {row.steps} steps are left, each forward or backward runs all of them, and "
-                    "they keep what they hold",
+                    "they keep alive what they reference",
                     steps=row.steps,
                     per_step=row.n / row.steps,
                 )
@@ -278,8 +278,8 @@ def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners
 
 
 SAID = {
-    "gradients": "the gradients of the last step stay allocated during the "
-    "forward; cleared right after optimizer.step()",
+    "gradients": "the gradients of the previous step stay allocated during the "
+    "forward; if they are cleared right after optimizer.step()",
     "foreach": "the temporary tensors of the optimizer's foreach step set the peak; "
     "with foreach=False",
 }

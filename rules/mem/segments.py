@@ -351,10 +351,13 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "Name a setting that avoids no failure only if it saves this share of the reserve.",
+        "If a setting prevents neither an out-of-memory error nor a retry, name it only if it saves at "
+        "least this share of the reserved memory.",
     )
     least_mib: float = knob(
-        256.0, "Name a setting that avoids no failure only if it saves this many MiB."
+        256.0,
+        "If a setting prevents neither an out-of-memory error nor a retry, name it only if it saves at "
+        "least this many MiB.",
     )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:
@@ -377,12 +380,12 @@ class AllocatorSettingWouldHelp(Rule):
             return
         told = (
             avoided
-            or f"reserves {amounts.size(best.peak_reserved)} instead of "
+            or f"reserve {amounts.size(best.peak_reserved)} instead of "
             f"{amounts.size(before.peak_reserved)}"
         )
         yield Finding(
             None,
-            f"the same allocations with {best.setting}: {told}",
+            f"with {best.setting}, the same allocations {told}",
             lost_bytes=saved if saved > 0 else None,
             basis="estimated",
             seen_on="snapshot",
@@ -404,9 +407,9 @@ def _remedy(setting: str, home: Home | None) -> Remedy:
 
 def _avoided(ooms: int, retries: int) -> str:
     if ooms > 0:
-        return "does not run out of memory"
+        return "do not run out of memory"
     return (
-        f"avoids {retries} allocator retr{'ies' if retries > 1 else 'y'}"
+        f"avoid {retries} allocator retr{'ies' if retries > 1 else 'y'}"
         if retries > 0 and not ooms
         else ""
     )

@@ -246,7 +246,9 @@ class VaryingSizesReallocate(Rule):
         3, "Report only if the second half of the steps has at least this many sizes."
     )
     spread: float = knob(1.1, "Report only if the largest size is this many times the smallest.")
-    share: float = knob(0.1, "Report only if one fixed size would save this share of the reserve.")
+    share: float = knob(
+        0.1, "Report only if one fixed size would save at least this share of the reserved memory."
+    )
 
     def detect(self, varying: VaryingSizes) -> Iterator[Finding]:
         found = varying.varying

@@ -191,7 +191,8 @@ class GradientsExplode(Rule):
     decades: float = knob(2.0, "Report only if the norm grew by this many powers of ten.")
     late: float = knob(
         1.0,
-        "Report only if this many of them lie in the second half (growth that levels off is silent).",
+        "Report only if at least this many powers of ten lie in the second half (growth that levels "
+        "off is not reported).",
     )
     raised: float = knob(
         4.0, "Name a scheduler only if it raised the learning rate to this multiple of its base."

@@ -238,7 +238,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class UnstableFormula(Rule):
-    """A formula leaves its numeric range where a stable form of it would not."""
+    """A formula overflows or underflows where a numerically stable form would not."""
 
     code = "NUM008"
     severity = Severity.WARNING

@@ -124,7 +124,7 @@ class UpdatesRoundedAway(Rule):
     rehearsed = True
     advice = (
         "Keep the weights in float32 and compute under torch.autocast; or take an optimizer that "
-        "rounds at random or keeps a copy in float32."
+        "uses stochastic rounding or keeps a copy in float32."
     )
 
     share: float = knob(0.5, "Report from this share of lost updates.")

@@ -66,7 +66,7 @@ def _unchecked(site: Site, call: str, asked: CallArgument) -> Remedy:
 
 @dataclass(frozen=True)
 class ClippingMisplaced(Rule):
-    """Gradients are clipped before the backward or after the step, where it has no effect."""
+    """Gradients are clipped before the backward or after the step, where clipping has no effect."""
 
     code = "OPT006"
     severity = Severity.WARNING
@@ -272,7 +272,7 @@ class LossNotDivided(Rule):
             if undivided < self.share * len(steps) or _is_given(source, site):
                 continue
             n, weight = Counter((step.n, step.weight) for step in steps).most_common(1)[0][0]
-            far = f"{n * weight:.3g} times as far as for one batch of that size"
+            far = f"{n * weight:.3g} times as far as with one batch of the same total size"
             yield Finding(
                 site,
                 f"{n} backward passes add up the gradients of means over one micro-batch each, and "

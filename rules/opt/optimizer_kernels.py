@@ -170,8 +170,13 @@ class ScheduleInEpochs(Rule):
         2.0,
         "Report from this many swings per epoch, or epochs per schedule; one observed swing is enough.",
     )
-    share: float = knob(0.5, "Report if the rate is gone before this share of an epoch.")
-    fewest: int = knob(5, "Report only from this many calls, or this `steps_per_epoch`.")
+    share: float = knob(
+        0.5, "Report if the learning rate falls to a thousandth within this share of an epoch."
+    )
+    fewest: int = knob(
+        5,
+        "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this.",
+    )
 
     def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
         length, taken = _training_loader(batches)

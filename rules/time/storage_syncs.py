@@ -75,7 +75,8 @@ class StorageWaitedFor(LineReport):
     since = "0.1"
     advice = (
         "Write at the log interval only, and let the operating system decide when the file is "
-        "written out: flush() without fsync survives the program's death. Or write from a thread."
+        "written out: what flush() wrote survives a crash of the program, without fsync. Or write from "
+        "a thread."
     )
 
     share: float = knob(

@@ -184,7 +184,7 @@ def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
 
 @dataclass(frozen=True)
 class ActivationAppliedTwice(GradientRule):
-    """A loss gets probabilities where it needs scores, or scores where it needs probabilities."""
+    """A loss gets probabilities where it needs logits, or logits where it needs probabilities."""
 
     code = "TRAIN002"
     severity = Severity.WARNING
@@ -204,9 +204,9 @@ def _once(source: Source, site: Site, row: RepairRow) -> Remedy:
         reason = f"{CHANGES}; other code that reads these probabilities gets logarithms"
         edit = rewritten(source, made, row.activation, of_logarithm, reason)
     text = (
-        f"Give {row.function} log_softmax of the scores."
+        f"Give {row.function} log_softmax of the logits."
         if row.function in LOGARITHMS
-        else f"Give {row.function} the scores, without {row.activation}: it applies that itself."
+        else f"Give {row.function} the logits, without {row.activation}: it applies that itself."
     )
     return Remedy(text, () if edit is None else (edit,))
 
@@ -218,7 +218,7 @@ LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 def _fed(row: RepairRow) -> str:
     if row.function not in LOGARITHMS:
         return f"{row.function} applies {row.activation} to the result of {row.activation}"
-    given = f"the result of {row.activation}" if row.activation else "scores"
+    given = f"the result of {row.activation}" if row.activation else "logits"
     return f"{row.function} expects log-probabilities and gets {given}"
 
 

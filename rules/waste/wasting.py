@@ -95,7 +95,7 @@ class PaddingComputed(Rule):
         yield Finding(
             loader.collate_at or loader.made_at or loader.consumed_at,
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
-            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} would save "
+            f"length {min(lengths):,} to {max(lengths):,}, padded to {_widths(texts)}); {way} would save "
             f"{amounts.percent(saved)} of the positions",
             steps=steps,
             per_step=len(texts) / steps,
@@ -337,7 +337,10 @@ class RebuiltEachStep(WasteRule):
     share: float = knob(0.01, "Report from this share of the step's work.")
     operators: int = knob(3, "Report small tables from this many operators per step.")
     least: int = knob(1 << 12, "Report only from this many bytes built per step.")
-    size: int = knob(1 << 18, "Report fewer operators, too, from this many bytes built per step.")
+    size: int = knob(
+        1 << 18,
+        "Report with fewer operators, too, if at least this many bytes are built per step.",
+    )
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
