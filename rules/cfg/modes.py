@@ -367,7 +367,9 @@ class LayoutTransposedAroundConvolutions(Rule):
     since = "0.1"
     advice = "Convert once: model.to(memory_format=torch.channels_last), and each input batch too."
 
-    share: float = knob(0.05, "Report only if such kernels take this share of kernel time.")
+    share: float = knob(
+        0.05, "Report only if such kernels take at least this share of kernel time."
+    )
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         us = structure.transpose_us

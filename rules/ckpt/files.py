@@ -353,7 +353,7 @@ class SaveBlocksStep(LineReport):
     )
 
     share: float = knob(
-        0.05, "Report if one line's saves take this share of the timed steps' time."
+        0.05, "Report if one line's saves take at least this share of the timed steps' time."
     )
 
     def detect(

@@ -172,9 +172,12 @@ class StepWaitsForInput(Rule):
     since = "0.1"
     advice = "Make loading cheaper (prepare once, store decoded samples), or use more workers."
 
-    share: float = knob(0.2, "Warn if the step waits for input for this share of the timing pass.")
+    share: float = knob(
+        0.2, "Warn if the step waits for input for at least this share of the timing pass."
+    )
     severe: float = knob(
-        0.4, "Report an error if the step waits for input for this share of the timing pass."
+        0.4,
+        "Report an error if the step waits for input for at least this share of the timing pass.",
     )
     least_us: float = knob(
         1000.0, "Report only mean waits of at least this many us (in a trace, less is a note)."

@@ -165,7 +165,9 @@ class TrainableTensorLeftOut(Rule):
     since = "0.1"
 
     fewest: int = knob(
-        8, "Report only if this many steps of the diagnostic pass gave the tensor a gradient."
+        8,
+        "Report only if at least this many steps of the diagnostic pass gave the tensor a "
+        "gradient.",
     )
 
     def detect(
@@ -279,8 +281,10 @@ class OneBackwardForAll(Rule):
         "before the next forward. Under DistributedDataParallel use no_sync() until the last."
     )
 
-    steps: int = knob(2, "Report only if it was seen on this many of three watched steps.")
-    least_bytes: int = knob(1 << 16, "Report only if the graph of one loss holds this many bytes.")
+    steps: int = knob(2, "Report only if it was seen on at least this many of three watched steps.")
+    least_bytes: int = knob(
+        1 << 16, "Report only if the graph of one loss holds at least this many bytes."
+    )
     times: float = knob(
         1.0, "Report only if the savings are at least this multiple of the parameters' bytes."
     )

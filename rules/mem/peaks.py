@@ -56,7 +56,7 @@ class HooksPileUp(Rule):
         "needed it is over."
     )
 
-    fewest: int = knob(4, "Report only a line that left hooks on this many steps.")
+    fewest: int = knob(4, "Report only a line that left hooks on at least this many steps.")
 
     def detect(self, hooks: Rows[HooksRow]) -> Iterator[Finding]:
         for row in hooks:
@@ -366,12 +366,13 @@ class LargestBatchDoesNotFit(Rule):
 
     certain: float = knob(
         1.03,
-        "Report only if the largest batch needs this share of the device's memory; the simulated "
-        "allocator is right within 3 %.",
+        "Report only if the largest batch needs at least this share of the device's memory; the "
+        "simulated allocator is right within 3 %.",
     )
     times: float = knob(
         2.0,
-        "Report a note if the batch fits and needs this many times the peak of the audited steps.",
+        "Report a note if the batch fits and needs at least this many times the peak of the "
+        "audited steps.",
     )
     least_mib: float = knob(16.0, "Report no note if the batch needs less than this many MiB more.")
 

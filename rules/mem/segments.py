@@ -122,9 +122,13 @@ class DeviceMemoryNearlyFull(Rule):
         "snapshot shows what holds the memory."
     )
 
-    share: float = knob(0.90, "Warn if tensors need this share of the device's memory at once.")
+    share: float = knob(
+        0.90, "Warn if tensors need at least this share of the device's memory at once."
+    )
     severe: float = knob(
-        0.97, "Report an error from this share on; a note if only the allocator's cache reaches it."
+        0.97,
+        "Report an error if they need at least this share; a note if only the allocator's cache "
+        "reaches it.",
     )
 
     def detect(self, memory: TraceMemory) -> Iterator[Finding]:
@@ -228,7 +232,9 @@ MIB = 2**20
 class FragmentationRule(Rule):
     """Base of the rules about reserved memory that is not needed; no rule itself."""
 
-    share: float = knob(0.25, "Report only if this share of the reserved memory is unneeded.")
+    share: float = knob(
+        0.25, "Report only if at least this share of the reserved memory is unneeded."
+    )
     least_mib: float = knob(
         256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
     )

@@ -245,7 +245,9 @@ class VaryingSizesReallocate(Rule):
     sizes: int = knob(
         3, "Report only if the second half of the steps has at least this many sizes."
     )
-    spread: float = knob(1.1, "Report only if the largest size is this many times the smallest.")
+    spread: float = knob(
+        1.1, "Report only if the largest size is at least this many times the smallest."
+    )
     share: float = knob(
         0.1, "Report only if one fixed size would save at least this share of the reserved memory."
     )

@@ -34,7 +34,7 @@ from .rows import SchedulerRow, SingleTensorStepRow
 
 
 class SchedulerBeforeOptimizer(TorchSays):
-    """A learning-rate scheduler steps before its optimizer."""
+    """A learning rate scheduler steps before its optimizer."""
 
     code = "OPT009"
     severity = Severity.WARNING
@@ -168,7 +168,8 @@ class ScheduleInEpochs(Rule):
 
     swings: float = knob(
         2.0,
-        "Report from this many swings per epoch, or epochs per schedule; one observed swing is enough.",
+        "Report if there are at least this many swings per epoch, or epochs per schedule; one "
+        "observed swing is enough.",
     )
     share: float = knob(
         0.5, "Report if the learning rate falls to a thousandth within this share of an epoch."
@@ -346,8 +347,12 @@ class OptimizerStepsOneByOne(Rule):
 
     rehearsed = True
 
-    launches: int = knob(MANY_LAUNCHES, "Report from this many kernel launches in one step().")
-    share: float = knob(0.5, "Report only if it steps on this share of the rehearsed steps.")
+    launches: int = knob(
+        MANY_LAUNCHES, "Report if one step() needs at least this many kernel launches."
+    )
+    share: float = knob(
+        0.5, "Report only if it steps on at least this share of the rehearsed steps."
+    )
 
     def detect(
         self,
@@ -430,7 +435,7 @@ class FusedOptimizerNotUsed(Rule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(0.05, "Report from this share of the steps' host time inside step().")
+    share: float = knob(0.05, "Report if step() takes at least this share of the steps' host time.")
 
     def detect(
         self, optimizer: OptimizerCalls, source: Source, configs: Configs

@@ -35,7 +35,7 @@ class SortedByClass(Rule):
         "be values, not classes.",
     )
     share: float = knob(
-        0.9, "Report only if this share of the diagnosed steps takes a batch of it."
+        0.9, "Report only if at least this share of the diagnosed steps takes a batch of it."
     )
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
