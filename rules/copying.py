@@ -107,10 +107,11 @@ class TransferRule(Rule):
 
     share: float = knob(
         0.1,
-        "Warn from this share of the steps' time in exposed copies (TraceML).",
+        "Warn if copies that no kernel overlaps take at least this share of the steps' time (TraceML's "
+        "limit).",
     )
-    severe: float = knob(0.2, "Report an error from this share (TraceML).")
-    least_us: float = knob(100.0, "Report only from this mean time per step in us.")
+    severe: float = knob(0.2, "Report an error if they take at least this share (TraceML's limit).")
+    least_us: float = knob(100.0, "Report only if they take at least this many us per step.")
 
     def bound(
         self, steps: TraceSteps, way: Literal["to_device", "to_host"], words: str

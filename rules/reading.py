@@ -71,11 +71,15 @@ class ReadingRule(LineReport):
 
     cause = "read"
 
-    share: float = knob(0.5, "Warn about a line that does it on this share of the diagnosed steps.")
-    rare: float = knob(0.1, "Report only from this share of the diagnosed steps.")
+    share: float = knob(
+        0.5, "Warn about a line that does it on at least this share of the diagnosed steps."
+    )
+    rare: float = knob(
+        0.1, "Report only if it happens on at least this share of the diagnosed steps."
+    )
     interval: int = knob(
         10,
-        "Do not report a line that does it at a constant distance of this many steps or more.",
+        "Do not report a line that does it at a fixed interval of this many steps or more.",
     )
     enough: int = knob(
         10, "With fewer diagnosed steps than this, report only a line that does it on every step."

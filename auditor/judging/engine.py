@@ -373,7 +373,7 @@ def _doubted(finding: Finding, rule: type[Rule], evidence: Evidence) -> Finding:
     if not contention.busy:
         return finding
     waited = amounts.percent(contention.queued)
-    why = f"unsure: the machine was busy (steps waited {waited} of their time for a processor)"
+    why = f"uncertain: the machine was busy (steps waited {waited} of their time for a CPU core)"
     raised = finding.severity == "error" and rule.severity != "error"
     severity = Severity.WARNING if raised else finding.severity
     return replace(finding, severity=severity, facts=(*finding.facts, ("share of the step", why)))

@@ -104,7 +104,9 @@ class GradScalerMisused(Rule):
     since = "0.1"
     rehearsed = True
 
-    skipped: float = knob(0.2, "Report skipped steps from this share of the scaler's steps.")
+    skipped: float = knob(
+        0.2, "Report skipped steps if they are at least this share of the scaler's steps."
+    )
 
     def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for what, kind in KINDS.items():
@@ -156,7 +158,7 @@ class GradScalerMisused(Rule):
             f"{scale:g}{below}"
         )
         advice = (
-            "Find what overflows (audit run names the line where non-finite values reach the "
+            "Find what overflows (`audit run` names the line where non-finite values reach the "
             "weights), or use bfloat16."
         )
         yield _finding(last.site, seen, len(skips) / of, Kind(said, advice))
@@ -268,7 +270,9 @@ class HalfWhereBfloat16IsNative(LineRule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(0.5, "Report if a loss is scaled on this share of the diagnosed steps.")
+    share: float = knob(
+        0.5, "Report if a loss is scaled on at least this share of the diagnosed steps."
+    )
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("its native dtypes are not known")
@@ -373,8 +377,8 @@ class CastThrash(Rule):
         "(model.bfloat16()). Keep tensors that only 16-bit operators use in 16 bits."
     )
 
-    share: float = knob(0.1, "Report if casts take this share of kernel time.")
-    least: int = knob(10, "Report only from this many casts in the trace.")
+    share: float = knob(0.1, "Report if casts take at least this share of kernel time.")
+    least: int = knob(10, "Report only if the trace has at least this many casts.")
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
         us = precision.cast_us
@@ -582,12 +586,15 @@ class NoMixedPrecision(Rule):
         "loss curves."
     )
 
-    share: float = knob(0.1, "Report if fp32 and TF32 products take this share of kernel time.")
+    share: float = knob(
+        0.1, "Report if fp32 and TF32 products take at least this share of kernel time."
+    )
     of_step: float = knob(
         0.05, "Report a note if these products take less than this share of the steps' time."
     )
     half: float = knob(
-        0.01, "Take mixed precision for used if 16-bit products take this share of kernel time."
+        0.01,
+        "Treat mixed precision as used if 16-bit products take at least this share of kernel time.",
     )
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
@@ -630,7 +637,9 @@ class Tf32Off(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.1, "Report if fp32 matrix products take this share of kernel time.")
+    share: float = knob(
+        0.1, "Report if fp32 matrix products take at least this share of kernel time."
+    )
     of_step: float = knob(
         0.05, "Report a note if fp32 products take less than this share of the steps' time."
     )
@@ -681,7 +690,7 @@ class AwkwardProductSizes(Rule):
         "mask the padding."
     )
 
-    share: float = knob(0.1, "Report if such products take this share of kernel time.")
+    share: float = knob(0.1, "Report if such products take at least this share of kernel time.")
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
         if not precision.shapes:

@@ -62,12 +62,12 @@ class AutotuningEveryStep(Rule):
     rehearsed = True
 
     share: float = knob(
-        0.5, "Report only if algorithms are tried on this share of the trace's steps."
+        0.5, "Report only if algorithms are tried on at least this share of the trace's steps."
     )
     renewed: float = knob(
         0.75,
-        "Report only if convolutions meet new sizes on this share of a rehearsal's steps, and of "
-        "their second half.",
+        "Report only if convolutions meet new sizes on at least this share of a rehearsal's "
+        "steps, and of their second half.",
     )
 
     def detect(self, autotuning: Autotuning, source: Source) -> Iterator[Finding]:

@@ -35,7 +35,8 @@ class Float64InTheStep(Rule):
 
     narrowed_bytes: int = knob(
         65536,
-        "Report a batch that is only cast to a narrower dtype from this many bytes of float64 per step.",
+        "Report a batch that is only cast to a narrower dtype if it has at least this many bytes "
+        "of float64 per step.",
     )
     share: float = knob(
         0.01,

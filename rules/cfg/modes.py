@@ -25,7 +25,7 @@ from auditor.rule import Rule, knob
 from auditor.syntax.index import names_in, nodes_in
 
 from ..census import CensusSays
-from .rows import SwitchedRow, TrainModeForwardRow, by_class
+from .rows import SwitchedRow, TrainModeForwardRow, behave
 
 
 class DropoutInEvaluation(CensusSays):
@@ -80,20 +80,20 @@ def _passed_on(source: Source, site: Site, calls: list[ast.Call]) -> Edit | None
 
 
 class FrozenNormMoves(CensusSays):
-    """A batch norm is frozen, and its running statistics move."""
+    """A batch norm is frozen, but its running statistics still change."""
 
     code = "CFG012"
     kind = "norm"
     advice = (
-        "Call eval() on the frozen layers after each model.train(), as in an own train() method; "
+        "Call eval() on the frozen layers after each model.train(), for example by overriding train(); "
         "requires_grad_(False) freezes parameters alone."
     )
 
     def said(self, row: CensusRow) -> str:
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
-            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but the batch "
-            "normalizes its own inputs and changes the running statistics"
+            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs "
+            "are normalized with the batch's statistics, and the running statistics change"
         )
 
 
@@ -367,7 +367,9 @@ class LayoutTransposedAroundConvolutions(Rule):
     since = "0.1"
     advice = "Convert once: model.to(memory_format=torch.channels_last), and each input batch too."
 
-    share: float = knob(0.05, "Report only if such kernels take this share of kernel time.")
+    share: float = knob(
+        0.05, "Report only if such kernels take at least this share of kernel time."
+    )
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         us = structure.transpose_us
@@ -411,7 +413,7 @@ class TrainedInEvalMode(Rule):
                 each.site,
                 f"{each.module} was put into eval mode here after {each.before} steps in train "
                 f"mode, and then trained for {each.steps} steps in eval mode, in which "
-                f"{by_class(each.parts)} behave differently",
+                f"{behave(each.parts)} differently",
                 steps=each.steps,
                 per_step=1.0,
             )
@@ -439,6 +441,6 @@ class EvaluatedInTrainMode(Rule):
                 continue
             yield Finding(
                 found.site,
-                f"{each.module} is evaluated here in train mode: {by_class(each.parts)} behave as in training",
+                f"{each.module} is evaluated here in train mode: {behave(each.parts)} as in training",
                 steps=each.times,
             )

@@ -117,6 +117,7 @@ class TrainModeForwardRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("steps of an optimizer that trains the module, so far")]
 
 
-def by_class(parts: Mapping[str, int]) -> str:
-    """``BatchNorm2d (2) and Dropout (1)``: modules of a row, how many by class."""
-    return " and ".join(f"{name} ({n})" for name, n in parts.items())
+def behave(parts: Mapping[str, int]) -> str:
+    """``2 BatchNorm2d and 1 Dropout behave``: modules of a row, how many by class."""
+    named = " and ".join(f"{n} {name}" for name, n in parts.items())
+    return f"{named} behave{'s' * (sum(parts.values()) == 1)}"

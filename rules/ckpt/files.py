@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointVariantNotChosen(TorchSays):
-    """Activation checkpointing is called without its variant."""
+    """Activation checkpointing is called without use_reentrant."""
 
     code = "CKPT002"
     severity = Severity.NOTE
     warning = "checkpoint variant"
     defect = (
-        "checkpoint() without use_reentrant is the old variant, which gives no gradient if "
-        "no input has one; torch will refuse the call"
+        "checkpoint() without use_reentrant is the reentrant variant, which gives no gradient if no "
+        "input requires one; a later version of torch will refuse the call"
     )
     advice = "Pass use_reentrant=False."
 
@@ -62,7 +62,7 @@ class CheckpointOverridesRate(Rule):
         "scheduler again."
     )
 
-    tolerance: float = knob(1e-3, "Take two rates for equal up to this relative difference.")
+    tolerance: float = knob(1e-3, "Treat two rates as equal up to this relative difference.")
 
     def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
         for load in loads:
@@ -353,7 +353,7 @@ class SaveBlocksStep(LineReport):
     )
 
     share: float = knob(
-        0.05, "Report if one line's saves take this share of the timed steps' time."
+        0.05, "Report if one line's saves take at least this share of the timed steps' time."
     )
 
     def detect(
@@ -398,7 +398,9 @@ class OptimizerMomentsSpoiled(Rule):
 
     steps: int = knob(10, "Report moments of zero only after this many optimizer steps.")
     ratio: float = knob(
-        1e6, "Report a remembered gradient from this multiple of the median of all parameters on."
+        1e6,
+        "Report a gradient, as the moments hold it, of at least this multiple of the median of all "
+        "parameters.",
     )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:

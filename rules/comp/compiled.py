@@ -76,7 +76,9 @@ class RecompilesAgainAndAgain(Rule):
     since = "0.1"
 
     least: int = knob(
-        2, "Report only if one guard failed on this many steps: the compiler learns from the first."
+        2,
+        "Report only if one guard failed on at least this many steps: the compiler learns from "
+        "the first.",
     )
 
     def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
@@ -283,9 +285,10 @@ class CompiledInStep(Rule):
 
     least: int = knob(
         3,
-        "Report only if this many steps called it (a model of several stages compiles each once).",
+        "Report only if at least this many steps called it (a model of several stages compiles "
+        "each once).",
     )
-    share: float = knob(0.25, "Report only if this share of the passes' steps called it.")
+    share: float = knob(0.25, "Report only if at least this share of the passes' steps called it.")
 
     def detect(self, regions: CompiledRegions, steps: Steps) -> Iterator[Finding]:
         taken = len(steps.quiet) + len(steps.anomaly_off)
@@ -320,7 +323,9 @@ class CompileDoesNotPay(Rule):
     )
 
     share: float = knob(
-        0.02, "Report only if compiling costs this share of the step, at the interval's lower end."
+        0.02,
+        "Report only if compiling costs at least this share of the step, at the interval's lower "
+        "end.",
     )
 
     def detect(

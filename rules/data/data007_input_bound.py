@@ -172,9 +172,12 @@ class StepWaitsForInput(Rule):
     since = "0.1"
     advice = "Make loading cheaper (prepare once, store decoded samples), or use more workers."
 
-    share: float = knob(0.2, "Warn if the step waits for input for this share of the timing pass.")
+    share: float = knob(
+        0.2, "Warn if the step waits for input for at least this share of the timing pass."
+    )
     severe: float = knob(
-        0.4, "Report an error if the step waits for input for this share of the timing pass."
+        0.4,
+        "Report an error if the step waits for input for at least this share of the timing pass.",
     )
     least_us: float = knob(
         1000.0, "Report only mean waits of at least this many us (in a trace, less is a note)."
@@ -303,7 +306,9 @@ class StepWaitsForInput(Rule):
         beside = self._beside(loader, workers, number, persistent)
         if why is None:
             return beside
-        return replace(beside, text=f"{why.advice} Alternatively: {beside.text}")
+        return replace(
+            beside, text=f"{why.advice} Alternatively: {beside.text[0].lower()}{beside.text[1:]}"
+        )
 
     def _beside(
         self, loader: Loader, workers: int, number: CallArgument, persistent: CallArgument
@@ -315,7 +320,7 @@ class StepWaitsForInput(Rule):
             "dataset and collate function run in worker processes: they must be picklable, and "
             "they draw other random numbers"
         )
-        text = f"Load beside the step with {workers} persistent worker processes."
+        text = f"Load in parallel with the step, with {workers} persistent worker processes."
         edits = number.edits(str(workers), reason=reason)
         # elsewhere it may become 0 again, with which persistent workers are an error
         if edits and not number.written:

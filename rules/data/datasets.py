@@ -203,7 +203,7 @@ class LoaderYieldsDeviceTensors(Rule):
     rehearsed = True
 
     share: float = knob(
-        0.5, "Report if batches come on the device on this share of the diagnosed steps."
+        0.5, "Report if batches come on the device on at least this share of the diagnosed steps."
     )
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
@@ -274,8 +274,13 @@ class TensorOfListOfArrays(Rule):
         "for another dtype."
     )
 
-    share: float = knob(0.05, "Report from this share of the step, or of the time to load a batch.")
-    least_us: float = knob(100.0, "Report from this many us per step or batch.")
+    share: float = knob(
+        0.05,
+        "Report only if it takes at least this share of the step, or of the time to load a batch.",
+    )
+    least_us: float = knob(
+        100.0, "Report only if it takes at least this many us per step or batch."
+    )
     fewest: int = knob(
         64, "Report only lists with at least this many numbers; below, copying is not what costs."
     )
@@ -322,7 +327,7 @@ class WorkersDrawAlike(Rule):
     since = "0.1"
     advice = (
         "Create the generator in the worker: in worker_init_fn, or when the first sample is "
-        "requested, from torch.initial_seed(), which differs by worker and epoch."
+        "requested, and seed it with torch.initial_seed(), which differs by worker and epoch."
     )
 
     def detect(self, draws: Rows[DrawsRow], batches: Batches, source: Source) -> Iterator[Finding]:
@@ -366,9 +371,16 @@ class FileReadAgain(Rule):
         'here. np.load(..., mmap_mode="r") maps an array that is larger than memory.'
     )
 
-    again: float = knob(0.5, "Report if this share of a line's reads repeats a file of the batch.")
-    share: float = knob(0.1, "Report from this share of the step, or of the time to load a batch.")
-    least_us: float = knob(200.0, "Report from this many us per step or batch.")
+    again: float = knob(
+        0.5, "Report if at least this share of a line's reads repeats a file of the batch."
+    )
+    share: float = knob(
+        0.1,
+        "Report only if it takes at least this share of the step, or of the time to load a batch.",
+    )
+    least_us: float = knob(
+        200.0, "Report only if it takes at least this many us per step or batch."
+    )
 
     def detect(self, files: Rows[RereadRow], steps: Steps) -> Iterator[Finding]:
         for each in files:

@@ -377,8 +377,12 @@ class ExposedCommunication(Rule):
         "reduce less often (no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
     )
 
-    share: float = knob(0.1, "Report from this share of the steps' time in exposed communication.")
-    severe: float = knob(0.4, "Report an error from this share if all ranks were recorded.")
+    share: float = knob(
+        0.1, "Report if exposed communication takes at least this share of the steps' time."
+    )
+    severe: float = knob(
+        0.4, "Report an error if it takes at least this share and all ranks were recorded."
+    )
 
     def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
         share = job.exposed_share
@@ -424,11 +428,11 @@ class RankKeepsOthersWaiting(Rule):
 
     share: float = knob(
         0.1,
-        "Report if the median rank waits this share of the step for the late one.",
+        "Report if the median rank waits at least this share of the step for the late one.",
     )
-    severe: float = knob(0.2, "Report an error from this share.")
+    severe: float = knob(0.2, "Report an error if it waits at least this share.")
     last: float = knob(
-        1 / 3, "Report only if the rank comes last at this share of the collectives."
+        1 / 3, "Report only if the rank comes last in at least this share of the collectives."
     )
     least_steps: int = knob(3, "Report a note if the traces have fewer steps than this.")
 

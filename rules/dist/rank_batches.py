@@ -42,8 +42,10 @@ class AveragedTooOften(Rule):
         "add them and call backward once."
     )
 
-    least: int = knob(3, "Report only if it happened in this many optimizer steps.")
-    share: float = knob(0.5, "Report only if it happened in this share of the optimizer's steps.")
+    least: int = knob(3, "Report only if it happened in at least this many optimizer steps.")
+    share: float = knob(
+        0.5, "Report only if it happened in at least this share of the optimizer's steps."
+    )
 
     def detect(self, modules: DataParallel) -> Iterator[Finding]:
         for module in modules.each:
@@ -75,10 +77,12 @@ class SteppedUnaveraged(Rule):
         "backward, even if an epoch ends with fewer micro-batches; run all others inside."
     )
 
-    alone: int = knob(5, "Report from this many steps if no backward averaged any gradient.")
+    alone: int = knob(
+        5, "Report after at least this many steps if no backward averaged any gradient."
+    )
     sent: float = knob(
         0.25,
-        "Report nothing if the program itself sends this share of the gradients' bytes.",
+        "Report nothing if the program itself sends at least this share of the gradients' bytes.",
     )
 
     def detect(self, modules: DataParallel, collectives: Rows[CollectiveRow]) -> Iterator[Finding]:
@@ -202,8 +206,13 @@ class SameOrderEachEpoch(Rule):
         "iterated; a run that resumes goes on with the epoch's number, not with 0."
     )
 
-    epochs: int = knob(2, "Report only if this many epochs of a pass began with one number.")
-    share: float = knob(0.5, "Report only if this share of the steps takes batches of the loader.")
+    epochs: int = knob(
+        2,
+        "Report only if at least this many epochs of a pass used the same epoch number (set_epoch).",
+    )
+    share: float = knob(
+        0.5, "Report only if at least this share of the steps takes batches of the loader."
+    )
 
     def detect(self, samplers: SamplerEpochs, source: Source) -> Iterator[Finding]:
         for each in samplers.each:
@@ -234,11 +243,16 @@ class SameBatchesOnAllRanks(Rule):
         "its own share by torch.distributed.get_rank()."
     )
 
-    least: int = knob(5, "Report only if all ranks got equal batches in this many steps.")
-    share: float = knob(0.9, "Report only if they are this share of the steps with batches.")
-    fed: float = knob(0.5, "Report only if this share of all steps takes batches of the loader.")
+    least: int = knob(5, "Report only if all ranks got equal batches in at least this many steps.")
+    share: float = knob(
+        0.9, "Report only if they are at least this share of the steps with batches."
+    )
+    fed: float = knob(
+        0.5, "Report only if at least this share of all steps takes batches of the loader."
+    )
     different: int = knob(
-        3, "Report only if this many of the equal batches differ from one another."
+        3,
+        "Report only if the batches that all ranks got include at least this many different ones.",
     )
 
     def detect(self, batches: RankBatches, modules: DataParallel) -> Iterator[Finding]:

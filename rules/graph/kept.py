@@ -82,7 +82,7 @@ class RetainedGraphNeverNeeded(LineReport):
     since = "0.1"
 
     times: int = knob(
-        3, "Report a line only if it kept this many graphs and none was walked again."
+        3, "Report a line only if it kept at least this many graphs and none was walked again."
     )
 
     def detect(self, backward: Backward, source: Source, configs: Configs) -> Iterator[Finding]:
@@ -178,8 +178,8 @@ class GradientsKeepTheirGraph(LineReport):
 
     share: float = knob(
         0.5,
-        "Report only if gradients of an earlier step still have their graph after this share of "
-        "the diagnosed steps.",
+        "Report only if gradients of an earlier step still have their graph after at least this "
+        "share of the diagnosed steps.",
     )
 
     def detect(self, cycles: Lines[CycleRow]) -> Iterator[Finding]:
@@ -234,18 +234,22 @@ class GraphKeptAcrossSteps(Rule):
     severity = Severity.ERROR
     since = "0.1"
 
-    share: float = knob(0.6, "Report only if there are more tensors after this share of the steps.")
+    share: float = knob(
+        0.6, "Report only if there are more tensors after at least this share of the steps."
+    )
     steady: float = knob(
         0.9,
-        "If the number of tensors does not grow, report only if the graph is longer or heavier after "
-        "this share of the steps.",
+        "If the number of tensors does not grow, report only if the graph is longer or heavier "
+        "after at least this share of the steps.",
     )
     stretch: int = knob(
         12,
-        "Warn about a holder that was emptied once only if it grew on this many steps (it may be an "
-        "epoch's).",
+        "If a holder was emptied once, warn only if it grew on at least this many steps (it may be "
+        "emptied every epoch).",
     )
-    age: int = knob(2, "In a bounded holder, count tensors as old from this age in steps on.")
+    age: int = knob(
+        2, "In a bounded holder, count tensors as old if they are at least this many steps old."
+    )
 
     def detect(self, held: RetainedGraphs, backward: Backward, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))

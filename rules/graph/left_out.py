@@ -165,7 +165,9 @@ class TrainableTensorLeftOut(Rule):
     since = "0.1"
 
     fewest: int = knob(
-        8, "Report only if this many steps of the diagnostic pass gave the tensor a gradient."
+        8,
+        "Report only if at least this many steps of the diagnostic pass gave the tensor a "
+        "gradient.",
     )
 
     def detect(
@@ -279,8 +281,10 @@ class OneBackwardForAll(Rule):
         "before the next forward. Under DistributedDataParallel use no_sync() until the last."
     )
 
-    steps: int = knob(2, "Report only if it was seen on this many of three watched steps.")
-    least_bytes: int = knob(1 << 16, "Report only if the graph of one loss holds this many bytes.")
+    steps: int = knob(2, "Report only if it was seen on at least this many of three watched steps.")
+    least_bytes: int = knob(
+        1 << 16, "Report only if the graph of one loss holds at least this many bytes."
+    )
     times: float = knob(
         1.0, "Report only if the savings are at least this multiple of the parameters' bytes."
     )
@@ -331,7 +335,7 @@ class GraphRecordedInEvaluation(Rule):
         for place in for_nobody(evaluations, strays, self.calls):
             yield Finding(
                 place.site,
-                f"{_ran(place)} with gradients on {place.n} times, and backward computed "
+                f"{_ran(place)} with gradients enabled, and backward computed "
                 "gradients of its parameters that are never used",
                 steps=place.steps,
                 per_step=place.n / place.steps,
@@ -351,8 +355,7 @@ class GraphRecordedInEvaluation(Rule):
             )
             yield Finding(
                 place.site,
-                f"{_ran(place)} with gradients on {place.n} times, and no backward walked the "
-                f"graph{cost}",
+                f"{_ran(place)} with gradients enabled, and no backward walked the graph{cost}",
                 steps=place.steps,
                 per_step=place.n / place.steps,
                 lost_bytes=saved,
@@ -373,16 +376,16 @@ def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
 
 def _ran(place: EvalRow) -> str:
     if place.mode == "trained":
-        return f"{place.module} ran"
+        return f"{place.module} ran {place.n} times"
     return (
-        f"{place.module} ran in eval mode"
+        f"{place.module} ran {place.n} times in eval mode"
         if place.mode == "eval"
-        else f"{place.module}, which no optimizer trains, ran"
+        else f"{place.module}, which no optimizer trains, ran {place.n} times"
     )
 
 
 class NewLayerStaysFrozen(CensusSays):
-    """A new layer is frozen with the weights that its constructor drew."""
+    """A new layer is frozen with its random initial weights."""
 
     code = "GRAPH011"
     kind = "new"
@@ -393,8 +396,8 @@ class NewLayerStaysFrozen(CensusSays):
 
     def said(self, row: CensusRow) -> str:
         return (
-            f"{row.other} is a new {row.name} and frozen: its weights are still those that its "
-            f"constructor drew, on all of {row.steps} steps that ran it"
+            f"`{row.other}` is a new {row.name} and is frozen: it still has its random initial weights, "
+            f"on all of {row.steps} steps that ran it"
         )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:

@@ -94,7 +94,9 @@ class DeviceIdleInStep(Rule):
         "(torch.compile, CUDA graphs)."
     )
 
-    share: float = knob(0.3, "Report if the device is idle for this share of the steps' time.")
+    share: float = knob(
+        0.3, "Report if the device is idle for at least this share of the steps' time."
+    )
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
@@ -173,7 +175,7 @@ class HostLeavesDeviceIdle(Rule):
         "or to every N steps."
     )
 
-    share: float = knob(0.1, "Report if such gaps take this share of the steps' time.")
+    share: float = knob(0.1, "Report if such gaps take at least this share of the steps' time.")
     of_steps: float = knob(
         0.5,
         "Report a note if fewer steps than this share have such a gap: one may be a checkpoint.",
@@ -225,10 +227,10 @@ class LaunchBound(Rule):
 
     share: float = knob(
         0.15,
-        "Warn if the device waits for launches, with an empty queue, for this share of the steps' "
-        "time.",
+        "Warn if the device waits for launches, with an empty queue, for at least this share of "
+        "the steps' time.",
     )
-    noticed: float = knob(0.05, "Report a note from this share.")
+    noticed: float = knob(0.05, "Report a note if it waits for at least this share.")
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:
         share = idle.share_of(LAUNCHING)
@@ -270,7 +272,7 @@ class UnfusedAttention(Rule):
         "attn_implementation='sdpa') with 16-bit inputs."
     )
 
-    share: float = knob(0.1, "Warn if such attention takes this share of kernel time.")
+    share: float = knob(0.1, "Warn if such attention takes at least this share of kernel time.")
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         share = structure.attention_share

@@ -227,7 +227,9 @@ class LoopOverIndex(Rule):
     rehearsed = True
     advice = KINDS["pieces"].advice
 
-    operators: float = knob(0.25, "Report from this share of the operators outside the backward.")
+    operators: float = knob(
+        0.25, "Report if the loop runs at least this share of the operators outside the backward."
+    )
 
     def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
         for loop in piecewise.loops:
@@ -258,11 +260,11 @@ class ModulePieceByPiece(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    turns: int = knob(8, "Report a loop from this many calls in each watched step.")
+    turns: int = knob(8, "Report a loop with at least this many calls in each watched step.")
     share: float = knob(
         0.05,
-        "Report from this share of the precision pass's time outside the backward, inside the "
-        "calls.",
+        "Report if the calls take at least this share of the precision pass's time outside the "
+        "backward.",
     )
 
     def detect(self, loops: ModuleLoops) -> Iterator[Finding]:

@@ -344,19 +344,25 @@ class MemoryGrowsEveryStep(Rule):
     native = True
 
     rises: float = knob(
-        0.7, "Report only if this share of the steps ends with more memory than the step before."
+        0.7,
+        "Report only if at least this share of the steps ends with more memory than the step "
+        "before.",
     )
     tail: float = knob(
         0.2,
-        "Report only if the last third of the pass has this share of the growth (0.33 if steady).",
+        "Report only if the last third of the pass has at least this share of the growth (0.33 if"
+        " steady).",
     )
     device_mib: float = knob(
-        1.0, "Report only from this growth over the pass in MiB, on the device."
+        1.0, "Report only if device memory grows by at least this many MiB over the pass."
     )
-    host_mib: float = knob(32.0, "Report only from this growth over the pass in MiB, on the host.")
+    host_mib: float = knob(
+        32.0, "Report only if host memory grows by at least this many MiB over the pass."
+    )
     variable_kib: float = knob(
         2.0,
-        "Report a variable from this growth per step in KiB: 100,000 steps of 2 KiB are 200 MiB.",
+        "Report a variable if it grows by at least this many KiB per step: 100,000 steps of 2 KiB"
+        " are 200 MiB.",
     )
 
     def detect(

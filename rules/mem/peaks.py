@@ -56,7 +56,7 @@ class HooksPileUp(Rule):
         "needed it is over."
     )
 
-    fewest: int = knob(4, "Report only a line that left hooks on this many steps.")
+    fewest: int = knob(4, "Report only a line that left hooks on at least this many steps.")
 
     def detect(self, hooks: Rows[HooksRow]) -> Iterator[Finding]:
         for row in hooks:
@@ -65,7 +65,7 @@ class HooksPileUp(Rule):
                     row.site,
                     f"hooks that this line registers are never removed: {amounts.count(row.n, 'hook')} "
                     f"of {row.steps} steps are left, each forward or backward runs all of them, and "
-                    "they keep what they hold",
+                    "they keep alive what they reference",
                     steps=row.steps,
                     per_step=row.n / row.steps,
                 )
@@ -278,8 +278,8 @@ def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners
 
 
 SAID = {
-    "gradients": "the gradients of the last step stay allocated during the "
-    "forward; cleared right after optimizer.step()",
+    "gradients": "the gradients of the previous step stay allocated during the "
+    "forward; if they are cleared right after optimizer.step()",
     "foreach": "the temporary tensors of the optimizer's foreach step set the peak; "
     "with foreach=False",
 }
@@ -366,12 +366,13 @@ class LargestBatchDoesNotFit(Rule):
 
     certain: float = knob(
         1.03,
-        "Report only if the largest batch needs this share of the device's memory; the simulated "
-        "allocator is right within 3 %.",
+        "Report only if the largest batch needs at least this share of the device's memory; the "
+        "simulated allocator is right within 3 %.",
     )
     times: float = knob(
         2.0,
-        "Report a note if the batch fits and needs this many times the peak of the audited steps.",
+        "Report a note if the batch fits and needs at least this many times the peak of the "
+        "audited steps.",
     )
     least_mib: float = knob(16.0, "Report no note if the batch needs less than this many MiB more.")
 

@@ -122,9 +122,13 @@ class DeviceMemoryNearlyFull(Rule):
         "snapshot shows what holds the memory."
     )
 
-    share: float = knob(0.90, "Warn if tensors need this share of the device's memory at once.")
+    share: float = knob(
+        0.90, "Warn if tensors need at least this share of the device's memory at once."
+    )
     severe: float = knob(
-        0.97, "Report an error from this share on; a note if only the allocator's cache reaches it."
+        0.97,
+        "Report an error if they need at least this share; a note if only the allocator's cache "
+        "reaches it.",
     )
 
     def detect(self, memory: TraceMemory) -> Iterator[Finding]:
@@ -228,7 +232,9 @@ MIB = 2**20
 class FragmentationRule(Rule):
     """Base of the rules about reserved memory that is not needed; no rule itself."""
 
-    share: float = knob(0.25, "Report only if this share of the reserved memory is unneeded.")
+    share: float = knob(
+        0.25, "Report only if at least this share of the reserved memory is unneeded."
+    )
     least_mib: float = knob(
         256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
     )
@@ -351,10 +357,13 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "Name a setting that avoids no failure only if it saves this share of the reserve.",
+        "If a setting prevents neither an out-of-memory error nor a retry, name it only if it saves at "
+        "least this share of the reserved memory.",
     )
     least_mib: float = knob(
-        256.0, "Name a setting that avoids no failure only if it saves this many MiB."
+        256.0,
+        "If a setting prevents neither an out-of-memory error nor a retry, name it only if it saves at "
+        "least this many MiB.",
     )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:
@@ -377,12 +386,12 @@ class AllocatorSettingWouldHelp(Rule):
             return
         told = (
             avoided
-            or f"reserves {amounts.size(best.peak_reserved)} instead of "
+            or f"reserve {amounts.size(best.peak_reserved)} instead of "
             f"{amounts.size(before.peak_reserved)}"
         )
         yield Finding(
             None,
-            f"the same allocations with {best.setting}: {told}",
+            f"with {best.setting}, the same allocations {told}",
             lost_bytes=saved if saved > 0 else None,
             basis="estimated",
             seen_on="snapshot",
@@ -404,9 +413,9 @@ def _remedy(setting: str, home: Home | None) -> Remedy:
 
 def _avoided(ooms: int, retries: int) -> str:
     if ooms > 0:
-        return "does not run out of memory"
+        return "do not run out of memory"
     return (
-        f"avoids {retries} allocator retr{'ies' if retries > 1 else 'y'}"
+        f"avoid {retries} allocator retr{'ies' if retries > 1 else 'y'}"
         if retries > 0 and not ooms
         else ""
     )

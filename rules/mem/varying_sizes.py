@@ -245,8 +245,12 @@ class VaryingSizesReallocate(Rule):
     sizes: int = knob(
         3, "Report only if the second half of the steps has at least this many sizes."
     )
-    spread: float = knob(1.1, "Report only if the largest size is this many times the smallest.")
-    share: float = knob(0.1, "Report only if one fixed size would save this share of the reserve.")
+    spread: float = knob(
+        1.1, "Report only if the largest size is at least this many times the smallest."
+    )
+    share: float = knob(
+        0.1, "Report only if one fixed size would save at least this share of the reserved memory."
+    )
 
     def detect(self, varying: VaryingSizes) -> Iterator[Finding]:
         found = varying.varying
@@ -255,7 +259,11 @@ class VaryingSizesReallocate(Rule):
         if found.extra < self.share * found.reserved or not found.extra:
             return
         size, scaled = amounts.size, found.scale != 1.0
-        who = f"scaled up {found.scale:.0f} times, the steps" if scaled else "the allocator"
+        who = (
+            f"replayed with all sizes {found.scale:.0f} times as large, the steps"
+            if scaled
+            else "the allocator"
+        )
         yield Finding(
             found.site,
             f"tensor sizes change from step to step from this line on ({found.distinct} sizes from "

@@ -38,7 +38,7 @@ class AnomalyModeLeftOn(Rule):
     since = "0.1"
 
     share: float = knob(
-        0.5, "Report if the backward of this share of the steps runs under anomaly mode."
+        0.5, "Report if the backward of at least this share of the steps runs under anomaly mode."
     )
 
     def detect(
@@ -188,13 +188,16 @@ class GradientsExplode(Rule):
         "batch can do."
     )
 
-    decades: float = knob(2.0, "Report only if the norm grew by this many powers of ten.")
+    decades: float = knob(2.0, "Report only if the norm grew by at least this many powers of ten.")
     late: float = knob(
         1.0,
-        "Report only if this many of them lie in the second half (growth that levels off is silent).",
+        "Report only if at least this many powers of ten lie in the second half (growth that levels "
+        "off is not reported).",
     )
     raised: float = knob(
-        4.0, "Name a scheduler only if it raised the learning rate to this multiple of its base."
+        4.0,
+        "Name a scheduler only if it raised the learning rate to at least this multiple of its "
+        "base.",
     )
 
     def detect(self, norms: GradientNorms, source: Source) -> Iterator[Finding]:

@@ -238,7 +238,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class UnstableFormula(Rule):
-    """A formula leaves its numeric range where a stable form of it would not."""
+    """A formula overflows or underflows where a numerically stable form would not."""
 
     code = "NUM008"
     severity = Severity.WARNING
@@ -248,10 +248,10 @@ class UnstableFormula(Rule):
 
     share: float = knob(
         0.25,
-        "Warn if a logarithm's input used this share of the exponent range.",
+        "Warn if a logarithm's input used at least this share of the exponent range.",
     )
     exp_share: float = knob(
-        0.5, "Report if the input of exp went this share of the way to overflow."
+        0.5, "Report if the input of exp went at least this share of the way to overflow."
     )
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
@@ -315,7 +315,7 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         yield Finding(
             worst.site,
             f"{worst.op} got values down to {worst.low:.3g}, which become {made}; the "
-            f"loss was not finite in any of {numerics.loss_lost} backwards",
+            f"loss was not finite in any of {numerics.loss_lost} backward passes",
             steps=worst.steps,
             per_step=numerics.per_step(worst),
             severity=Severity.ERROR,

@@ -62,7 +62,7 @@ class HalfNearOverflow(Rule):
             seen = f"GradScaler skipped {len(amp.skipped)} of {len(amp.updates)} steps"
             yield from self._over(numerics, seen)
         elif numerics.loss_lost:
-            seen = f"the loss was not finite in any of {numerics.loss_lost} backwards"
+            seen = f"the loss was not finite in any of {numerics.loss_lost} backward passes"
             yield from self._over(numerics, seen, Severity.ERROR)
 
     def _over(
@@ -124,11 +124,11 @@ class UpdatesRoundedAway(Rule):
     rehearsed = True
     advice = (
         "Keep the weights in float32 and compute under torch.autocast; or take an optimizer that "
-        "rounds at random or keeps a copy in float32."
+        "uses stochastic rounding or keeps a copy in float32."
     )
 
-    share: float = knob(0.5, "Report from this share of lost updates.")
-    fewest: int = knob(3, "Report only from this many optimizer steps.")
+    share: float = knob(0.5, "Report if at least this share of the updates is lost.")
+    fewest: int = knob(3, "Report only after at least this many optimizer steps.")
 
     def detect(self, updates: Rows[UpdateRow]) -> Iterator[Finding]:
         for each in updates:

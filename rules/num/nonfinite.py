@@ -102,7 +102,10 @@ class WeightsPoisoned(Rule):
 
 
 def _remedy(first: str, site: Site | None) -> Remedy:
-    then = "Do not resume from this file; audit run names the line that produced the value."
+    then = (
+        "Do not resume from this file; run the training under `audit run` to find the line that "
+        "produced the value."
+    )
     return Remedy(f"{first}{then if site is None else ''}".strip())
 
 
@@ -523,7 +526,7 @@ class Nonfinite(Table):
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        first = ("first bad step", f"{self.step} (from 0, warm-up included)")
+        first = ("first bad step", f"{self.step} (counted from 0, warm-up included)")
         return (
             first,
             ("tensors not finite after it", str(self.count)),

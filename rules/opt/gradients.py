@@ -66,7 +66,7 @@ def _unchecked(site: Site, call: str, asked: CallArgument) -> Remedy:
 
 @dataclass(frozen=True)
 class ClippingMisplaced(Rule):
-    """Gradients are clipped before the backward or after the step, where it has no effect."""
+    """Gradients are clipped before the backward or after the step, where clipping has no effect."""
 
     code = "OPT006"
     severity = Severity.WARNING
@@ -74,8 +74,10 @@ class ClippingMisplaced(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(0.5, "Report from this share of the optimizer's steps.")
-    fewest: int = knob(3, "Report only from this many steps.")
+    share: float = knob(
+        0.5, "Report only if it happens on at least this share of the optimizer's steps."
+    )
+    fewest: int = knob(3, "Report only if it happens on at least this many steps.")
 
     def detect(self, clippings: Rows[ClippingRow]) -> Iterator[Finding]:
         told: set[Site] = set()
@@ -120,7 +122,7 @@ class MicroBatchesCleared(Rule):
             lines = [line.site for line in cleared.lines() if line.per_step > 1]
             yield Finding(
                 the_only(lines) or row.site_of(row.at),
-                f"gradients are cleared between the {row.n} backwards of an optimizer step: {row.owner} "
+                f"gradients are cleared between the {row.n} backward passes of an optimizer step: {row.owner} "
                 f"steps with those of the last one alone, and the other {row.n - 1} are lost",
                 steps=row.steps,
                 per_step=1.0,
@@ -181,7 +183,7 @@ class GradientsPileUp(Rule):
     rehearsed = True
     everywhere = True
 
-    fewest: int = knob(3, "Report only if gradients piled up on this many steps.")
+    fewest: int = knob(3, "Report only if gradients piled up on at least this many steps.")
 
     def detect(self, uncleared: Rows[UnclearedRow], source: Source) -> Iterator[Finding]:
         for piling in uncleared:
@@ -257,9 +259,9 @@ class LossNotDivided(Rule):
         "learning rate for their mean."
     )
 
-    least: int = knob(3, "Report only if it happened in this many optimizer steps.")
+    least: int = knob(3, "Report only if it happened in at least this many optimizer steps.")
     share: float = knob(
-        0.9, "Report only if it happened in this share of steps with several passes."
+        0.9, "Report only if it happened in at least this share of steps with several passes."
     )
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
@@ -272,7 +274,7 @@ class LossNotDivided(Rule):
             if undivided < self.share * len(steps) or _is_given(source, site):
                 continue
             n, weight = Counter((step.n, step.weight) for step in steps).most_common(1)[0][0]
-            far = f"{n * weight:.3g} times as far as for one batch of that size"
+            far = f"{n * weight:.3g} times as far as with one batch of the same total size"
             yield Finding(
                 site,
                 f"{n} backward passes add up the gradients of means over one micro-batch each, and "

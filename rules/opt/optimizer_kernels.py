@@ -34,7 +34,7 @@ from .rows import SchedulerRow, SingleTensorStepRow
 
 
 class SchedulerBeforeOptimizer(TorchSays):
-    """A learning-rate scheduler steps before its optimizer."""
+    """A learning rate scheduler steps before its optimizer."""
 
     code = "OPT009"
     severity = Severity.WARNING
@@ -168,10 +168,16 @@ class ScheduleInEpochs(Rule):
 
     swings: float = knob(
         2.0,
-        "Report from this many swings per epoch, or epochs per schedule; one observed swing is enough.",
+        "Report if there are at least this many swings per epoch, or epochs per schedule; one "
+        "observed swing is enough.",
     )
-    share: float = knob(0.5, "Report if the rate is gone before this share of an epoch.")
-    fewest: int = knob(5, "Report only from this many calls, or this `steps_per_epoch`.")
+    share: float = knob(
+        0.5, "Report if the learning rate falls to a thousandth within this share of an epoch."
+    )
+    fewest: int = knob(
+        5,
+        "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this.",
+    )
 
     def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
         length, taken = _training_loader(batches)
@@ -280,8 +286,8 @@ class SchedulerOfAnother(CensusSays):
     code = "OPT016"
     kind = "stale"
     advice = (
-        "Create the scheduler after the optimizer that it belongs to, each time that one is "
-        "created; or keep the optimizer and call add_param_group()."
+        "Create a new scheduler each time its optimizer is created; or keep the optimizer and call "
+        "add_param_group()."
     )
 
     def said(self, row: CensusRow) -> str:
@@ -292,13 +298,13 @@ class SchedulerOfAnother(CensusSays):
 
 
 class GroupRatesOverwritten(CensusSays):
-    """One learning rate replaces those of the groups."""
+    """One learning rate replaces the separate rates of the parameter groups."""
 
     code = "OPT018"
     kind = "rates"
     advice = (
         "Scale the rate of each group instead: LambdaLR multiplies what each was created with, "
-        "OneCycleLR and CyclicLR take a list of rates, and a loop by hand multiplies "
+        "OneCycleLR and CyclicLR take a list of rates, and a hand-written loop can multiply "
         "group['initial_lr']."
     )
 
@@ -341,8 +347,12 @@ class OptimizerStepsOneByOne(Rule):
 
     rehearsed = True
 
-    launches: int = knob(MANY_LAUNCHES, "Report from this many kernel launches in one step().")
-    share: float = knob(0.5, "Report only if it steps on this share of the rehearsed steps.")
+    launches: int = knob(
+        MANY_LAUNCHES, "Report if one step() needs at least this many kernel launches."
+    )
+    share: float = knob(
+        0.5, "Report only if it steps on at least this share of the rehearsed steps."
+    )
 
     def detect(
         self,
@@ -425,7 +435,7 @@ class FusedOptimizerNotUsed(Rule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(0.05, "Report from this share of the steps' host time inside step().")
+    share: float = knob(0.05, "Report if step() takes at least this share of the steps' host time.")
 
     def detect(
         self, optimizer: OptimizerCalls, source: Source, configs: Configs

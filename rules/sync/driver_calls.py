@@ -149,9 +149,10 @@ class DriverAllocationsInSteadyState(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.5, "Warn if this share of the steps after the first does so.")
+    share: float = knob(0.5, "Warn if at least this share of the steps after the first does so.")
     noticed: float = knob(
-        0.01, "Without marked steps, report a note from this share of the trace's time."
+        0.01,
+        "Without marked steps, report a note if it takes at least this share of the trace's time.",
     )
 
     def detect(

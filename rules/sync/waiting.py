@@ -112,18 +112,20 @@ class AllocatorCallEveryStep(LineRule):
     advice = "Move it out of the step: once after the warm-up, or every N steps."
 
     query_cost: float = knob(
-        0.005, "Report a query of the counters from this share of the step's time."
+        0.005, "Report a query of the counters if it takes at least this share of the step's time."
     )
-    collect_cost: float = knob(0.01, "Report gc.collect() from this share of the step's time.")
+    collect_cost: float = knob(
+        0.01, "Report gc.collect() if it takes at least this share of the step's time."
+    )
     flushes: int = knob(
         5,
-        "In a snapshot alone: report if the cache was emptied this often in the second half of its "
-        "history.",
+        "In a snapshot alone: report if the cache was emptied at least this often in the second "
+        "half of its history.",
     )
     again: float = knob(
         1.0,
-        "In a snapshot alone: report if this multiple of the highest reserved memory was obtained "
-        "again.",
+        "In a snapshot alone: report if at least this multiple of the highest reserved memory was"
+        " obtained again.",
     )
 
     def detect(
@@ -322,7 +324,7 @@ class ScalarReadEveryStep(ReadingRule):
             remedy = self.less_often(reads, source, place)
             if place.checks and not place.library:  # no patch leaves a check of torch.linalg out
                 remedy = Remedy(UNCHECKED)
-            said = f"`{place.text}` {does}{place.through}: {place.waits('it')}"
+            said = f"`{place.text}` {does}{place.through}: {place.waits('this')}"
             yield self.report(place, said, severity=severity, remedy=remedy)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
@@ -380,7 +382,9 @@ class CopyToHostEveryStep(ReadingRule):
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("transfer")):
-            said = f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
+            said = (
+                f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('this')}"
+            )
             remedy = self.less_often(reads, source, place)
             yield self.report(place, said, severity=severity, remedy=remedy)
 
@@ -409,7 +413,7 @@ class DataDependentShape(ReadingRule):
     def detect(self, reads: Reads) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("shape")):
             said = f"the size of `{place.text}` depends on values{place.through}"
-            said += f": {place.waits('it')}"
+            said += f": {place.waits('this')}"
             yield self.report(place, said, severity=severity, remedy=Remedy(self.instead(place)))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:

@@ -26,10 +26,11 @@ class UnattributedTime(Rule):
 
     share: float = knob(
         0.2,
-        "Report from this share of the steps' time in long stretches without any event (TraceML).",
+        "Report if long stretches without any event take at least this share of the steps' time "
+        "(TraceML's limit).",
     )
     nothing: float = knob(
-        0.95, "Report nothing from this share on: the trace itself is incomplete."
+        0.95, "Report nothing if they take at least this share: the trace itself is incomplete."
     )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -75,13 +76,16 @@ class StorageWaitedFor(LineReport):
     since = "0.1"
     advice = (
         "Write at the log interval only, and let the operating system decide when the file is "
-        "written out: flush() without fsync survives the program's death. Or write from a thread."
+        "written out: what flush() wrote survives a crash of the program, without fsync. Or write from "
+        "a thread."
     )
 
     share: float = knob(
-        0.05, "Report if such calls of one line take this share of the timed steps' time."
+        0.05, "Report if such calls of one line take at least this share of the timed steps' time."
     )
-    often: float = knob(0.25, "Report only if this share of the timed steps has such a call.")
+    often: float = knob(
+        0.25, "Report only if at least this share of the timed steps has such a call."
+    )
 
     def detect(
         self, syncs: Lines[SyncedRow], machine: Machine, loop: TrainingLoop

@@ -25,7 +25,7 @@ APART = frozenset(
 
 
 class TieIsLost(CensusSays):
-    """Two weights were one, and are trained apart."""
+    """Two weights were tied, and are now trained separately."""
 
     code = "TRAIN019"
     kind = "untied"
@@ -95,8 +95,10 @@ class StateOfOtherSamples(CensusSays):
         "the same sequences: shuffle=False, and a sampler for them."
     )
 
-    fewest: int = knob(3, "Report only a state that was carried over to this many batches.")
-    share: float = knob(0.5, "Report only if this share of the batches got such a state.")
+    fewest: int = knob(
+        3, "Report only a state that was carried over to at least this many batches."
+    )
+    share: float = knob(0.5, "Report only if at least this share of the batches got such a state.")
 
     def said(self, row: CensusRow) -> str:
         return (

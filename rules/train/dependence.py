@@ -149,7 +149,7 @@ class SamplesMix(DependenceSays):
 
 
 class SeesTheNextToken(DependenceSays):
-    """A language model, or one of a series, sees what it has to predict."""
+    """A language or time-series model sees what it has to predict."""
 
     code = "TRAIN012"
     kinds = ("future",)
@@ -187,7 +187,7 @@ class SeesTheNextToken(DependenceSays):
 
 @dataclass(frozen=True)
 class InputUnread(Rule):
-    """What the step is given changes nothing: no function reads it, or a write goes into a copy."""
+    """An input of the step has no effect: no function reads it, or a write goes into a copy."""
 
     code = "TRAIN013"
     severity = Severity.WARNING
@@ -220,7 +220,7 @@ class InputUnread(Rule):
 
 
 class ReshapedForTransposed(DependenceSays):
-    """A reshape stands where a transpose is meant: numbers end up in other rows."""
+    """A reshape is used where a transpose is meant: values end up in the wrong rows."""
 
     code = "TRAIN021"
     kinds = ("order",)
@@ -228,7 +228,8 @@ class ReshapedForTransposed(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         return (
             f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
-            "the numbers in their order in memory: each row mixes the values of several"
+            "the numbers in their order in memory: each row mixes the values of "
+            "several original rows"
         )
 
     def instead(self, row: DependenceRow) -> str:
@@ -280,7 +281,7 @@ class SoftmaxOverOneValue(DependenceSays):
     kinds = ("single",)
     advice = (
         "Take the softmax over the dimension with the alternatives. For two classes with one "
-        "score use sigmoid and binary_cross_entropy_with_logits."
+        "score train with binary_cross_entropy_with_logits, and apply sigmoid only for predictions."
     )
 
     def said(self, row: DependenceRow) -> str:
@@ -320,8 +321,9 @@ class ShiftTakenAway(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.function} subtracts the mean of each channel or row, and what is added in front of "
-            "it is constant there: it changes nothing, and what computes it is not trained"
+            f"{row.function} subtracts the mean of each channel or row, and the shift that is added "
+            "before it is constant there: the shift has no effect, and the layers that compute it are "
+            "not trained"
         )
 
 
@@ -389,7 +391,7 @@ class WrongBackward(DependenceSays):
 
 
 class RowsStaySorted(DependenceSays):
-    """Rows of a batch are sorted, and compared with targets in the order before."""
+    """Rows of a batch are sorted, but compared with targets in the original order."""
 
     code = "TRAIN030"
     kinds = ("sorted",)
@@ -415,12 +417,12 @@ class RatioOfOtherActions(DependenceSays):
     def said(self, row: DependenceRow) -> str:
         return (
             f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
-            "the store holds those of the ratio's actions at other places"
+            "the rollout buffer holds those of the ratio's actions at other indices"
         )
 
 
 class WrongPositives(DependenceSays):
-    """A contrastive loss takes another sample for the positive, or each row for its own candidate."""
+    """A contrastive loss uses the wrong sample as positive, or each row as a candidate for itself."""
 
     code = "TRAIN032"
     kinds = ("pairs", "self")
@@ -499,8 +501,8 @@ class PromptOfPaddedRows(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.n} of {row.of} rows are padded on the left and ignore nothing but padding: prompts "
-            "are left out from the first column on, where the padding is"
+            f"{row.n} of {row.of} rows are padded on the left, and only their padding is ignored, "
+            "not their prompt: the mask counts from the first column on, where the padding is"
         )
 
 

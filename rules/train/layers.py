@@ -29,16 +29,18 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class LayerCannotLearn(Rule):
-    """A layer's inputs or outputs are of a kind that nothing can be learned from."""
+    """A layer cannot learn: its inputs are badly scaled, or its units are dead or saturated."""
 
     code = "TRAIN007"
     severity = Severity.WARNING
     since = "0.2"
 
     given: float = knob(
-        50.0, "Report a layer's input from this root mean square on (unit scale is 1)."
+        50.0, "Report a layer's input whose root mean square is at least this (unit scale is 1)."
     )
-    made: float = knob(20.0, "Report it only if the layer's output reaches this root mean square.")
+    made: float = knob(
+        20.0, "Report it only if the root mean square of the layer's output is at least this."
+    )
     factor: float = knob(
         10.0,
         "Warn only if the same change of the parameters moves the model's outputs this many times "
@@ -47,13 +49,13 @@ class LayerCannotLearn(Rule):
     alike: float = knob(1.1, "Report nothing below this factor: a later layer restores the scale.")
     dead: float = knob(
         0.8,
-        "Report only if this share of a layer's units is never active. If inputs hardly vary, half "
-        "of a new layer's units are inactive.",
+        "Report only if at least this share of a layer's units is never active. If inputs hardly "
+        "vary, half of a new layer's units are inactive.",
     )
     fewest_units: int = knob(
         16, "Report layers with fewer units than this only if all units are inactive."
     )
-    fewest_steps: int = knob(8, "Report only after this many backwards without a gradient.")
+    fewest_steps: int = knob(8, "Report only after this many backward passes without a gradient.")
     fewest: int = knob(64, "Report only units and gates with at least this many results.")
     edge: float = knob(1e-3, "Count results of sigmoid or tanh this close to an end as saturated.")
 
@@ -91,7 +93,7 @@ def _message(row: LayerRow, *, measured: bool) -> str:
     if row.kind == "dead":
         return (
             f"{row.dead} of {row.units} units after {layer} are never active and got no gradient "
-            f"in {row.steps} backwards"
+            f"in {row.steps} backward passes"
         )
     if row.kind == "saturated":
         return (

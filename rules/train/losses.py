@@ -40,11 +40,15 @@ TWICE = (
     *(FUNCTIONAL + name for name in ("cross_entropy", "binary_cross_entropy_with_logits")),
     *("torch.log_softmax", f"{FUNCTIONAL}log_softmax"),
 )
-ANGLE = "Report an error if the step's gradient is this many degrees off that of the fixed loss."
+ANGLE = (
+    "Report an error if the step's gradient is this many degrees off that of the corrected loss."
+)
 FACTOR = "Report an error if the step's gradient is this many times longer or shorter."
 CHANGES = "the loss changes, and so does training"
 LEAST = "Report nothing below this many degrees if the norm is right as well."
-SHARE = "Take the norm for right if it differs by less than this share of that of the fixed loss."
+SHARE = (
+    "Treat the norm as right if it differs by less than this share of that of the corrected loss."
+)
 
 
 @dataclass(frozen=True)
@@ -114,24 +118,24 @@ def shown(rows: Sequence[R]) -> R:
 
 
 def gradient_said(row: GradientsRow) -> str:
-    """How the step's gradient lies to that of the fixed loss."""
+    """How the step's gradient lies to that of the corrected loss."""
     where = "" if row.over == "parameters" else " at the model's outputs"
     ratio = f"{row.ratio:.2g}"
-    long = "as long" if ratio == "1" else f"{ratio} times as long"
-    return f"the step's gradient{where} is {_degrees(row.angle)} off what the fixed loss gives, and {long}"
+    long = "with about the same norm" if ratio == "1" else f"and {ratio} times as long"
+    return f"the step's gradient{where} is {_degrees(row.angle)} off what the corrected loss gives, {long}"
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """Angle and norm as facts, and the loss as it is and fixed."""
+    """Angle and norm as facts, and the loss as it is and corrected."""
     of = "parameters" if row.over == "parameters" else "the model's outputs"
     facts = (
-        ("angle to the gradient of the fixed loss", _degrees(row.angle)),
-        ("norm relative to the gradient of the fixed loss", f"{row.ratio:.3g}"),
+        ("angle to the gradient of the corrected loss", _degrees(row.angle)),
+        ("norm relative to the gradient of the corrected loss", f"{row.ratio:.3g}"),
         ("gradients of", of),
     )
     if isinstance(row, TokenWeightsRow):
         return facts
-    return (*facts, ("loss", f"{row.loss:.4g}"), ("loss, fixed", f"{row.repaired:.4g}"))
+    return (*facts, ("loss", f"{row.loss:.4g}"), ("loss, corrected", f"{row.repaired:.4g}"))
 
 
 def _degrees(angle: float) -> str:
@@ -188,7 +192,7 @@ def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
 
 @dataclass(frozen=True)
 class ActivationAppliedTwice(GradientRule):
-    """A loss gets probabilities where it needs scores, or scores where it needs probabilities."""
+    """A loss gets probabilities where it needs logits, or logits where it needs probabilities."""
 
     code = "TRAIN002"
     severity = Severity.WARNING
@@ -208,9 +212,9 @@ def _once(source: Source, site: Site, row: RepairRow) -> Remedy:
         reason = f"{CHANGES}; other code that reads these probabilities gets logarithms"
         edit = rewritten(source, made, row.activation, of_logarithm, reason)
     text = (
-        f"Give {row.function} log_softmax of the scores."
+        f"Give {row.function} log_softmax of the logits."
         if row.function in LOGARITHMS
-        else f"Give {row.function} the scores, without {row.activation}: it applies that itself."
+        else f"Give {row.function} the logits, without {row.activation}: it applies that itself."
     )
     return Remedy(text, () if edit is None else (edit,))
 
@@ -222,7 +226,7 @@ LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 def _fed(row: RepairRow) -> str:
     if row.function not in LOGARITHMS:
         return f"{row.function} applies {row.activation} to the result of {row.activation}"
-    given = f"the result of {row.activation}" if row.activation else "scores"
+    given = f"the result of {row.activation}" if row.activation else "logits"
     return f"{row.function} expects log-probabilities and gets {given}"
 
 

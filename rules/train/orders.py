@@ -31,10 +31,11 @@ class SortedByClass(Rule):
     fewest: int = knob(3, "Report only loaders with at least this many batches.")
     each: float = knob(
         4.0,
-        "Report only if a class has this many samples on average; fewer may be numbers of something.",
+        "Report only if a class has at least this many samples on average; with fewer, the targets may "
+        "be values, not classes.",
     )
     share: float = knob(
-        0.9, "Report only if this share of the diagnosed steps takes a batch of it."
+        0.9, "Report only if at least this share of the diagnosed steps takes a batch of it."
     )
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:

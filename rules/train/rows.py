@@ -95,7 +95,7 @@ class DependenceRow(PassRow, kw_only=True):
             "to 1 over another; `weights`: weights of "
             "samples, after their mean; `single`: a softmax over one value; `backward`: an "
             "`autograd.Function` whose backward is not the derivative of its forward; `sorted`: rows of "
-            "a batch, compared with targets in the order before; `ratio`: old log-probabilities, picked for "
+            "a batch, compared with targets in the original order; `ratio`: old log-probabilities, picked for "
             "other actions than the new ones; `self`: similarities of rows with themselves, among the "
             "candidates of a contrastive loss; `pairs`: both views of a batch, in another order than "
             "its targets; `void`: targets that one part of a loss ignores, made into others; `sample`: "

@@ -60,12 +60,14 @@ class PaddingComputed(Rule):
 
     share: float = knob(
         0.2,
-        "Report if padding to the longest row of each batch would save this share of positions.",
+        "Report if padding to the longest row of each batch would save at least this share of "
+        "positions.",
     )
     sorted_share: float = knob(
-        0.3, "Report a note if batches of similar length would save this share of positions."
+        0.3,
+        "Report a note if batches of similar length would save at least this share of positions.",
     )
-    fewest: int = knob(3, "Report only from this many padded batches.")
+    fewest: int = knob(3, "Report only if at least this many batches were padded.")
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()
@@ -96,7 +98,7 @@ class PaddingComputed(Rule):
         yield Finding(
             next(filter(None, made[::-1] if fixed else made), loader.consumed_at),
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
-            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} would save "
+            f"length {min(lengths):,} to {max(lengths):,}, padded to {_widths(texts)}); {way} would save "
             f"{amounts.percent(saved)} of the positions",
             steps=steps,
             per_step=len(texts) / steps,
@@ -203,7 +205,7 @@ class GradientsClearedUnread(WasteRule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.01, "Report from this share of the step's work.")
+    share: float = knob(0.01, "Report if it is at least this share of the step's work.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("gradient", "detach"):
@@ -251,11 +253,12 @@ class ResultUnread(WasteRule):
     since = "0.1"
     advice = "Remove it, or compute it only on the steps that use it (inside the `if` that logs)."
 
-    share: float = knob(0.02, "Report from this share of the step's work.")
+    share: float = knob(0.02, "Report if it is at least this share of the step's work.")
     operators: float = knob(
-        0.01, "Report a note from this share of the step's operators, also below `share`."
+        0.01,
+        "Report a note if it is at least this share of the step's operators, also below `share`.",
     )
-    several: int = knob(3, "Report that note only from this many operators.")
+    several: int = knob(3, "Report that note only for at least this many operators.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         several = max(self.several, self.operators * thrown.operators)
@@ -298,7 +301,7 @@ class CopiedUnread(WasteRule):
     advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(
-        0.05, "Report from this share of the bytes that a step copies to the device."
+        0.05, "Report if it is at least this share of the bytes that a step copies to the device."
     )
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
@@ -335,10 +338,15 @@ class RebuiltEachStep(WasteRule):
         "(with the largest size, then sliced), or a cache by size."
     )
 
-    share: float = knob(0.01, "Report from this share of the step's work.")
-    operators: int = knob(3, "Report small tables from this many operators per step.")
-    least: int = knob(1 << 12, "Report only from this many bytes built per step.")
-    size: int = knob(1 << 18, "Report fewer operators, too, from this many bytes built per step.")
+    share: float = knob(0.01, "Report if it is at least this share of the step's work.")
+    operators: int = knob(
+        3, "Report small tables if they take at least this many operators per step."
+    )
+    least: int = knob(1 << 12, "Report only if at least this many bytes are built per step.")
+    size: int = knob(
+        1 << 18,
+        "Report with fewer operators, too, if at least this many bytes are built per step.",
+    )
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
@@ -366,9 +374,10 @@ class ComputedTwice(WasteRule):
     since = "0.1"
     advice = "Keep the first result in a variable and use it again, detached for metrics."
 
-    share: float = knob(0.02, "Report from this share of the step's work.")
+    share: float = knob(0.02, "Report if it is at least this share of the step's work.")
     size: int = knob(
-        1 << 20, "Without a matrix product, report only from this many bytes computed per step."
+        1 << 20,
+        "Without a matrix product, report only if at least this many bytes are computed per step.",
     )
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:

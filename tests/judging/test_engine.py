@@ -171,7 +171,7 @@ def test_a_share_of_a_busy_machine_makes_no_error(recording, rule, queued, sever
     (found,) = engine.judge(Evidence(made), (rule,)).findings
     assert found.severity == severity
     said = dict(found.facts).get("share of the step", "")
-    assert said.startswith("unsure: the machine was busy") is unsure
+    assert said.startswith("uncertain: the machine was busy") is unsure
     assert found.lost_us_per_step == (None if rule is Growing else 90.0)
 
 

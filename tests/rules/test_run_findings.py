@@ -299,11 +299,11 @@ def test_a_graph_below_a_line_that_needs_none(outer, lines):
 def test_a_graph_in_eval(saved, basis, cost):
     rule = GraphRecordedInEvaluation()
     (finding,) = ask(rule, unused(saved_bytes=saved))
-    assert finding.message.startswith("Net ran in eval mode with gradients on 6 times, and no")
+    assert finding.message.startswith("Net ran 6 times in eval mode with gradients enabled, and no")
     assert (cost in finding.message) and (finding.lost_bytes, finding.basis) == (saved, basis)
     assert (finding.steps, finding.per_step) == (4, 1.5)
     (train,) = ask(rule, unused(saved_bytes=saved, mode="train"))
-    assert "Net, which no optimizer trains, ran with" in train.message
+    assert "Net, which no optimizer trains, ran 6 times with" in train.message
     assert told(rule, unused(n=2)) == []
     assert len(told(rule, unused(n=3))) == 1
     assert told(rule, unused(walked=1)) == told(rule, unused(held=True)) == []

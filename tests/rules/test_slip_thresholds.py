@@ -44,7 +44,7 @@ def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
     findings = switched(steps=steps)
     assert len(findings) == found
     for finding in findings:
-        assert "BatchNorm2d (2) and Dropout (1)" in finding.message
+        assert "2 BatchNorm2d and 1 Dropout behave " in finding.message
         assert finding.steps == 3
 
 
@@ -63,7 +63,7 @@ def test_cfg010_wants_an_evaluation_to_be_rare_or_named(times, named, found):
     findings = list(ask(EvaluatedInTrainMode(), rows(row, sites=(SITE,)), source))
     assert len(findings) == found
     for finding in findings:
-        assert "BatchNorm2d (2) and Dropout (1)" in finding.message
+        assert "2 BatchNorm2d and 1 Dropout behave " in finding.message
         assert finding.steps == times
 
 

@@ -19,7 +19,7 @@ def test_without_a_replay_the_run_itself_counts(seen):
     assert (found.step, found.steps, found.count, found.replayed) == (4, 3, 7, False)
     assert found.tensors == (BadTensor("gradient", "w", "nan"),)
     assert found.facts == (
-        ("first bad step", "4 (from 0, warm-up included)"),
+        ("first bad step", "4 (counted from 0, warm-up included)"),
         ("tensors not finite after it", "7"),
     )
 

@@ -109,7 +109,7 @@ def test_an_error_among_holes_is_fragmentation_and_the_replay_says_what_fits(bar
     assert (finding.severity, finding.site.line, finding.seen_on) == (Severity.ERROR, 7, "snapshot")
     assert finding.remedy.config == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     (advice,) = engine.judge(recording, (AllocatorSettingWouldHelp,)).findings
-    assert advice.severity is Severity.WARNING and "does not run out of memory" in advice.message
+    assert advice.severity is Severity.WARNING and "do not run out of memory" in advice.message
 
 
 def test_an_error_of_real_demand_is_not_called_fragmentation_and_nothing_is_advised(bare):
