@@ -499,8 +499,8 @@ class PromptOfPaddedRows(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.n} of {row.of} rows are padded on the left and ignore nothing but padding: prompts "
-            "are left out from the first column on, where the padding is"
+            f"prompts are left out from the first column on, where {row.n} of {row.of} rows have "
+            "padding: their prompt, or its end, stays among the targets"
         )
 
 
