@@ -501,8 +501,8 @@ class PromptOfPaddedRows(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.n} of {row.of} rows are padded on the left, and only their padding is ignored, "
-            "not their prompt: the mask counts from the first column on, where the padding is"
+            f"{row.n} of {row.of} rows are padded on the left, and their prompts are left out from the "
+            "first column on, where the padding is: the prompt, or its end, stays among the targets"
         )
 
 

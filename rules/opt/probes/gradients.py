@@ -297,6 +297,12 @@ class _Followed:
         self.epochs.clear()
         self.versions = ()
 
+    def zeroed(self) -> None:
+        """Passes are gone with their batches; batches without one may be for the passes to come."""
+        if self.passes:
+            self.clear()
+        self.versions = ()
+
 
 class MicroBatchesProbe(OptimizerProbe):
     """Writes ``micro_batches``."""
@@ -336,13 +342,13 @@ class MicroBatchesProbe(OptimizerProbe):
     def _cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         one = self._optimizers.get(optimizer)
         if one is not None:
-            one.clear()
+            one.zeroed()
 
     def _module_cleared(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
         gone = {id(each) for each in module.parameters()}
         for one in self._optimizers:
             if any(id(alive(each)) in gone for each in one.parameters):
-                one.clear()
+                one.zeroed()
 
     def backward_begins(self, call: Backward) -> None:
         """What its loss is made of is looked at while its graph is there."""

@@ -12,6 +12,9 @@ from .dependence import Dependence
 from .function_tape import FunctionTape, TapedCall, version
 from .paddings import NAMES, SEGMENTS, ignored_by
 
+PADDED = 3
+"""Padded rows that must say the same: a token may be the end of a prompt by chance."""
+
 
 def ends_ignored(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
     """Of a loss over next tokens: the token that ends each text is ignored in all rows, while the one
@@ -61,8 +64,8 @@ def _end_of(tokens: torch.Tensor) -> tuple[int, torch.Tensor | None]:
 
 def prompts_trained(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
     """Of a loss over next tokens whose rows are padded on the left, and ignored up to some position:
-    nothing but padding is ignored in padded rows, while others have more that is. ``n`` is the number
-    of these rows, ``of`` that of all.
+    nothing but padding is ignored in padded rows, while others have more that is; or less than in
+    others by just the padding. ``n`` is the number of these rows, ``of`` that of all.
     """
     for tokens, labels, kept in _next_tokens(tape, call):
         if tokens.unique().numel() <= SEGMENTS:
@@ -81,3 +84,21 @@ def prompts_trained(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]
             and bool((ignored > 0).any())
         ):
             yield Dependence("prompt", call, int(bare.sum()), len(tokens))
+        elif early := _ends_too_early(following, (~kept).sum(1), padded):
+            yield Dependence("prompt", call, early, len(tokens))
+
+
+def _ends_too_early(following: torch.Tensor, ignored: torch.Tensor, padded: torch.Tensor) -> int:
+    """Rows whose prompt ends later than what is ignored, by as much as they are padded: the token
+    there is the one that all whole rows ignore last. 0 if that is not so of all padded ones.
+    """
+    whole, moved = (padded == 0) & (ignored > 0), padded > 0
+    ends, long = following[whole].gather(1, ignored[whole, None] - 1), following.shape[1]
+    if not len(ends) or bool((ends != ends[0]).any()) or int(moved.sum()) < PADDED:
+        return 0
+    last, shift = ignored[moved, None] - 1, padded[moved, None]
+    if bool((last < shift).any()) or bool((last + shift >= long).any()) or len(shift.unique()) < 2:
+        return 0
+    rows = following[moved]
+    early = (rows.gather(1, last) != ends[0]) & (rows.gather(1, last + shift) == ends[0])
+    return len(early) if bool(early.all()) else 0

@@ -352,6 +352,7 @@ PLACED = (
     | dependence.COMBINING
     | dependence.STATISTICS
     | no_effect.NORMS
+    | no_effect.MEANS
     | frozenset(
         """
         div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm

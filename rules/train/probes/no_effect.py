@@ -11,7 +11,14 @@ import torch
 from .dependence import COMPARED, Dependence, loaded_sizes
 from .function_tape import FunctionTape, TapedCall
 
-MEANS = COMPARED | {"mean"}
+MEANS = COMPARED | frozenset(
+    """
+    mean poisson_nll_loss gaussian_nll_loss kl_div soft_margin_loss margin_ranking_loss
+    hinge_embedding_loss cosine_embedding_loss triplet_margin_loss multi_margin_loss
+    multilabel_margin_loss multilabel_soft_margin_loss
+    """.split()
+)
+"""Functions that make one number of losses of samples."""
 
 
 def weighs_a_scalar(name: str, given: tuple[torch.Tensor, ...]) -> bool:

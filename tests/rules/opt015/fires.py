@@ -1,3 +1,5 @@
+import itertools
+
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -63,5 +65,26 @@ def divided_on_a_line_of_its_own__note():
             if number % 4 == 3 or number == 9:
                 optimizer.step()
                 optimizer.zero_grad()
+
+    return step
+
+
+def windows_fetched_before_the_gradients_are_cleared__note():
+    model, optimizer = _trained()
+
+    def windows():
+        while True:
+            batches = iter(LOADER)
+            while window := list(itertools.islice(batches, 4)):
+                yield window
+
+    stream = windows()
+
+    def step():
+        window = next(stream)
+        optimizer.zero_grad()
+        for (x,) in window:
+            (model(x).square().mean() / 4).backward()  # OPT015
+        optimizer.step()
 
     return step

@@ -105,3 +105,46 @@ def windows_that_differ_and_go_on__no_note():
                 left = next(sizes)
 
     return step
+
+
+def _of_fetched_windows(take, divide=len):
+    model, optimizer = _trained()
+
+    def windows():
+        while True:
+            batches = iter(LOADER)
+            while window := list(itertools.islice(batches, take)):
+                yield window
+
+    stream = windows()
+
+    def step():
+        window = next(stream)
+        optimizer.zero_grad()
+        for (x,) in window:
+            (model(x).square().mean() / divide(window)).backward()
+        optimizer.step()
+
+    return step
+
+
+def fetched_windows_divided_by_their_length__no_note():
+    return _of_fetched_windows(4)
+
+
+def fetched_windows_that_fill_the_epoch__no_note():
+    return _of_fetched_windows(5, lambda window: 5)
+
+
+def parts_of_one_fetched_batch__no_note():
+    model, optimizer = _trained()
+    loader = DataLoader(TensorDataset(torch.rand(40, 8)), batch_size=16)
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            for part in x.split(4):
+                (model(part).square().sum() / len(x)).backward()
+            optimizer.step()
+
+    return step

@@ -1,5 +1,6 @@
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from tests.rules.programs import losses
 
@@ -10,3 +11,16 @@ def divided_by_their_sum(model):
     error = (model(x) - y).square().mean()  # TRAIN023
     loss = (weights * error).sum() / weights.sum()
     return loss
+
+
+@losses(lambda: nn.Linear(8, 1))
+def frequencies_by_exposure(model):
+    x, y, exposure = torch.randn(16, 8), torch.rand(16), torch.rand(16) + 0.1
+    nll = F.poisson_nll_loss(model(x).squeeze(1), y / exposure)  # TRAIN023
+    return (nll * exposure).sum() / exposure.sum()
+
+
+@losses(lambda: (nn.Linear(8, 4), nn.TripletMarginLoss()))
+def triplets_by_confidence(model, criterion):
+    anchor, near, far = (model(torch.randn(16, 8)) for _ in range(3))
+    return (criterion(anchor, near, far) * torch.rand(16)).mean()  # TRAIN023

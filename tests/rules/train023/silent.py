@@ -18,3 +18,25 @@ def all_equal__no_note():
 
 def kept_apart__no_note():
     return _trained(lambda out, y, w: (F.mse_loss(out, y) * w)[0, 0])
+
+
+def a_likelihood_before_the_mean__no_note():
+    def loss(out, y, w):
+        return (F.poisson_nll_loss(out, y.abs(), reduction="none") * w).sum() / w.sum()
+
+    return _trained(loss)
+
+
+def a_divergence_that_one_number_scales__no_note():
+    def loss(out, y, w):
+        return F.kl_div(out.log_softmax(0), y.softmax(0), reduction="batchmean") * w.mean()
+
+    return _trained(loss)
+
+
+def a_loss_beside_penalties__no_note():
+    def loss(out, y, w):
+        nll = F.poisson_nll_loss(out, y.abs())
+        return (torch.stack([nll, out.square().mean()]) * torch.tensor([1.0, 0.1])).sum()
+
+    return _trained(loss)

@@ -15,6 +15,15 @@ def _chats(rows=8):
     ]
 
 
+def _marked(sizes=(8, 6, 5, 7), mark=18):
+    """Prompts that are longer than their padding, and end in the same token."""
+    made = random.Random(0)
+    return [
+        ([*(made.randint(2, 17) for _ in range(size - 1)), mark], [2 + size % 7, 3, 4])
+        for size in sizes
+    ]
+
+
 def _padded(chats, left=True):
     width = max(len(prompt) + len(answer) for prompt, answer in chats)
     tokens = torch.zeros(len(chats), width, dtype=torch.long)
@@ -33,8 +42,8 @@ def _trained(model, tokens, labels):
     return step
 
 
-def prompts_counted_from_the_first_column():
-    chats = _chats()
+def prompts_longer_than_their_padding():
+    chats = _marked()
     tokens = _padded(chats)
     labels = tokens.masked_fill(tokens == 0, -100)
     for row, (prompt, _) in enumerate(chats):
