@@ -338,7 +338,9 @@ class EndNeverATarget(DependenceSays):
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
-        """Where labels of the padding's token are set to what is ignored, or the loss that ignores it."""
+        """Where labels of the padding's token are set to what is ignored, or the loss that ignores it,
+        as it is called or made.
+        """
         by_token = [
             source.site_of(file, node)
             for file, node in source.every(ast.Assign)
@@ -352,7 +354,13 @@ class EndNeverATarget(DependenceSays):
             if any(isinstance(each, ast.Compare) for each in call.args)
         ]
         own = "ignore_index" in row.site.text and "-100" not in row.site.text
-        return row.site if own else the_only(by_token) or row.site
+        made = the_only(
+            source.site_of(file, node)
+            for file, node in source.every(ast.Assign)
+            if "ignore_index" in (value := unparsed(node.value)) and "-100" not in value
+            if f"{unparsed(node.targets[0]).rpartition('.')[2]}(" in row.site.text
+        )
+        return row.site if own else made or the_only(by_token) or row.site
 
     def said(self, row: DependenceRow) -> str:
         return (

@@ -285,13 +285,23 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
 
 
 def _joins_states(tape: FunctionTape, call: TapedCall) -> bool:
-    """The last states of a recurrent layer, (layers, batch, size), become (batch, layers * size)."""
+    """The last states of a recurrent layer, (layers, batch, size), or those of some of its layers,
+    become (batch, layers * size).
+    """
     old, new = call.parents[0][0], call.result
     made = tape.maker_before(call, old)
-    while made is not None and made.name == "index_select":  # packed sequences, in their own order
+    while (
+        made is not None
+        and made.name in PICKING
+        and made.parents[0][0].shape[-2:] == old.shape[-2:]
+    ):
         made = tape.maker_before(made, made.parents[0][0])
     state = made is not None and made.name in RECURRENT and old.dim() == 3
-    return state and new.shape[0] == old.shape[1] != old.shape[0] > 1
+    return state and new.shape[0] == old.shape[1] != old.shape[0] > 1 != old.shape[1]
+
+
+PICKING = frozenset({"index_select", "getitem", "narrow", *FORMS})
+"""Functions that pick layers' states, or those of packed sequences in their own order."""
 
 
 def _is_undone(tape: FunctionTape, call: TapedCall) -> bool:

@@ -34,8 +34,8 @@ def ends_ignored(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:
 def _next_tokens(
     tape: FunctionTape, call: TapedCall
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Of a loss over classes: (rows, positions) of tokens that an embedding got, and targets for all
-    but the first of them, with whether the loss counts each.
+    """Of a loss over classes: (rows, positions) of tokens, and targets for all but the first of them,
+    with whether the loss counts each. An embedding got all of them, or all but the last target.
     """
     target = call.argument(1, "target")
     if call.name not in NAMES or call.at is None or target.is_floating_point():
@@ -44,6 +44,8 @@ def _next_tokens(
         tokens = embedding.argument(0, "input")
         if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
             continue
+        if target.numel() == tokens.numel():
+            tokens = torch.cat([tokens, target.reshape(tokens.shape)[:, -1:]], 1)
         if target.numel() == tokens[:, 1:].numel():
             labels = target.reshape(tokens[:, 1:].shape)
             yield tokens, labels, labels != ignored_by(call)

@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from tests.rules.programs import losses
+
 
 def heads_viewed_in_a_model():
     class Attention(nn.Module):
@@ -36,3 +38,17 @@ def last_states_of_two_directions():
         head(state.reshape(4, -1)).square().mean().backward()  # TRAIN021
 
     return step
+
+
+@losses(lambda: (nn.LSTM(8, 6, 2, batch_first=True, bidirectional=True), nn.Linear(12, 1)))
+def last_states_of_the_last_of_two_layers(layer, head):
+    _, (state, _) = layer(torch.randn(4, 7, 8))
+    top = state[-2:]
+    return head(top.reshape(4, -1)).square().mean()  # TRAIN021
+
+
+@losses(lambda: (nn.GRU(8, 6, 2, batch_first=True, bidirectional=True), nn.Linear(12, 1)))
+def last_states_by_layer_and_direction(layer, head):
+    _, state = layer(torch.randn(4, 7, 8))
+    top = state.view(2, 2, 4, 6)[-1]
+    return head(top.reshape(4, -1)).square().mean()  # TRAIN021

@@ -35,3 +35,17 @@ def labels_filled_by_the_token__note():
         F.cross_entropy(out, labels[:, 1:]).backward()
 
     return step
+
+
+def ignored_by_a_loss_that_is_made_before__note():
+    """The model is given all tokens but the last."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+    criterion = nn.CrossEntropyLoss(ignore_index=END)  # TRAIN027
+
+    def step():
+        tokens = _texts()
+        out = model(tokens[:, :-1])
+        criterion(out.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
