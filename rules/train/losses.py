@@ -280,8 +280,8 @@ MASKED = {
 """What to do, by the function; else it is attention."""
 
 MASK = (
-    "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in front of the "
-    "softmax)."
+    "Give attention a mask of the padding: attn_mask, key_padding_mask (a decoder's attention to a "
+    "padded source: memory_key_padding_mask), or -inf before the softmax."
 )
 
 
