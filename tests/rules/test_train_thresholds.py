@@ -90,3 +90,27 @@ def test_most_of_the_rows_of_a_line_decide(kind):
 def test_micro_batches_that_are_nearly_even_are_a_note(angle, ratio, knobs, severity):
     (finding,) = found("tokens", row("tokens", angle, ratio), **knobs)
     assert finding.severity is severity
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "said", "advised"),
+    [
+        ("shift", {}, "shifted twice", "Shift once"),
+        ("shift", {"distance": 0}, "not shifted", "Compare the outputs at [:, :-1]"),
+        ("activation", {}, "applies softmax to the result of softmax", "the logits"),
+        ("activation", {"function": "nll_loss"}, "expects log-probabilities", "log_softmax"),
+    ],
+)
+def test_what_is_wrong_and_what_to_do(kind, more, said, advised):
+    one = row(kind, 40.0)
+    for name, value in more.items():
+        setattr(one, name, value)
+    (finding,) = found(kind, one)
+    assert said in finding.message and advised in finding.remedy.text
+
+
+def test_angles_of_parameters_count_before_those_of_outputs():
+    (finding,) = found("shift", *(row("shift", 80.0, over="outputs"), row("shift", 31.0)))
+    assert "31 degrees" in finding.message
+    (finding,) = found("shift", row("shift", 80.0, over="outputs"))
+    assert "at the model's outputs is 80 degrees" in finding.message
