@@ -66,6 +66,23 @@ class Bounds:
             for each in self._of(one)
         )
 
+    def joined(self, name: str) -> Site | None:
+        """A line that runs more than once and joins all that is in a container of this name: the
+        outputs of an epoch, if it is ever emptied.
+        """
+        last = re.split(r"\W+", name.split("[", 1)[0])[-1]
+        return next(
+            (
+                self._source.site_of(file, call)
+                for file, call in self._source.calls_of(*JOINS)
+                for part in nodes_in(call, ast.Name, ast.Attribute)
+                if _last(part) == last
+                and not _is_picked(self._source.index(file), part)
+                and not self._once(self._source.index(file), call)
+            ),
+            None,
+        )
+
     def _of(self, file: str) -> frozenset[_Cut]:
         if file not in self._cut:
             index = self._source.index(file)
@@ -146,6 +163,16 @@ def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterat
             yield _Cut(_last(each), once=once, made=made)
 
 
+def _is_picked(index: Index, node: ast.AST) -> bool:
+    """``losses[-100:]``, ``outputs[-1]``: a part of it by its place; else it is called, or measured."""
+    up = index.parents[node]
+    if isinstance(up, ast.Subscript) and up.value is node:
+        return isinstance(up.slice, (ast.Slice, ast.UnaryOp, ast.Constant)) and not isinstance(
+            getattr(up.slice, "value", None), str
+        )
+    return isinstance(up, ast.Call) and (up.func is node or name_of(up.func) == "len")
+
+
 def _measured(node: ast.Compare) -> Iterator[_Cut]:
     """``if len(seen) < 100``: it grows up to there."""
     if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops):
@@ -205,6 +232,8 @@ class Keeper:
     kind: str = "tensors"
     beyond: bool = False
     """It is a dataset's, and holds more than that has samples: no cache of them."""
+    joined: Site | None = None
+    """A line that joins all of it, again and again."""
 
     @property
     def larger(self) -> bool:
@@ -285,8 +314,10 @@ def _keeper(evidence: Evidence, row: GrowingRow, bounds: Bounds) -> Keeper:
     if found.beyond:
         return found
     once = not found.larger
+    lists = found.kind == "tensors" and not (found.larger or found.cycled)
     return replace(
         found,
+        joined=bounds.joined(name) if lists else None,
         bounded=not found.cycled and bounds.cut(file, name, once=once),
         cut=not found.cycled and bounds.cut(file, name, once=once, made=once),
     )
@@ -300,6 +331,9 @@ SHARE_OF_PEAK = 0.01
 EVEN = 0.25
 """Where sizes vary, the host's allocator spreads in jumps: a leak's median step adds at least this
 share of the growth per step."""
+
+OF_EPOCHS = 4
+"""A list that some line joins again and again is an epoch's, and told from a part of the size."""
 
 RETURNED = 0.2
 """And gives back as much as a quarter; a leak gives back nothing."""
@@ -452,7 +486,8 @@ class MemoryGrowsEveryStep(Rule):
                 return each
         for each in sorted(found, key=lambda each: not each.larger):
             own = self._rate(each.trend, 0.0)
-            if not (each.cut or own is None) and own >= self.variable_kib * 1024:
+            least = self.variable_kib * 1024 / (1 if each.joined is None else OF_EPOCHS)
+            if not (each.cut or own is None) and own >= least:
                 return each
         return None
 
@@ -475,6 +510,8 @@ def _kept_by(each: Keeper, rate: float | None, trend: Trend, made: Site | None =
     else:
         said = f": on each step this line stores {more} in {each.name}"
         said += "" if each.bounded else ", which nothing ever shrinks"
+        if each.joined is not None and not each.bounded:
+            said += f": line {each.joined.line} joins those of all steps so far, not of one epoch"
     slope = each.trend.slope
     if rate is None and slope is not None:
         rate, trend = slope.per_step, each.trend

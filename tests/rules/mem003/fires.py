@@ -208,3 +208,24 @@ def cache_of_a_worker_that_never_hits():
             return self.resampled[key][:8]
 
     return _on_batches_of(Samples())
+
+
+def outputs_of_an_epoch_that_nothing_clears__note():
+    class Epochs:
+        def __init__(self):
+            self.model, self.taken, self.train_outputs = nn.Linear(8, 1), 0, []
+
+        def ended(self):
+            together = torch.cat([out for out, _ in self.train_outputs])
+            self.spread = together.std().item()
+
+        def step(self):
+            x = torch.randn(128, 8)
+            out = self.model(x)
+            out.square().mean().backward()
+            self.train_outputs.append((out.detach(), x[:, 0]))  # MEM003
+            self.taken += 1
+            if self.taken % 4 == 0:
+                self.ended()
+
+    return Epochs().step

@@ -333,3 +333,54 @@ def workers_that_keep_each_sample__no_note():
             return self.decoded[index][:8]
 
     return _on_batches_of(Samples())
+
+
+def _of_epochs(push, ended):
+    """``push`` gets the outputs of each step; ``ended`` is called with every fourth one."""
+    model, steps = nn.Linear(8, 1), itertools.count(1)
+
+    def step():
+        out = model(torch.randn(128, 8))
+        out.square().mean().backward()
+        push(out.detach())
+        if next(steps) % 4 == 0:
+            ended()
+
+    return step
+
+
+def outputs_of_an_epoch_that_are_cleared__no_note():
+    epoch_outputs = []
+
+    def ended():
+        torch.cat(epoch_outputs).std().item()
+        epoch_outputs.clear()
+
+    return _of_epochs(epoch_outputs.append, ended)
+
+
+def a_mean_of_all_losses__no_note():
+    all_losses = []
+
+    def push(out):
+        all_losses.append(out.square().mean())
+
+    return _of_epochs(push, lambda: torch.stack(all_losses).mean().item())
+
+
+def the_last_of_small_outputs__no_note():
+    small_outputs = []
+
+    def push(out):
+        small_outputs.append(out)
+
+    return _of_epochs(push, lambda: torch.cat(small_outputs[-4:]).std().item())
+
+
+def small_outputs_joined_by_nobody__no_note():
+    recent_outputs = []
+
+    def push(out):
+        recent_outputs.append(out)
+
+    return _of_epochs(push, lambda: torch.cat([recent_outputs[-1], recent_outputs[-2]]).std().item())
