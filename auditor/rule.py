@@ -70,6 +70,10 @@ class Rule:
     """Of rules with the same cause, equally severe, the one with the lowest number gives the joined
     finding code and message.
     """
+    follows_at_line: ClassVar[str] = ""
+    """Code of a rule whose finding at the same line is the cause of this rule's: what that one advises
+    mends both.
+    """
     advice: ClassVar[str] = ""
     """What to do, where that is the same for every finding; else a finding brings its ``remedy``."""
 

@@ -68,7 +68,7 @@ def gains(report: Report) -> Iterator[Gain]:
     yield from priced_gains
     yield from _waits(report)
     if not priced_gains:
-        counted, why = summary.severities(report), "no time saving is known"
+        counted, why = summary.severities(report), "what they cost in time is not known"
         if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
             why = "no time saving is proven"
         yield Gain(f"found {counted}; {why}", f"Found {counted}", beside=why)

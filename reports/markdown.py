@@ -105,7 +105,7 @@ def _table(report: Report) -> Iterator[str]:
                 filter(None, (summary.baseline_word(finding), summary.severity(finding).value))
             ),
             escape(finding.code, 40),
-            price,
+            price or summary.unpriced(finding),
             f"<code>{escape(str(finding.site), 300)}</code>" if finding.site else "",
             prose(finding.message, 300),
         )

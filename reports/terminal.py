@@ -224,7 +224,7 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 def _modules(report: Report, width: int) -> Iterator[Text]:
     told = "; ".join(filter(None, (f"shares of {modules.basis(report)}", modules.rates(report))))
-    yield from _wrapped(f"step by module, submodules apart ({told}):", width)
+    yield from _wrapped(f"step by module, each without its submodules ({told}):", width)
     yield from (Text(f"  {line}", "dim") for line in modules.lines(report))
     yield Text()
 
@@ -300,7 +300,7 @@ def _skipped(verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
         )
     rest = groups[_REASONS:]
     if rest:
-        others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
+        others = "another reason" if len(rest) == 1 else f"others, for {len(rest)} reasons"
         yield Text(f"  {sum(len(group) for _, group in rest):4}  {others}", "dim")
 
 

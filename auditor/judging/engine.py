@@ -116,8 +116,23 @@ def judge(
     place = {rule.code: number for number, rule in enumerate(chosen)}
     verdicts.sort(key=lambda verdict: place[verdict.code])
     whole = joined(_distinct(prices.in_order(findings)), causes_of(chosen), statements)
+    whole = tuple(_following(whole, {rule.code: rule.follows_at_line for rule in chosen}))
     warnings = (*_unasked(verdicts), *unused)
     return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), warnings)
+
+
+def _following(findings: Iterable[Finding], causes: Mapping[str, str]) -> Iterator[Finding]:
+    """The findings; those whose cause another rule names at their line point to it, and advise
+    nothing of their own.
+    """
+    findings = tuple(findings)
+    there = {(each.code, each.site) for each in findings if each.site is not None}
+    for each in findings:
+        cause = causes.get(each.code, "")
+        if (cause, each.site) in there:
+            yield replace(each, follows=cause, remedy=None)
+        else:
+            yield each
 
 
 def settled(

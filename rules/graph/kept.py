@@ -233,6 +233,7 @@ class GraphKeptAcrossSteps(Rule):
     code = "GRAPH001"
     severity = Severity.ERROR
     since = "0.1"
+    follows_at_line = "MEM020"  # hooks that pile up keep what they store
 
     share: float = knob(
         0.6, "Report only if there are more tensors after at least this share of the steps."
@@ -279,8 +280,8 @@ class GraphKeptAcrossSteps(Rule):
             return f"{root.name} retains the graphs of {steps} earlier steps{until}"
         if root.tensors_grow(self.share):
             return (
-                f"{root.name} retains the graph of every step: {root.tensors[0]} tensors at first, "
-                f"{root.tensors[-1]} in the end"
+                f"{root.name} retains the graph of every step: from {root.tensors[0]} to "
+                f"{root.tensors[-1]} tensors over {len(root.tensors)} steps"
             )
         return f"{root.name} chains the graphs of all steps: {root.length}"
 

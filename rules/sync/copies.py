@@ -99,7 +99,7 @@ class BlockingCopyEveryStep(CopyRule):
             if len(known) < len(made) or place.waits_elsewhere:
                 known = ()
             message = (
-                f"{what} copied to the device on {place.pattern} and the host waits until "
+                f"{what} copied to the device on {place.pattern}; on a GPU the host waits until "
                 f"{there}{how}"
             )
             yield self.report(

@@ -148,6 +148,12 @@ class SamplesMix(DependenceSays):
         return ORDER.get(name, "Do not mix over the batch dimension.")
 
 
+COMBINED = (
+    "Combine the attn_mask that is given here with a causal one (mask & torch.ones(t, t).tril().bool()): "
+    "is_causal=True and a mask exclude each other."
+)
+
+
 class SeesTheNextToken(DependenceSays):
     """A language or time-series model sees what it has to predict."""
 
@@ -180,9 +186,12 @@ class SeesTheNextToken(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
-            "positions after it, and the next of them is its target"
+            f"{NAMED.get(row.function, row.function)} lets a position see its target, which is the next "
+            f"position: {row.n} of the {row.of} after it reach its output"
         )
+
+    def instead(self, row: DependenceRow) -> str:
+        return COMBINED if "attn_mask" in row.site.text else ""
 
 
 @dataclass(frozen=True)
@@ -280,14 +289,15 @@ class SoftmaxOverOneValue(DependenceSays):
     code = "TRAIN024"
     kinds = ("single",)
     advice = (
-        "Take the softmax over the dimension with the alternatives. For two classes with one "
-        "score train with binary_cross_entropy_with_logits, and apply sigmoid only for predictions."
+        "Take the softmax over the alternatives: over their dimension, or by group where an index "
+        "groups them (edges of a node). For two classes with one score train with "
+        "binary_cross_entropy_with_logits, and apply sigmoid only for predictions."
     )
 
     def said(self, row: DependenceRow) -> str:
         return (
             f"{row.function} goes over a dimension of size 1: the result is the same for all "
-            "inputs, and what is in front of it is not trained"
+            "inputs, and layers that feed only it are not trained"
         )
 
 

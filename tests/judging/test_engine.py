@@ -377,3 +377,13 @@ def test_the_null_device_is_believed_where_it_can_tell(
     run = SimpleNamespace(memory=null)
     verdict, _ = engine._ask(Native, rehearsal, None, run, {})  # type: ignore[arg-type]
     assert verdict.reason == believed
+
+
+@pytest.mark.parametrize(("line", "follows"), [(7, "MEM020"), (8, "")])
+def test_a_finding_whose_cause_another_rule_names_at_its_line_points_to_it(line, follows):
+    kept = Finding(Site("t.py", line), "kept", code="GRAPH001", remedy=Remedy("detach"))
+    hooks = Finding(Site("t.py", 7), "hooks", code="MEM020", remedy=Remedy("remove"))
+    causes = {"GRAPH001": "MEM020", "MEM020": ""}
+    first, second = engine._following([kept, hooks], causes)
+    assert (first.follows, first.remedy is None) == (follows, bool(follows))
+    assert second == hooks

@@ -92,7 +92,7 @@ def words(tree: ast.Module) -> Iterator[ast.Constant]:
             case (
                 ast.Expr(value=ast.Constant())
                 | ast.Call(func=ast.Name("see" | "knob"))
-                | ast.Assign(targets=[ast.Name("code")])
+                | ast.Assign(targets=[ast.Name("code" | "follows_at_line")])
                 | ast.keyword(arg="follows")
             ):
                 left_out.update(map(id, ast.walk(node)))

@@ -164,7 +164,7 @@ def test_findings_without_a_price_are_counted_by_severity():
         if finding.severity is Severity.NOTE and not finding.lost_us_per_step
     )
     assert headline.headline(replace(report, findings=(note,))) == (
-        "found 1 note; no time saving is known",
+        "found 1 note; what they cost in time is not known",
     )
 
 
