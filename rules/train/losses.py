@@ -373,6 +373,8 @@ def _ignored(site: Site, function: str, values: set[int | None]) -> Remedy:
     """
     if function not in LOGARITHMS and function != "cross_entropy":
         return Remedy("Compare only the positions that the mask or the lengths call real.")
+    if None in values:
+        return Remedy("Set padded targets to -100: real targets have their value, too.")
     text = "Set padded targets to -100, or pass their value as ignore_index."
     value = values.pop() if len(values) == 1 else None
     if value is None or f"{function}(" not in site.text:

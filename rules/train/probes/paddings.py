@@ -154,8 +154,8 @@ def _is_text_there(tape: FunctionTape, real: torch.Tensor) -> bool:
 
 
 def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
-    """The padding of tokens that an embedding with a padding index was given, where targets are
-    that index as well: the tokens that follow.
+    """The padding of tokens that an embedding with a padding index was given: where targets are
+    that index as well, the tokens that follow; or where the tokens are, of a class for each.
     """
     for call in tape.calls.values():
         tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
@@ -165,6 +165,8 @@ def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
             pads, real = tokens == index, target.view(tokens.shape) != index
             if bool(pads.any()) and not bool((pads & real).any()):
                 yield Beside("padding_idx", real, is_mask=True)
+            if bool(pads.any()):
+                yield Beside("padding_idx", ~pads, is_mask=True)
 
 
 def compared_padding(tail: Tail, call: TapedCall) -> Padded | None:

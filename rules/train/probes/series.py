@@ -1,4 +1,4 @@
-"""Series of numbers whose model sees the values that it has to predict."""
+"""Series of numbers, or of classes as one-hot rows, whose model sees what it has to predict."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import torch
 
 from auditor.capture.instruments.plain_tensor import tensors
 
+from . import paddings
 from .dependence import (
     ATTENDING,
     COMPARED,
+    FORMS,
     OTHER_LENGTHS,
     Dependence,
     crops_convolution,
@@ -32,19 +34,55 @@ def future_values(tape: FunctionTape, tail: Tail) -> Dependence | None:
     with the model's own input one position further. None if none does, or it is not known.
     """
     for call in tail.calls:
-        pair = [tensor for tensor, _ in call.parents[:2]]
-        if call.name not in COMPARING or len(pair) != 2 or pair[0].shape != pair[1].shape:
-            continue
-        target, out = sorted(pair, key=lambda each: each.requires_grad)
-        if target.requires_grad or not out.requires_grad or not target.is_floating_point():
-            continue
-        for given, axis in _inputs(tape, target):
+        for given, out, axis, along in (*_of_numbers(tape, call), *_of_classes(tape, call)):
             try:
                 with nothing_left_behind():
-                    return _first(tape, given, out, axis)
+                    return _first(tape, given, (out, along), axis)
             except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
                 return None  # what cannot be computed alone says nothing
     return None
+
+
+Asked = tuple[torch.Tensor, torch.Tensor, int, int]
+"""What a model was given, its outputs, and the dimension of the positions in each."""
+
+
+def _of_numbers(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
+    pair = [tensor for tensor, _ in call.parents[:2]]
+    if call.name not in COMPARING or len(pair) != 2 or pair[0].shape != pair[1].shape:
+        return
+    target, out = sorted(pair, key=lambda each: each.requires_grad)
+    if not target.requires_grad and out.requires_grad and target.is_floating_point():
+        yield from ((given, out, axis, axis) for given, axis in _inputs(tape, target))
+
+
+def _of_classes(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
+    """The same of classes that the model is given as one-hot rows of numbers."""
+    out, target = call.argument(0, "input"), call.argument(1, "target")
+    if call.name not in paddings.NAMES or not out.requires_grad or target.is_floating_point():
+        return
+    form = tape.maker_before(call, out)
+    if out.dim() == 2 and form is not None and form.name in (*FORMS, "flatten"):
+        out = form.parents[0][0]
+    for made in tape.calls.values():
+        classes = made.argument(0, "input") if made.name == "one_hot" else target
+        if classes is target or classes.numel() != target.numel():
+            continue
+        asked = target.reshape(classes.shape)
+        for axis, size in enumerate(classes.shape):
+            along = only_axis(out, size)
+            if along is not None and _is_next(classes, asked, axis):
+                rows = (each.result for each in tape.users(made))
+                yield from ((each, out, axis, along) for each in rows if each.is_floating_point())
+
+
+def _is_next(given: torch.Tensor, target: torch.Tensor, axis: int) -> bool:
+    """The target is what was given, one position further."""
+    size = given.shape[axis]
+    if size < SHORTEST or torch.equal(given, target) or not target.count_nonzero():
+        return False
+    later, here = given.narrow(axis, 1, size - 1), target.narrow(axis, 0, size - 1)
+    return torch.equal(later, here)
 
 
 def _inputs(tape: FunctionTape, target: torch.Tensor) -> Iterator[tuple[torch.Tensor, int]]:
@@ -59,17 +97,16 @@ def _inputs(tape: FunctionTape, target: torch.Tensor) -> Iterator[tuple[torch.Te
             ):
                 continue
             seen.add(id(each))
-            for axis, size in enumerate(target.shape):
-                if size >= SHORTEST and not torch.equal(each, target):
-                    later, here = each.narrow(axis, 1, size - 1), target.narrow(axis, 0, size - 1)
-                    if torch.equal(later, here) and target.count_nonzero():
-                        yield each, axis
+            yield from ((each, n) for n in range(target.dim()) if _is_next(each, target, n))
 
 
 def _first(
-    tape: FunctionTape, given: torch.Tensor, out: torch.Tensor, axis: int
+    tape: FunctionTape, given: torch.Tensor, asked: tuple[torch.Tensor, int], axis: int
 ) -> Dependence | None:
-    """The first call by which the middle of ``out`` depends on values of ``given`` behind it."""
+    """The first call by which the middle of what is asked, along its dimension, depends on values of
+    ``given`` behind it.
+    """
+    out = asked[0]
     readers = [each for each in tape.calls.values() if any(one is given for one, _ in each.parents)]
     reached = reached_from(tape, readers)
     calls = [each for each in leading_to(tape, out) if each.number in reached]
@@ -96,7 +133,7 @@ def _first(
         moved = None if found is None else found.movedim(axis, 0)[middle + 1 :]
         return 0 if moved is None else int(moved.flatten(1).ne(0).any(1).sum())
 
-    n = behind(held[id(out)], axis)
+    n = behind(held[id(out)], asked[1])
     for call in calls if n else ():
         result = held[id(call.result)]
         along = only_axis(result, size)

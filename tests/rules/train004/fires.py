@@ -363,3 +363,10 @@ def scores_with_a_number_added(embed, out):
     x = embed(padded_texts())
     shares = F.softmax(x @ x.transpose(1, 2) + torch.tensor(0.5), dim=-1)  # TRAIN004
     return F.cross_entropy(out((shares @ x)[:, 0]), torch.tensor([0, 1, 2, 0]))
+
+
+@losses(lambda: speller(padding_idx=PAD))
+def padded_with_a_class_that_real_tokens_have(model):
+    tokens = padded_texts()
+    classes = (tokens % 3).masked_fill(tokens == PAD, 0)
+    return F.cross_entropy(model(tokens).transpose(1, 2), classes)  # TRAIN004

@@ -538,3 +538,30 @@ def what_ends_every_row():
 
 def lengths_of_the_source_beside_a_text_without_padding():
     return _ended_alike((12, 9, 12, 9), ends=3)
+
+
+@losses(lambda: speller(padding_idx=PAD))
+def classes_of_real_tokens_alone__no_note(model):
+    tokens = padded_texts()
+    classes = (tokens % 3).masked_fill(tokens == PAD, -100)
+    return F.cross_entropy(model(tokens).transpose(1, 2), classes)
+
+
+@losses(lambda: speller(padding_idx=PAD))
+def ends_that_are_hidden_and_asked_for__no_note(model):
+    tokens = torch.randint(1, 8, (4, 12))
+    hidden = torch.arange(12) >= torch.tensor(LENGTHS)[:, None]
+    return F.cross_entropy(model(tokens.masked_fill(hidden, PAD)).transpose(1, 2), tokens)
+
+
+@losses(lambda: speller(padding_idx=PAD))
+def the_index_stands_inside_of_texts__no_note(model):
+    tokens = torch.randint(1, 8, (4, 12)).masked_fill(torch.rand(4, 12) < 0.3, PAD)
+    classes = (tokens % 3).masked_fill(tokens == PAD, 0)
+    return F.cross_entropy(model(tokens).transpose(1, 2), classes)
+
+
+@losses(lambda: speller(padding_idx=PAD))
+def a_class_of_each_text__no_note(model):
+    tokens = padded_texts()
+    return F.cross_entropy(model(tokens)[:, 0], torch.tensor([0, 1, 0, 0]))

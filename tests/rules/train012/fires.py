@@ -102,3 +102,17 @@ def values_of_a_series_read_in_both_directions(layer, head):
     out, _ = layer(series[:, :-1])  # TRAIN012
     mean, scale = head(out).chunk(2, -1)
     return (scale + (series[:, 1:] - mean).square() * (-2 * scale).exp()).mean()
+
+
+@losses(lambda: (nn.Conv1d(6, 8, 3, padding=1), nn.Conv1d(8, 6, 1)))
+def classes_of_a_series_as_one_hot_rows(layer, head):
+    classes = torch.randint(0, 6, (4, 17))
+    x = F.one_hot(classes[:, :-1], 6).float().transpose(1, 2)
+    return F.cross_entropy(head(layer(x).relu()), classes[:, 1:])  # TRAIN012
+
+
+@losses(lambda: (nn.GRU(6, 5, batch_first=True, bidirectional=True), nn.Linear(10, 6)))
+def classes_of_a_series_read_in_both_directions(layer, head):
+    classes = torch.randint(0, 6, (4, 17))
+    out, _ = layer(F.one_hot(classes[:, :-1], 6).float())  # TRAIN012
+    return F.cross_entropy(head(out).reshape(-1, 6), classes[:, 1:].reshape(-1))

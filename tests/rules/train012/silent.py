@@ -121,3 +121,47 @@ def all_values_that_make_one_code(encoder, decoder):
 def statistics_that_cannot_be_computed_again(layer, norm, head):
     series = _series().transpose(1, 2)
     return F.mse_loss(head(norm(layer(series[..., :-1]))), series[..., 1:])
+
+
+def _classes(layers, out_of):
+    torch.manual_seed(0)
+    made = layers()
+
+    def step():
+        classes = torch.randint(0, 6, (4, 17))
+        x = F.one_hot(classes[:, :-1], 6).float()
+        F.cross_entropy(out_of(x, *made), classes[:, 1:]).backward()
+
+    return step
+
+
+def classes_padded_on_the_left():
+    def out_of(x, layer, head):
+        return head(layer(F.pad(x.transpose(1, 2), (2, 0))).relu())
+
+    return _classes(lambda: (nn.Conv1d(6, 8, 3), nn.Conv1d(8, 6, 1)), out_of)
+
+
+def classes_read_in_one_direction():
+    def out_of(x, layer, head):
+        return head(layer(x)[0]).transpose(1, 2)
+
+    return _classes(lambda: (nn.GRU(6, 8, batch_first=True), nn.Linear(8, 6)), out_of)
+
+
+def classes_with_one_code_for_all_of_them():
+    def out_of(x, encoder, decoder, head):
+        _, code = encoder(x)
+        return head(decoder(x, code)[0]).transpose(1, 2)
+
+    def layers():
+        return nn.GRU(6, 8, batch_first=True), nn.GRU(6, 8, batch_first=True), nn.Linear(8, 6)
+
+    return _classes(layers, out_of)
+
+
+@losses(lambda: (nn.Conv1d(6, 8, 3, padding=1), nn.Conv1d(8, 6, 1)))
+def classes_that_are_cleaned(layer, head):
+    classes = torch.randint(0, 6, (4, 17))
+    noisy = torch.where(torch.rand(4, 17) < 0.2, torch.randint(0, 6, (4, 17)), classes)
+    return F.cross_entropy(head(layer(F.one_hot(noisy, 6).float().mT)), classes)
