@@ -126,7 +126,8 @@ class LossRepairsProbe(OptimizerProbe):
         tape = self._tape
         if tape is not None and given and name in ("getitem", "narrow"):
             made = tape.maker(given[0])
-            if made is not None and made.name in RECURRENT:  # it picks a state
+            picks = made is not None and made.name in RECURRENT  # a state
+            if picks or padding_reads.unpacked(tape, made) is not None:
                 return True
             cuts = dependence.crops_convolution(tape, name, given)
             forms = dependence.forms_a_mask(tape, name, given)

@@ -12,6 +12,7 @@ from tests.rules.programs import (
     padded_texts,
     speller,
 )
+from tests.rules.train004.fires import _packed
 
 
 @losses(speller)
@@ -565,3 +566,25 @@ def the_index_stands_inside_of_texts__no_note(model):
 def a_class_of_each_text__no_note(model):
     tokens = padded_texts()
     return F.cross_entropy(model(tokens)[:, 0], torch.tensor([0, 1, 0, 0]))
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def positions_of_what_was_packed_one_by_one__no_note(layer, x, lengths):
+    outputs = _packed(layer, x, lengths)
+    each = [outputs[:, place] * (place < lengths)[:, None] for place in range(12)]
+    return torch.stack(each).sum(0)
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_real_position_of_what_was_packed__no_note(layer, x, lengths):
+    return _packed(layer, x, lengths)[torch.arange(4), lengths - 1]
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_position_of_whole_rows_that_were_packed__no_note(layer, x, lengths):
+    return _packed(layer, x, torch.full((4,), 12))[:, -1]
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def first_position_of_what_was_packed__no_note(layer, x, lengths):
+    return _packed(layer, x, lengths)[:, 0]
