@@ -382,3 +382,15 @@ def _packed(layer, x, lengths, **more):
 def last_position_of_what_was_packed(layer, x, lengths):
     outputs = _packed(layer, x, lengths)
     return outputs[:, -1]  # TRAIN004
+
+
+@losses(lambda: (nn.Conv1d(5, 8, 3, padding=1), nn.Conv1d(8, 8, 1), nn.Linear(8, 3)))
+def pooled_behind_a_convolution(local, score, head):
+    def forward(frames, lengths):
+        x = local(frames).relu()
+        shares = torch.softmax(score(x), dim=-1)  # TRAIN004
+        return head((shares * x).sum(-1))
+
+    lengths = torch.tensor(LENGTHS)
+    frames = (torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None])[..., None]).mT
+    return F.cross_entropy(forward(frames, lengths), torch.tensor([0, 1, 2, 0]))
