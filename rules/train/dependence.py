@@ -158,7 +158,7 @@ class SeesTheNextToken(DependenceSays):
     """A language or time-series model sees what it has to predict."""
 
     code = "TRAIN012"
-    kinds = ("future",)
+    kinds = ("future", "added")
     advice = (
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
         "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
@@ -173,6 +173,8 @@ class SeesTheNextToken(DependenceSays):
             for call in source.index(file).calls.get(name, ())
             if len(call.args) > 1 or call.keywords
         ]
+        if row.kind == "added":
+            return the_only(starmap(source.site_of, source.calls_of("tril", "triu"))) or row.site
         off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
         if off_by_few:
             return source.site_of(file, made[0])
@@ -185,6 +187,11 @@ class SeesTheNextToken(DependenceSays):
         return (the_only(filled) if "attn_mask" in given else None) or row.site
 
     def said(self, row: DependenceRow) -> str:
+        if row.kind == "added":
+            return (
+                f"{NAMED.get(row.function, row.function)} adds a causal mask of ones and zeros to its "
+                f"scores, which hides nothing: all {row.of} positions after the first one are seen by it"
+            )
         return (
             f"{NAMED.get(row.function, row.function)} lets a position see its target, which is the next "
             f"position: {row.n} of the {row.of} after it reach its output"

@@ -263,7 +263,10 @@ class MicroBatchesWeighedAlike(GradientRule):
 LARGEST = frozenset({"amax", "max"})
 """Padding is seldom the largest of many values: a note."""
 
+UNPACKED = "pad_packed_sequence"
+
 MASKED = {
+    UNPACKED: "Take the output at lengths - 1, or the last state that the layer returns.",
     **dict.fromkeys(
         LARGEST, "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf)."
     ),
@@ -327,6 +330,11 @@ class PaddingTrained(GradientRule):
                 f"the last state of {worst} has read the padding after the sequence: in one row of the "
                 f"batch {row.share:.0%} of its gradient lies on padding, as {said}"
             )
+        elif worst == UNPACKED:
+            message = (
+                f"the last position of what {UNPACKED} gives is padding in each row that is shorter "
+                f"than the longest: {row.padded} of all {row.tokens} positions are"
+            )
         elif worst == "embedding":
             message = (
                 "positions are counted from the padding in front of a row: the position of a token "
@@ -361,7 +369,9 @@ class PaddingTrained(GradientRule):
             facts=(
                 ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
-                ("proof", "the gradient at its input is not zero at padding"),
+                ("proof", "the gradient at its input is not zero at padding")
+                if worst != UNPACKED
+                else ("proof", "the lengths that it gives beside it"),
             ),
             remedy=Remedy(MASKED.get(worst, MASK)),
         )

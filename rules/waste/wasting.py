@@ -15,7 +15,7 @@ from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.evidence.source.files import Function, Source, lines_of, the_only
+from auditor.evidence.source.files import Function, Index, Source, lines_of, the_only
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
@@ -240,6 +240,15 @@ IN_PLACE = frozenset(
 """Operators that a tensor also has in place, under the name with ``_``."""
 
 
+WRITTEN = (
+    "Write into the tensor itself (state[name].mul_(decay).add_(value, alpha=1 - decay)) under "
+    "torch.no_grad(), or call load_state_dict() with the dictionary."
+)
+
+LOOKS = frozenset({"items", "keys", "values"})
+"""Methods by which a loop goes over a dictionary."""
+
+
 SOMETIMES = " on the watched steps, though a branch does on others"
 """Addition for results that a branch reads which ran on no watched step."""
 
@@ -271,6 +280,12 @@ class ResultUnread(WasteRule):
                 remedy = Remedy(f"Call {each.op}_(), which changes it, or use the result.")
                 found = self.report(thrown, each, machine, said, remedy=remedy)
                 # what is wrong is the training, whatever the call costs
+                yield replace_finding(found, site=ran_at, lost_us_per_step=None, basis="none")
+                continue
+            lost = _changes_no_parameter(source, ran_at)
+            if lost:
+                said = f"what is computed here changes no parameter: {lost}, which nothing reads"
+                found = self.report(thrown, each, machine, said, remedy=Remedy(WRITTEN))
                 yield replace_finding(found, site=ran_at, lost_us_per_step=None, basis="none")
                 continue
             enough = thrown.operators and each.operators >= several and each.op not in WRITES
@@ -465,6 +480,42 @@ def handed_on(source: Source, site: Site) -> bool:
             if names_in(node.value, ast.Load) & handed:
                 handed |= names_in(node, ast.Store)
     return bool(names_in(returns, ast.Load) & handed)
+
+
+def _changes_no_parameter(source: Source, site: Site) -> str:
+    """Where the statement leaves what it computes of parameters: in a dictionary of ``state_dict()``
+    that goes nowhere, or under a loop's name for a parameter. Empty if it does neither.
+    """
+    index = source.index(site.file)
+    scope = index.scope_at(site.line)
+    for node in index.on(site.line, ast.Assign) if isinstance(scope, Function) else ():
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            name = target.value.id
+            makes = (each for each in nodes_in(scope or (), ast.Assign) if name in _names_of(each))
+            uses = (each for each in nodes_in(scope or (), ast.Name) if each.id == name)
+            stays = all(_stays(use, index) for use in uses)
+            if stays and any("state_dict" in called_in(each.value) for each in makes):
+                return f"it is put into {name}, a dictionary of state_dict()"
+        loop = index.nearest(node, ast.For)
+        if isinstance(target, ast.Name) and loop is not None and target.id in names_in(node.value):
+            over = {"parameters", "named_parameters"} & called_in(loop.iter)
+            if over and target.id in names_in(loop.target) and not read_on_some_steps(source, site):
+                return f"the loop's name {target.id} is given another tensor"
+    return ""
+
+
+def _names_of(node: ast.Assign) -> set[str]:
+    return {each.id for each in node.targets if isinstance(each, ast.Name)}
+
+
+def _stays(use: ast.Name, index: Index) -> bool:
+    """It is no more than made, indexed, or gone over."""
+    up = index.parents[use]
+    if isinstance(up, ast.Attribute):
+        return up.attr in LOOKS
+    inside = isinstance(up, ast.Subscript) and up.value is use
+    return inside or isinstance(use.ctx, ast.Store) or (isinstance(up, ast.For) and up.iter is use)
 
 
 def read_on_some_steps(source: Source, site: Site) -> bool:

@@ -258,6 +258,48 @@ BETWEEN = frozenset(
 """Functions that shares of attention go through on their way to the product."""
 
 
+ADDED = {"scaled_dot_product_attention": (3, 5), "multi_head_attention_forward": (16, 24)}
+"""The places of ``attn_mask`` and ``is_causal``."""
+
+
+def added_masks(tape: FunctionTape) -> Iterator[Dependence]:
+    """The first attention whose causal mask of ones and zeros is added to the scores: it hides
+    nothing, whichever of them means that.
+    """
+    for call in tape.calls.values():
+        masks: list[object] = []
+        if call.name in ADDED:
+            index, causal = ADDED[call.name]
+            masks = (
+                [] if call.argument(causal, "is_causal") else [call.argument(index, "attn_mask")]
+            )
+        elif call.name == "softmax" and call.parents:
+            made = tape.maker_before(call, call.parents[0][0])
+            masks = [each for each, _ in made.parents] if made and made.name == "add" else []
+        mask = next(filter(_is_triangle, masks), None)
+        if call.at is not None and call.gives_gradient and isinstance(mask, torch.Tensor):
+            yield Dependence("added", call, mask.shape[-1] - 1, mask.shape[-1] - 1)
+            return
+
+
+def _is_triangle(mask: object) -> bool:
+    """Numbers, one on and on one side of the diagonal or beside it, and zero on the other side."""
+    if not isinstance(mask, torch.Tensor) or mask.dim() < 2 or mask.requires_grad:
+        return False
+    size = mask.shape[-1]
+    if size < SHORTEST_MASK or mask.shape[-2] != size or not mask.is_floating_point():
+        return False
+    each = mask.reshape(-1, size, size)
+    ones = torch.ones_like(each)
+    return any(
+        torch.equal(each, half) for half in (ones.tril(), ones.tril(-1), ones.triu(), ones.triu(1))
+    )
+
+
+SHORTEST_MASK = 4
+"""Positions of a causal mask, at least: a smaller matrix may look like one."""
+
+
 # -- dimensions ------------------------------------------------------------------------------------
 
 

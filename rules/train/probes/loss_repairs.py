@@ -126,7 +126,8 @@ class LossRepairsProbe(OptimizerProbe):
         tape = self._tape
         if tape is not None and given and name in ("getitem", "narrow"):
             made = tape.maker(given[0])
-            if made is not None and made.name in RECURRENT:  # it picks a state
+            picks = made is not None and made.name in RECURRENT  # a state
+            if picks or padding_reads.unpacked(tape, made) is not None:
                 return True
             cuts = dependence.crops_convolution(tape, name, given)
             forms = dependence.forms_a_mask(tape, name, given)
@@ -204,7 +205,8 @@ class LossRepairsProbe(OptimizerProbe):
             leaves = [leaf.variable for leaf in call.walked.leaves]
             self._sums.begins(mean_of(tape, loss), leaves)
         self._look_at_padding(tape)
-        for found in (*dependence.reshaped(tape), *no_effect.without_effect(tape)):
+        in_calls = dependence.reshaped, dependence.added_masks, no_effect.without_effect
+        for found in (each for look in in_calls for each in look(tape)):
             self._depends(found)
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
@@ -226,7 +228,8 @@ class LossRepairsProbe(OptimizerProbe):
             thorough = plain and self.context.step < THOROUGH and number == 0
             self._compare(tail, changes, row, call if thorough else None)
         for shifted in self._shifts.next_token:
-            if self.context.step < THOROUGH and not self._seen["future", 0]:
+            told = self._seen["future", 0] or self._seen["added", 0]
+            if self.context.step < THOROUGH and not told:
                 with suppress(RuntimeError):  # a graph that may be walked once
                     self._depends(dependence.future_of(tape, shifted))
                     self._depends(dependence.documents_of(tape, shifted))

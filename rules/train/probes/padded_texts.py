@@ -141,6 +141,8 @@ def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Toke
                 inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
     for tensor, calls in islice(inputs.values(), INPUTS):
         padded = _padded_by(noted, tensor)
+        if padded is None and any(each.name == "conv1d" for each in calls):
+            padded = _padded_by(noted, tensor.transpose(1, 2))
         if padded is not None:
             yield replace(padded, readers=tuple(calls), reached=reached_from(tape, calls))
 

@@ -66,6 +66,7 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
         if reader is not None and reader.at is not None:
             readers[reader.at, call.name] = call, reader
     texts = list(padded_texts(tape)) if readers else []
+    yield from _last_of_unpacked(tape)
     yield from _counted_from_padding(tape, texts)
     yield from _averaged_over_padding(tape, texts)
     for call, reader in readers.values():
@@ -102,6 +103,33 @@ def _counted_from_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Iterat
             if call.at is not None and counts and bool((each_row == each_row[:1]).all()):
                 in_front = pads.sum(1).double().mean() / pads.shape[1]
                 yield PaddingRead(call, float(in_front), tokens, zero=False)
+
+
+def unpacked(tape: FunctionTape, made: TapedCall | None) -> TapedCall | None:
+    """The call of ``pad_packed_sequence`` that made what ``made`` gave, in the order of its rows."""
+    if made is not None and made.name == "index_select":
+        made = tape.maker_before(made, made.parents[0][0])
+    return made if made is not None and made.name == "_pad_packed_sequence" else None
+
+
+def _last_of_unpacked(tape: FunctionTape) -> Iterator[PaddingRead]:
+    """The last position of what was packed, which shorter rows do not have, if no other is picked."""
+    for call in tape.calls.values():
+        made = tape.maker_before(call, call.parents[0][0]) if call.name == "getitem" else None
+        padded = unpacked(tape, made)
+        if made is None or padded is None or call.at is None or not call.gives_gradient:
+            continue
+        value, lengths = call.args[0], padded.results[1]
+        axis = int(bool(padded.argument(2, "batch_first")))
+        last = value.select(axis, -1)
+        alone = sum(each.name in ("getitem", "select", "unbind") for each in tape.users(made)) == 1
+        if alone and last.shape == call.result.shape and torch.equal(last, call.result):
+            pads = torch.arange(value.shape[axis]) >= lengths[:, None]
+            if bool(pads.any()):
+                tokens = Tokens(pads, "pad_packed_sequence")
+                yield PaddingRead(
+                    replace(call, name="pad_packed_sequence"), 1.0, tokens, zero=False
+                )
 
 
 def _averaged_over_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Iterator[PaddingRead]:

@@ -3,6 +3,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.rules.programs import (
     LENGTHS,
@@ -370,3 +371,26 @@ def padded_with_a_class_that_real_tokens_have(model):
     tokens = padded_texts()
     classes = (tokens % 3).masked_fill(tokens == PAD, 0)
     return F.cross_entropy(model(tokens).transpose(1, 2), classes)  # TRAIN004
+
+
+def _packed(layer, x, lengths, **more):
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    return pad_packed_sequence(layer(packed)[0], batch_first=True, **more)[0]
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_position_of_what_was_packed(layer, x, lengths):
+    outputs = _packed(layer, x, lengths)
+    return outputs[:, -1]  # TRAIN004
+
+
+@losses(lambda: (nn.Conv1d(5, 8, 3, padding=1), nn.Conv1d(8, 8, 1), nn.Linear(8, 3)))
+def pooled_behind_a_convolution(local, score, head):
+    def forward(frames, lengths):
+        x = local(frames).relu()
+        shares = torch.softmax(score(x), dim=-1)  # TRAIN004
+        return head((shares * x).sum(-1))
+
+    lengths = torch.tensor(LENGTHS)
+    frames = (torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None])[..., None]).mT
+    return F.cross_entropy(forward(frames, lengths), torch.tensor([0, 1, 2, 0]))

@@ -12,6 +12,7 @@ from tests.rules.programs import (
     padded_texts,
     speller,
 )
+from tests.rules.train004.fires import _packed
 
 
 @losses(speller)
@@ -565,3 +566,51 @@ def the_index_stands_inside_of_texts__no_note(model):
 def a_class_of_each_text__no_note(model):
     tokens = padded_texts()
     return F.cross_entropy(model(tokens)[:, 0], torch.tensor([0, 1, 0, 0]))
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def positions_of_what_was_packed_one_by_one__no_note(layer, x, lengths):
+    outputs = _packed(layer, x, lengths)
+    each = [outputs[:, place] * (place < lengths)[:, None] for place in range(12)]
+    return torch.stack(each).sum(0)
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_real_position_of_what_was_packed__no_note(layer, x, lengths):
+    return _packed(layer, x, lengths)[torch.arange(4), lengths - 1]
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def last_position_of_whole_rows_that_were_packed__no_note(layer, x, lengths):
+    return _packed(layer, x, torch.full((4,), 12))[:, -1]
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True))
+def first_position_of_what_was_packed__no_note(layer, x, lengths):
+    return _packed(layer, x, lengths)[:, 0]
+
+
+@losses(lambda: (nn.Conv1d(5, 8, 3, padding=1), nn.Conv1d(8, 8, 1), nn.Linear(8, 3)))
+def pooled_by_a_mask_behind_a_convolution__no_note(local, score, head):
+    def forward(frames, lengths):
+        x = local(frames).relu()
+        real = torch.arange(12) < lengths[:, None, None]
+        shares = torch.softmax(score(x).masked_fill(~real, -torch.inf), dim=-1)
+        return head((shares * x).sum(-1))
+
+    lengths = torch.tensor(LENGTHS)
+    frames = (torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None])[..., None]).mT
+    return F.cross_entropy(forward(frames, lengths), torch.tensor([0, 1, 2, 0]))
+
+
+@losses(lambda: (nn.Conv1d(5, 8, 3, padding=1), nn.Conv1d(8, 8, 1), nn.Linear(8, 3)))
+def shares_of_channels_behind_a_convolution__no_note(local, score, head):
+    def forward(frames, lengths):
+        x = local(frames).relu()
+        x = x * torch.softmax(score(x), dim=1)
+        real = torch.arange(12) < lengths[:, None, None]
+        return head((x * real).sum(-1) / lengths[:, None])
+
+    lengths = torch.tensor(LENGTHS)
+    frames = (torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None])[..., None]).mT
+    return F.cross_entropy(forward(frames, lengths), torch.tensor([0, 1, 2, 0]))

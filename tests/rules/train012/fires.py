@@ -116,3 +116,22 @@ def classes_of_a_series_read_in_both_directions(layer, head):
     classes = torch.randint(0, 6, (4, 17))
     out, _ = layer(F.one_hot(classes[:, :-1], 6).float())  # TRAIN012
     return F.cross_entropy(head(out).reshape(-1, 6), classes[:, 1:].reshape(-1))
+
+
+def ones_and_zeros_that_are_added():
+    mask = torch.ones(11, 11).tril()
+    return _step(Attending(lambda query, key, value: F.scaled_dot_product_attention(query, key, value, mask)))  # TRAIN012
+
+
+@losses(lambda: (nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 1)))
+def ones_and_zeros_that_are_added_by_a_layer(layer, head):
+    x, mask = torch.randn(3, 9, 8), 1 - torch.ones(9, 9).tril()
+    out, _ = layer(x, x, x, attn_mask=mask, need_weights=False)  # TRAIN012
+    return head(out).square().mean()
+
+
+@losses(lambda: nn.Linear(8, 24))
+def ones_and_zeros_that_are_added_by_hand(mixed):
+    query, key, value = mixed(torch.randn(3, 9, 8)).chunk(3, -1)
+    scores = query @ key.mT + torch.ones(9, 9).tril()
+    return (scores.softmax(-1) @ value).square().mean()  # TRAIN012

@@ -165,3 +165,40 @@ def classes_that_are_cleaned(layer, head):
     classes = torch.randint(0, 6, (4, 17))
     noisy = torch.where(torch.rand(4, 17) < 0.2, torch.randint(0, 6, (4, 17)), classes)
     return F.cross_entropy(head(layer(F.one_hot(noisy, 6).float().mT)), classes)
+
+
+def _attended(**given):
+    @losses(lambda: (nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 1)))
+    def case(layer, head):
+        x = torch.randn(3, 9, 8)
+        return head(layer(x, x, x, need_weights=False, **given)[0]).square().mean()
+
+    return case()
+
+
+def a_triangle_that_is_bool__no_note():
+    return _attended(attn_mask=torch.ones(9, 9).triu(1).bool())
+
+
+def a_triangle_beside_is_causal__no_note():
+    return _attended(attn_mask=torch.ones(9, 9).triu(1), is_causal=True)
+
+
+def minus_infinity_that_is_added__no_note():
+    return _attended(attn_mask=torch.full((9, 9), -torch.inf).triu(1))
+
+
+def distances_that_are_added__no_note():
+    return _attended(attn_mask=-(torch.arange(9) - torch.arange(9)[:, None]).abs().float())
+
+
+def edges_that_are_added__no_note():
+    return _attended(attn_mask=(torch.rand(9, 9) < 0.5).float())
+
+
+@losses(lambda: nn.Linear(8, 24))
+def weights_that_a_triangle_hides_by_hand__no_note(mixed):
+    query, key, value = mixed(torch.randn(3, 9, 8)).chunk(3, -1)
+    mask = torch.ones(9, 9).tril()
+    scores = (query @ key.mT) * mask + (1 - mask) * -1e4
+    return (scores.softmax(-1) @ value).square().mean()

@@ -36,3 +36,9 @@ def by_equal_weights_of_a_checkpoint_that_are_assigned():
     state = {name: weight.clone() for name in ("embed.weight", "head.weight")}
     model.load_state_dict(state, assign=True)  # TRAIN019
     return _trained(model)
+
+
+def by_another_embedding():
+    model = _Tied()
+    model.embed = nn.Embedding.from_pretrained(torch.randn(16, 8), freeze=False)  # TRAIN019
+    return _trained(model)

@@ -78,3 +78,28 @@ def one_list_of_shared_parameters():
         optimizer.step()
 
     return step
+
+
+def another_embedding_that_is_tied_again():
+    model = _Tied()
+    model.embed = nn.Embedding(16, 8)
+    model.head.weight = model.embed.weight
+    return _trained(model)
+
+
+def another_embedding_with_a_copy_of_the_weight():
+    model = _Tied()
+    model.embed = nn.Embedding.from_pretrained(model.embed.weight.detach().clone(), freeze=False)
+    return _trained(model)
+
+
+def another_embedding_that_is_frozen():
+    model = _Tied()
+    model.embed = nn.Embedding.from_pretrained(torch.randn(16, 8))
+    return _trained(model)
+
+
+def another_embedding_of_what_was_never_tied():
+    model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 16))
+    model[0] = nn.Embedding(16, 8)
+    return _trained(model)

@@ -1,3 +1,4 @@
+import copy
 import itertools
 
 import torch
@@ -93,3 +94,36 @@ def clamp_where_clamp_in_place_is_meant():
         return nn.functional.cross_entropy(y, classes(y.detach()))
 
     return trained_by(model, loss)
+
+
+def _followed(update):
+    online = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 8))
+    target = copy.deepcopy(online).requires_grad_(False)
+    opt = torch.optim.SGD(online.parameters(), lr=0.1)
+
+    def step():
+        x = torch.randn(8, 16)
+        opt.zero_grad()
+        F.mse_loss(online(x), target(x)).backward()
+        opt.step()
+        with torch.no_grad():
+            update(target, online)
+
+    return step
+
+
+def average_put_into_a_copy_of_the_state():
+    def update(target, online):
+        state = target.state_dict()
+        for name, value in online.state_dict().items():
+            state[name] = 0.9 * state[name] + 0.1 * value  # WASTE002
+
+    return _followed(update)
+
+
+def average_under_the_name_of_a_loop():
+    def update(target, online):
+        for kept, new in zip(target.parameters(), online.parameters(), strict=True):
+            kept = kept * 0.9 + new * 0.1  # noqa: PLW2901  # WASTE002
+
+    return _followed(update)

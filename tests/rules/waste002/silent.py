@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
+from tests.rules.waste002.fires import _followed
 
 
 def hidden_state_of_the_next_step():
@@ -267,3 +268,43 @@ def read_in_every_second_step():
             shown.append(spread.item())
 
     return step
+
+
+def average_that_is_loaded__no_note():
+    def update(target, online):
+        state = target.state_dict()
+        for name, value in online.state_dict().items():
+            state[name] = 0.9 * state[name] + 0.1 * value
+        target.load_state_dict(state)
+
+    return _followed(update)
+
+
+def average_in_place__no_note():
+    def update(target, online):
+        state = target.state_dict()
+        for name, value in online.state_dict().items():
+            state[name].mul_(0.9).add_(value, alpha=0.1)
+
+    return _followed(update)
+
+
+def average_copied_from_the_dictionary__no_note():
+    def update(target, online):
+        state = target.state_dict()
+        for name, value in online.state_dict().items():
+            state[name] = 0.9 * state[name] + 0.1 * value
+        for name, each in target.named_parameters():
+            each.copy_(state[name])
+
+    return _followed(update)
+
+
+def average_named_in_a_loop_and_copied__no_note():
+    def update(target, online):
+        for kept, new in zip(target.parameters(), online.parameters(), strict=True):
+            held = kept
+            kept = kept * 0.9 + new * 0.1  # noqa: PLW2901
+            held.copy_(kept)
+
+    return _followed(update)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_module_registration_hook
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader
@@ -17,7 +18,11 @@ from torch.utils.data import DataLoader
 from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
-from auditor.capture.instruments.torch_private.training import BatchNorm, own_parameters
+from auditor.capture.instruments.torch_private.training import (
+    BatchNorm,
+    own_children,
+    own_parameters,
+)
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
 from auditor.recordings.schema.graph import CensusRow
@@ -194,6 +199,8 @@ class CensusProbe(OptimizerProbe):
         self._always.around(Optimizer, "__init__", after=self._on_optimizer)
         self._always.around(Optimizer, "load_state_dict", after=self._loaded)
         self._always.around(nn.Module, "register_parameter", after=self._registered)
+        handle = register_module_module_registration_hook(self.guarded(self._replaced))
+        self._always.on_undo(handle.remove)
         self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
         self._always.around(LRScheduler, "step", before=self._scheduled)
         self._always.after_outermost(nn.Module, "train", lambda _, mode=True: mode, self._put_into)
@@ -346,6 +353,18 @@ class CensusProbe(OptimizerProbe):
                 self._owners[id(param)] = place
         elif (owner[0](), owner[1]) != (module, name) and len(self._ties) < MOST:
             self._ties.append(_Tie(owner, place, self.context.frames.here()))
+
+    def _replaced(self, owner: nn.Module, name: str, made: Any) -> None:
+        """An embedding takes the place of one that was tied: by name, it should be."""
+        old = own_children(owner).get(name)
+        if not isinstance(old, nn.Embedding) or not isinstance(made, nn.Embedding) or old is made:
+            return
+        for tie in self._ties:
+            for side in ("one", "two"):
+                module, held = getattr(tie, side)
+                if module() is old and held in own_parameters(made):
+                    setattr(tie, side, (weakref.ref(made), held))
+                    tie.parted_at, tie.loaded = self.context.frames.here(), False
 
     def _look_at(self, tie: _Tie, stepped: frozenset[int]) -> None:
         """Whether an optimizer steps as two what was one weight."""
