@@ -18,7 +18,7 @@ from auditor.timeline import fleet, trace_files
 from tests.rules.test_rules import HERE, RULES, TRACED, factories, load
 
 SAID = HERE / "said.json"
-NUMBERS = ("lost_us_per_step", "lost_bytes")
+NUMBERS = ("steps", "per_step", "lost_us_per_step", "lost_bytes")
 
 
 def cases() -> list[tuple[str, str, str]]:
