@@ -30,6 +30,8 @@ class CensusSays(Rule):
 
     kind: ClassVar[str]
     """That of its rows."""
+    also: ClassVar[str] = ""
+    """That of further rows."""
 
     def said(self, row: CensusRow) -> str:
         """What is wrong at the line, and what follows from it."""
@@ -42,7 +44,7 @@ class CensusSays(Rule):
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """One finding for each row: a note where it may be meant."""
         for row in census:
-            if row.kind == self.kind:
+            if row.kind in (self.kind, self.also):
                 severity, site = Severity.NOTE if row.meant else None, self.place(row, source)
                 places = places_of(site, row.site)
                 yield Finding(

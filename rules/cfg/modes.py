@@ -80,16 +80,22 @@ def _passed_on(source: Source, site: Site, calls: list[ast.Call]) -> Edit | None
 
 
 class FrozenNormMoves(CensusSays):
-    """A batch norm is frozen, but its running statistics still change."""
+    """A frozen layer runs in train mode: statistics of a batch norm change, or dropout is active."""
 
     code = "CFG012"
     kind = "norm"
+    also = "woken"
     advice = (
         "Call eval() on the frozen layers after each model.train(), for example by overriding train(); "
         "requires_grad_(False) freezes parameters alone."
     )
 
     def said(self, row: CensusRow) -> str:
+        if row.kind == "woken":
+            return (
+                f"train() also puts the frozen {row.name} back into train mode, which was in eval mode: "
+                f"without gradients, {row.n} of its dropout layers drop values"
+            )
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
         return (
             f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs "

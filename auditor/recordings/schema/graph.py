@@ -116,7 +116,7 @@ class CensusRow(PassRow, kw_only=True):
             "`rates` (groups that were made with different learning rates, and stepped with one), "
             "`average` (batch norms whose weights follow trained ones, and their statistics do not), `new` "
             "(a frozen layer with the weights of its constructor, put in another's place or missing in "
-            "what was loaded)"
+            "what was loaded), `woken` (dropout of a frozen network that was in eval mode)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]

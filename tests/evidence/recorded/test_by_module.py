@@ -6,9 +6,7 @@ from auditor.evidence.recorded.by_module import _Module
 from auditor.recordings.schema.run import ModuleRow
 
 
-@pytest.mark.parametrize(
-    ("timed", "forward", "backward"), [(True, 15.0, 40.0), (False, 6.0, 12.0)]
-)
+@pytest.mark.parametrize(("timed", "forward", "backward"), [(True, 15.0, 40.0), (False, 6.0, 12.0)])
 def test_times_where_they_were_measured_else_operations_of_a_step(timed, forward, backward):
     root = _Module()
     for name, us, flops in (("a", 10.0, 8), ("a.b", 5.0, 4)):

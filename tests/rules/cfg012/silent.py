@@ -3,6 +3,7 @@ import copy
 import torch
 from torch import nn
 
+from tests.rules.cfg012.fires import _taught
 from tests.rules.programs import trained_once
 
 
@@ -89,3 +90,28 @@ def a_mean_teacher():
                 old.lerp_(new, 0.1)
 
     return step
+
+
+def a_teacher_put_back_into_eval_mode__no_note():
+    return _taught(lambda both: both.train()["teacher"].eval())
+
+
+def a_teacher_that_drops_on_purpose__no_note():
+    return _taught(lambda both: both["teacher"].train())
+
+
+def a_teacher_that_was_never_in_eval_mode__no_note():
+    return _taught(lambda both: both.train(), rest=lambda teacher: teacher)
+
+
+def a_teacher_that_follows_its_student__no_note():
+    def follow(teacher):
+        with torch.no_grad():
+            for each in teacher.parameters():
+                each.add_(0.01)
+
+    return _taught(lambda both: both.train(), follow)
+
+
+def all_of_it_was_in_eval_mode__no_note():
+    return _taught(lambda both: both.eval().train(), rest=lambda teacher: teacher)

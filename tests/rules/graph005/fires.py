@@ -114,3 +114,39 @@ def adapters_checkpointed_over_frozen_inputs():
         trained_once(head, optimizer, hidden)
 
     return step
+
+
+def adapters_checkpointed_inside_a_model():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(_Adapted() for _ in range(2))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = checkpoint(self._through, layer, x, use_reentrant=True)  # GRAPH005
+            return x.tanh()
+
+        def _through(self, layer, x):
+            return layer(x).relu()
+
+    encoder, head = Encoder(), nn.Linear(8, 4)
+    trained = [each for each in (*encoder.parameters(), *head.parameters()) if each.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.01)
+    return lambda: trained_once(head, optimizer, encoder(torch.randn(4, 8)))
+
+
+def output_cut_behind_a_checkpoint_that_works():
+    layer, head = _Adapted(), nn.Linear(8, 4)
+    trained = [each for each in (*layer.parameters(), *head.parameters()) if each.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.01)
+
+    def step():
+        x = torch.randn(4, 8, requires_grad=True)
+        hidden = checkpoint(layer, x, use_reentrant=True)
+        chosen = hidden.argmax(1)
+        optimizer.zero_grad()
+        head(nn.functional.one_hot(chosen, 8).float()).square().mean().backward()
+        optimizer.step()  # GRAPH005
+
+    return step

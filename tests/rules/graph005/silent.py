@@ -1,5 +1,6 @@
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
 
@@ -96,3 +97,36 @@ def empty_parameter_that_only_tells_the_device():
 
     model = Model()
     return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
+
+
+def _checkpointed(x_of, **more):
+    embed, layer, head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)
+    embed.requires_grad_(False)
+    optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.01)
+
+    def step():
+        hidden = checkpoint(lambda x: layer(x).relu(), x_of(embed), **more)
+        trained_once(head, optimizer, hidden)
+
+    return step
+
+
+def frozen_input_of_a_checkpoint_that_requires_a_gradient():
+    def x_of(embed):
+        return embed(torch.randn(4, 8)).requires_grad_()
+
+    return _checkpointed(x_of, use_reentrant=True)
+
+
+def frozen_input_of_a_checkpoint_of_the_other_kind():
+    return _checkpointed(lambda embed: embed(torch.randn(4, 8)), use_reentrant=False)
+
+
+def teacher_in_a_checkpoint():
+    teacher, model = nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 4)
+
+    def loss():
+        x = torch.randn(4, 8)
+        return model(checkpoint(teacher, x, use_reentrant=True)).square().mean()
+
+    return trained_by(model, loss)

@@ -122,17 +122,28 @@ class ParamsWithoutGradProbe(OptimizerProbe):
                 self._patches.around(switch, "__exit__", after=self._switched_on)
 
     def _ran(self, module: torch.nn.Module, *_: Any) -> None:
-        if module not in self._owners or not self.context.in_step:
+        if not self.context.in_step:
             return
         if torch.is_grad_enabled():
-            self._owners[module] = self.context.frames.here()
+            if module in self._owners:
+                self._owners[module] = self.context.frames.here()
             return
-        cut = ("no_grad", self._without)
-        if self._without is None and _is_checkpointed():
-            cut = ("checkpoint", self.context.frames.here())
-        if cut[1] is not None:
-            for each in module.parameters():
-                self._cuts.setdefault(id(each), cut)
+        if self._without is None:
+            self._checkpointed(module)
+        elif module in self._owners:
+            self._cut(module, ("no_grad", self._without))
+
+    def _checkpointed(self, module: torch.nn.Module) -> None:
+        """It, or a part of what ran with gradients, runs in a checkpoint that gives it none."""
+        outside = _cut_by_checkpoint()
+        if outside is not None:
+            frame = next(iter(self.context.frames.user_frames(outside, 1)), None)
+            if frame is not None:
+                self._cut(module, ("checkpoint", self.context.frames.number(frame)))
+
+    def _cut(self, module: torch.nn.Module, cut: tuple[str, int]) -> None:
+        for each in module.parameters():
+            self._cuts.setdefault(id(each), cut)
 
     def _switched_off(self, *_: Any) -> None:
         if torch.is_grad_enabled() and self.context.in_step:
@@ -172,7 +183,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
         cuts = (self._cuts.get(id(each), ("", None)) for _, each in unfed)
-        wanted = CUTTING if called_at is not None else (*CUTTING, "no_grad", "checkpoint")
+        wanted = (*CUTTING, "checkpoint", *(["no_grad"] if called_at is None else []))
         cut, cut_at = next((each for each in cuts if each[0] in wanted), ("", None))
         return FedRow(
             at=watched.at,
@@ -196,12 +207,15 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         )
 
 
-def _is_checkpointed() -> bool:
-    """Whether what runs is inside the reentrant checkpoint(), whose backward runs it once more."""
+def _cut_by_checkpoint() -> FrameType | None:
+    """The frame of the reentrant checkpoint() that runs what runs, if none of its inputs requires a
+    gradient: then its result has none.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not CheckpointFunction.forward.__code__:
         frame = frame.f_back
-    return frame is not None
+    given = () if frame is None else frame.f_locals.get("args", ())
+    return None if any(getattr(each, "requires_grad", False) for each in given) else frame
 
 
 def _outermost(unfed: set[int]) -> Iterator[torch.nn.Module]:

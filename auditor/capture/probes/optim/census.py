@@ -134,6 +134,24 @@ class _Norm:
 
 
 @dataclass
+class _Woken:
+    """A network that the program put into eval mode and that a call of ``train()`` put back, of what
+    holds it; and what it held before.
+    """
+
+    owner: weakref.ref[nn.Module]
+    at: int
+    weight: torch.Tensor
+
+    def is_frozen(self, trained: set[int]) -> bool:
+        """To this moment, and nothing follows another network by hand."""
+        owner = self.owner()
+        own = [] if owner is None else list(owner.parameters())
+        frozen = not any(each.requires_grad or id(each) in trained for each in own)
+        return bool(own) and frozen and torch.equal(self.weight, plain(own[0].detach()))
+
+
+@dataclass
 class _Average:
     """A batch norm that ran in eval mode and that nothing trains, and what it held before."""
 
@@ -186,6 +204,12 @@ class CensusProbe(OptimizerProbe):
         self._averages: dict[int, _Average] = {}
         self._put: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
         """Where a module was put into train mode last, with all below it."""
+        self._rested: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        """Modules that were put into eval mode themselves."""
+        self._woken: weakref.WeakKeyDictionary[nn.Module, _Woken | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        """By a dropout of theirs that dropped."""
         self._written: set[tuple[str, int | None]] = set()
         self._schedules: weakref.WeakKeyDictionary[LRScheduler, tuple[int, int]] = (
             weakref.WeakKeyDictionary()
@@ -203,12 +227,14 @@ class CensusProbe(OptimizerProbe):
         self._always.on_undo(handle.remove)
         self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
         self._always.around(LRScheduler, "step", before=self._scheduled)
-        self._always.after_outermost(nn.Module, "train", lambda _, mode=True: mode, self._put_into)
+        self._always.after_outermost(nn.Module, "train", lambda *_, **__: True, self._put_into)
 
     def start(self) -> None:
         super().start()
         if BatchNorm is not None:
             self._patches.around(BatchNorm, "forward", before=self._norm_runs)
+        for kind in (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d):
+            self._patches.around(kind, "forward", before=self._drops)
 
     def stop(self) -> None:
         super().stop()
@@ -224,6 +250,7 @@ class CensusProbe(OptimizerProbe):
                 self._tell("norm", told, name, n=len(moved), meant=meant, other_at=ran_at)
         self._tell_averages(trained)
         self._averages.clear()
+        self._tell_woken(trained)
 
     def uninstall(self) -> None:
         super().uninstall()
@@ -383,14 +410,44 @@ class CensusProbe(OptimizerProbe):
     # -- batch norms -------------------------------------------------------------------------------
 
     def _put_into(self, module: nn.Module, mode: bool = True) -> None:
+        if not mode:
+            self._rested.add(module)
+            return
         self._put.pop(module, None)  # the last one comes last
         self._put[module] = self.context.frames.here()
 
     def _put_at(self, norm: Any) -> int | None:
+        return self._put_by(norm)[1]
+
+    def _put_by(self, part: Any) -> tuple[nn.Module | None, int | None]:
         for module, at in reversed([*self._put.items()]):
-            if any(each is norm for each in nn.Module.modules(module)):
-                return at
-        return None
+            if any(each is part for each in nn.Module.modules(module)):
+                return module, at
+        return None, None
+
+    def _drops(self, module: Any, *_: Any, **__: Any) -> None:
+        """Dropout in train mode, without gradients: in a frozen network that was in eval mode?"""
+        if torch.is_grad_enabled() or not (self.in_step and module.training and module.p):
+            return
+        if not self._rested or module in self._woken:
+            return
+        holder, at = self._put_by(module)
+        parts = [] if holder is None else [*nn.Module.modules(holder)][1:]
+        for owner in (each for each in parts if each in self._rested):
+            own = [*owner.parameters()]
+            inside = any(each is module for each in nn.Module.modules(owner))
+            if at is not None and inside and own and not any(each.requires_grad for each in own):
+                self._woken[module] = _Woken(weakref.ref(owner), at, _copy(own[0]))
+                return
+        self._woken[module] = None
+
+    def _tell_woken(self, trained: set[int]) -> None:
+        found = [each for each in self._woken.values() if each is not None]
+        self._woken.clear()
+        for at in {each.at for each in found}:
+            here = [each for each in found if each.at == at and each.is_frozen(trained)]
+            if here:
+                self._tell("woken", at, type(here[0].owner()).__name__, n=len(here))
 
     def _tell_averages(self, trained: set[int]) -> None:
         """Batch norms whose weights follow those of one that is trained, while its statistics move
