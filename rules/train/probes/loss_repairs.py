@@ -355,7 +355,7 @@ PLACED = (
     | dependence.COMBINING
     | dependence.STATISTICS
     | no_effect.NORMS
-    | no_effect.MEANS
+    | (no_effect.MEANS - dependence.COMPARED)
     | frozenset(
         """
         div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
