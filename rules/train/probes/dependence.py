@@ -21,6 +21,7 @@ from auditor.capture.instruments.plain_tensor import tensors
 from ..rows import RECURRENT
 from . import paddings
 from .function_tape import FunctionTape, TapedCall, only_axis, version
+from .padded_texts import reached_from
 from .second_gradient import Tail, computed_again, nothing_left_behind
 from .shifts import Shifted
 
@@ -389,6 +390,46 @@ def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
             if user.name in ("sub", "div", "mul") and rows and user in leading:
                 return Dependence("statistics", call, batch - 1, batch)
     return None
+
+
+def scaled_back(tape: FunctionTape) -> Dependence | None:
+    """The first statistic over a batch and its positions that normalizes what learned layers are
+    given, and then scales or shifts back what they make of it: each sample's by those of all.
+    """
+    calls = tape.calls.values()
+    for call in calls:
+        if call.name not in STATISTICS or call.at is None or not _is_over_batch(call):
+            continue
+        value, own = call.parents[0][0], {call.number}
+        for each in calls:
+            made_of_it = any(number in own for _, number in each.parents)
+            if made_of_it and each.result.numel() == call.result.numel():
+                own.add(each.number)
+        uses = [
+            each
+            for each in calls
+            if len(each.parents) > 1 and not own.isdisjoint(number for _, number in each.parents)
+        ]
+        normalizing = [
+            each
+            for each in uses
+            if each.name in ("sub", "div") and each.parents[0][0].shape == value.shape
+        ]
+        after = reached_from(tape, normalizing)
+        learned = [each for each in calls if each.name in WEIGHTED and each.number in after]
+        behind = reached_from(tape, learned) if learned else frozenset[int]()
+        back = (each for each in uses if each.name in ("mul", "add"))
+        if any(number in behind for each in back for _, number in each.parents):
+            return Dependence("statistics", call, len(value) - 1, len(value))
+    return None
+
+
+def _is_over_batch(call: TapedCall) -> bool:
+    """Over the first dimension of three or more, and another one: alone, the first may be time."""
+    value, dims = call.parents[0][0], call.argument(1, "dim")
+    if not isinstance(dims, (tuple, list)) or len(dims) < 2 or value.dim() < 3 or len(value) < 2:
+        return False
+    return 0 in {each % value.dim() for each in dims} and call.result.numel() > 1
 
 
 STATISTICS = frozenset("mean std var amax amin max min norm vector_norm std_mean sum".split())

@@ -218,7 +218,8 @@ class LossRepairsProbe(OptimizerProbe):
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
             self._depends(dependence.mixed_samples(tape, tail))
-            self._depends(dependence.batch_statistics(tape, tail))
+            statistics = dependence.batch_statistics(tape, tail) or dependence.scaled_back(tape)
+            self._depends(statistics)
             self._depends(series.future_values(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]

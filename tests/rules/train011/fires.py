@@ -117,3 +117,28 @@ def nodes_of_all_graphs_share_one_softmax(gate, value, head):
     shares = torch.softmax(gate(nodes), dim=0)  # TRAIN011
     pooled = torch.zeros(4, 8).index_add(0, graph, shares * value(nodes))
     return F.cross_entropy(head(pooled), torch.randint(0, 3, (4,)))
+
+
+def _forecast(dims=(0, 1), behind=lambda out, mean, std: out * std + mean):
+    """A series that is normalized in front of a layer, and what ``behind`` makes of its result."""
+
+    @losses(lambda: nn.Linear(12, 12))
+    def case(layer):
+        series = torch.randn(6, 12, 3) * 4 + 2
+        mean = series.mean(dim=dims, keepdim=True)
+        std = (series.var(dim=dims, keepdim=True, unbiased=False) + 1e-5).sqrt()
+        out = layer(((series - mean) / std).mT).mT
+        return (behind(out, mean, std) - torch.randn(6, 12, 3)).abs().mean()
+
+    return case()
+
+
+def statistics_of_the_batch_that_scale_the_result_back__note():
+    @losses(lambda: nn.Linear(12, 12))
+    def case(layer):
+        series = torch.randn(6, 12, 3) * 4 + 2
+        std = series.std(dim=(0, 1), keepdim=True).detach()  # TRAIN011
+        out = layer((series / std).mT).mT
+        return (std * out - torch.randn(6, 12, 3)).abs().mean()
+
+    return case()

@@ -4,6 +4,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.rules.programs import losses
+from tests.rules.train011.fires import _forecast
 
 
 def _labels(n=6):
@@ -179,3 +180,28 @@ def one_graph_whose_nodes_are_counted(gate, value, head):
     shares = torch.softmax(gate(nodes), dim=0)
     pooled = torch.zeros(1, 8).index_add(0, graph, shares * value(nodes))
     return F.cross_entropy(head(pooled), torch.randint(0, 3, (1,)))
+
+
+def statistics_of_each_series__no_note():
+    return _forecast(dims=(1,))
+
+
+def statistics_of_a_series_with_positions_first__no_note():
+    return _forecast(dims=(0,))
+
+
+def batch_norm_by_hand__no_note():
+    return _forecast(behind=lambda out, mean, std: out)
+
+
+def targets_in_units_of_the_batch__no_note():
+    return _forecast(behind=lambda out, mean, std: out - (torch.randn(6, 12, 3) - mean) / std)
+
+
+@losses(lambda: nn.Linear(3, 3))
+def batch_renormalization_by_hand__no_note(layer):
+    x = layer(torch.randn(6, 12, 3))
+    mean, std = x.mean(dim=(0, 1)), x.std(dim=(0, 1))
+    ratio, shift = (std / 1.1).detach(), (mean / 1.1).detach()
+    out = (x - mean) / std * ratio + shift
+    return (out - torch.randn(6, 12, 3)).abs().mean()
