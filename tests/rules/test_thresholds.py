@@ -7,7 +7,12 @@ from auditor.rules.amp.precision import GradScalerMisused, HalfWhereBfloat16IsNa
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.graph.kept import Backward, GraphKeptAcrossSteps, RetainedGraphNeverNeeded
-from auditor.rules.mem.mem003_memory_grows import Keeper, KeptTensors, MemoryGrowsEveryStep
+from auditor.rules.mem.mem003_memory_grows import (
+    Keeper,
+    KeptByWorkers,
+    KeptTensors,
+    MemoryGrowsEveryStep,
+)
 from auditor.rules.mem.segments import (
     BlockPinsSegment,
     DeviceMemory,
@@ -402,7 +407,7 @@ def test_workers_that_would_ask_for_cuda_are_an_error_without_any_cuda():
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def mem003(device=(), host=(), held=(), kept=(), machine=None, keepers=(), usable=0):
+def mem003(device=(), host=(), held=(), kept=(), machine=None, keepers=(), usable=0, workers=()):
     memory = DeviceMemory(
         tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device))
     )
@@ -413,6 +418,7 @@ def mem003(device=(), host=(), held=(), kept=(), machine=None, keepers=(), usabl
             RetainedGraphs(held),
             NeverFreed(kept),
             keepers=KeptTensors(keepers),
+            workers=KeptByWorkers(workers),
             machine=machine or (CUDA if device else CPU),
         )
     )
@@ -447,6 +453,19 @@ def test_a_variable_that_some_line_cuts_is_a_note():
     assert cut.severity is Severity.NOTE
     (never,) = mem003(device=STEADY, keepers=(keeper(MIB),), machine=REHEARSED)
     assert never.severity is None and "nothing ever shrinks" in never.message
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [({}, Severity.NOTE), ({"bounded": True}, Severity.NOTE), ({"beyond": True}, None)],
+)
+def test_a_container_of_a_loaders_workers_is_a_finding_of_its_own(more, severity):
+    sizes = tuple(range(0, 20 * MIB, MIB))
+    held = Keeper("self.seen[*]", LINE, tuple(range(20)), sizes, ("cpu",), **more)
+    (finding,) = mem003(host=[100 * MIB] * 20, workers=(held,))
+    assert finding.site == LINE and finding.severity == severity and finding.lost_bytes == MIB
+    assert "each worker process holds its own" in finding.message
+    assert not mem003(host=[100 * MIB] * 20, workers=(replace(held, cut=True),))
 
 
 def test_growth_of_the_host_says_when_it_is_full():
