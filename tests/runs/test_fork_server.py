@@ -56,6 +56,7 @@ def printed(folder, source, *, cold=False):
 
 @pytest.fixture(autouse=True)
 def _there(tmp_path, monkeypatch):
+    monkeypatch.setattr(fork_server, "MOST_SERVERS", 100)  # other tests may have begun some
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("A_WORD", "x y")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
