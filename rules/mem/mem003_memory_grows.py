@@ -414,10 +414,14 @@ class MemoryGrowsEveryStep(Rule):
             raise NotLooked("the memory of no step was measured")
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} retains graphs{see('GRAPH001')}" if names else ""
-        for where, place in (
-            ("device", self._on_device(device.trend, kept, keepers)),
-            ("host", self._on_host(host.trend, keepers, measured=not machine.simulated)),
-            ("host", self._in_workers(workers)),
+        for where, place, basis in (
+            ("device", self._on_device(device.trend, kept, keepers), machine.bytes_basis),
+            (
+                "host",
+                self._on_host(host.trend, keepers, measured=not machine.simulated),
+                "measured",
+            ),
+            ("host", self._in_workers(workers), "estimated"),  # all items as large as the newest
         ):
             if place is None:
                 continue
@@ -431,7 +435,7 @@ class MemoryGrowsEveryStep(Rule):
                 per_step=1.0,
                 lost_bytes=round(place.rate),
                 grows=True,
-                basis=machine.bytes_basis if where == "device" else "measured",
+                basis=basis,
                 severity=Severity.NOTE if note else None,  # GRAPH001 is the warning, with the line
                 facts=place.trend.facts,
                 places=places_of(place.site, place.allocated),
