@@ -549,4 +549,4 @@ def _full(host: HostMemory, rate: float) -> str:
     if room <= 0:
         return ""
     steps = float(f"{room / rate:.2g}")
-    return f"; {amounts.size(host.usable)} will be full after {steps:,.0f} steps"
+    return f"; the host's {amounts.size(host.usable)} will be full after {steps:,.0f} steps"

@@ -149,7 +149,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
     leads = 3
     advice = (
         "Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is "
-        "filled each step."
+        "filled again only when its copy is done."
     )
 
     small: int = knob(

@@ -249,7 +249,7 @@ class ReshapedForTransposed(DependenceSays):
         )
 
     def instead(self, row: DependenceRow) -> str:
-        return f"Use transpose({row.n}, {row.of})."
+        return f"Use transpose({row.n}, {row.of}), and reshape only after it to join dimensions."
 
 
 class TargetGetsGradients(DependenceSays):
@@ -281,12 +281,15 @@ class WeightsAfterTheMean(DependenceSays):
 
     code = "TRAIN023"
     kinds = ("weights",)
-    advice = "Create the loss with reduction='none', multiply by the weights, then take the mean."
+    advice = (
+        "Call the loss with reduction='none', multiply by the weights, then take the mean, or divide "
+        "by the weights' sum."
+    )
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"the loss is one number before it is multiplied by {row.of} weights: they act "
-            "by their sum, and no sample counts more than another"
+            f"the loss is one number before it is multiplied by {row.of} weights: they cannot make "
+            "one sample count more than another"
         )
 
 

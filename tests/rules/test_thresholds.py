@@ -471,7 +471,7 @@ def test_a_container_of_a_loaders_workers_is_a_finding_of_its_own(more, severity
 def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
     (one,) = mem003(host=[2048 * MIB] * 20, keepers=(each,), usable=4096 * MIB)
-    assert one.message.endswith("; 4 GiB will be full after 66,000 steps")
+    assert one.message.endswith("; the host's 4 GiB will be full after 66,000 steps")
 
 
 def test_growth_is_not_judged_where_no_memory_was_measured():
