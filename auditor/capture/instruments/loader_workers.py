@@ -263,7 +263,7 @@ class _Worker:
         self._asked = str(folder / ASKED)
         self._sampler = StackSampler()
         self._inside = False
-        self._fetched = 0
+        self._fetched, self._counts = 0, False
         self._patches = Patches()
         self._lists = ArrayLists(_stack_here)
         self._reads = FileReads(_stack_here)
@@ -291,12 +291,13 @@ class _Worker:
         self._fetched += 1
         first: FirstBatch | None = None
         with contextlib.suppress(Exception):  # the dataset is the user's
-            first = FirstBatch(fetcher) if self._fetched == 1 else None
-            self._containers = self._containers or WorkerContainers(fetcher)
+            if self._fetched == 1:
+                first, self._containers = FirstBatch(fetcher), WorkerContainers(fetcher)
+                told = self._folder.glob(f"{self._loader}-*.{COPIED}")
+                self._counts = next(told, None) is None  # once a loader: timed steps wait for it
         fetch = functools.partial(self._looked_at, original, fetcher, index)
-        result, copied = (
-            (fetch(), []) if self._containers is None else self._containers.copied(fetch)
-        )
+        containers = self._containers if self._counts else None
+        result, copied = (fetch(), []) if containers is None else containers.copied(fetch)
         with contextlib.suppress(Exception):
             self._write(DRAWS, first.told() if first is not None else ())
             self._write(COPIED, copied if self._fetched > 1 else ())
