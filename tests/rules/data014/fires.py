@@ -30,6 +30,8 @@ def transform_of_an_arrays_row():
 
 
 def dropped_columns_of_a_wrapped_dataset():
+    torch.manual_seed(0)
+
     class Base(Dataset):
         def __init__(self):
             self.samples = [{"x": torch.randn(8), "y": n} for n in range(64)]
