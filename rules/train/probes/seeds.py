@@ -220,6 +220,8 @@ class GeneratorsProbe(OperatorProbe):
         """Write what was seen. May be called twice."""
         super().stop()
         watching, self._watching = self._watching, None
+        if watching is not None:
+            self.context.writer.touch("generators")
         for (at, name), drawn in ({} if watching is None else watching.drawn).items():
             if drawn.trains:
                 states = len(set(drawn.states.values()))
