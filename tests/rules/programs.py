@@ -157,6 +157,17 @@ def endless(loader):
         yield from loader
 
 
+def on_samples(dataset):
+    """A step of a small model on rows of 8 numbers, which two workers that stay load."""
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+    batches, model = endless(loader), nn.Linear(8, 1)
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
+
+
 LENGTHS, PAD = (12, 3, 6, 2), 8
 
 

@@ -292,9 +292,10 @@ class _Worker:
         first: FirstBatch | None = None
         with contextlib.suppress(Exception):  # the dataset is the user's
             if self._fetched == 1:
-                first, self._containers = FirstBatch(fetcher), WorkerContainers(fetcher)
+                first = FirstBatch(fetcher)
                 told = self._folder.glob(f"{self._loader}-*.{COPIED}")
-                self._counts = next(told, None) is None  # once a loader: timed steps wait for it
+                if next(told, None) is None:  # once a loader: timed steps wait for it
+                    self._containers, self._counts = WorkerContainers(fetcher), True
         fetch = functools.partial(self._looked_at, original, fetcher, index)
         containers = self._containers if self._counts else None
         result, copied = (fetch(), []) if containers is None else containers.copied(fetch)
@@ -307,8 +308,8 @@ class _Worker:
         if not os.path.exists(self._asked):
             return original(fetcher, index)
         with contextlib.suppress(Exception):  # the dataset is the user's
-            if self._containers is not None:
-                self._containers.begin()
+            self._containers = self._containers or WorkerContainers(fetcher)
+            self._containers.begin()
         self._lists.watch(self._patches.attribute)
         self._reads.watch(self._patches.attribute)
         start = time.perf_counter_ns()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tests.rules.programs import endless, optimized
+from tests.rules.programs import on_samples, optimized
 
 
 def batches_kept_on_the_host():
@@ -144,16 +144,6 @@ def images_of_a_cache_without_a_limit__note():
     return lambda: model(images.shifted(0, next(steps))).mean().backward()
 
 
-def _on_batches_of(dataset):
-    loader = DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
-    batches, model = endless(loader), nn.Linear(8, 1)
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
-
-
 def samples_kept_by_the_workers_of_a_loader():
     class Samples(Dataset):
         def __init__(self):
@@ -167,7 +157,7 @@ def samples_kept_by_the_workers_of_a_loader():
             self.hoard.append(sample.repeat(100))  # MEM003
             return sample
 
-    return _on_batches_of(Samples())
+    return on_samples(Samples())
 
 
 def transform_of_a_dataset_that_keeps_what_it_drew():
@@ -190,7 +180,7 @@ def transform_of_a_dataset_that_keeps_what_it_drew():
         def __getitem__(self, index):
             return self.transform(torch.ones(8))
 
-    return _on_batches_of(Samples(Shifts()))
+    return on_samples(Samples(Shifts()))
 
 
 def cache_of_a_worker_that_never_hits():
@@ -207,7 +197,7 @@ def cache_of_a_worker_that_never_hits():
                 self.resampled[key] = torch.ones(800)  # MEM003
             return self.resampled[key][:8]
 
-    return _on_batches_of(Samples())
+    return on_samples(Samples())
 
 
 def outputs_of_an_epoch_that_nothing_clears__note():

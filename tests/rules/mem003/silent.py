@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tests.rules.programs import endless, trained_with
+from tests.rules.programs import on_samples, trained_with
 
 
 def bounded_buffer_that_is_full():
@@ -306,17 +306,7 @@ def lists_that_workers_empty__no_note():
                 self.buffer.clear()
             return torch.full((8,), self.rows[index])
 
-    return _on_batches_of(Samples())
-
-
-def _on_batches_of(dataset):
-    loader = DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
-    batches, model = endless(loader), nn.Linear(8, 1)
-
-    def step():
-        model(next(batches)).mean().backward()
-
-    return step
+    return on_samples(Samples())
 
 
 def workers_that_keep_each_sample__no_note():
@@ -332,7 +322,7 @@ def workers_that_keep_each_sample__no_note():
                 self.decoded[index] = torch.ones(800)
             return self.decoded[index][:8]
 
-    return _on_batches_of(Samples())
+    return on_samples(Samples())
 
 
 def _of_epochs(push, ended):
