@@ -169,6 +169,8 @@ class ParametersNow:
     def __init__(self) -> None:
         self.stale = True
         """A backward ran since: gradients may be others."""
+        self.lasting = False
+        """An optimizer holds them: they are those of all steps."""
         self._held: list[Any] = []
         self._where: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -186,6 +188,7 @@ class ParametersNow:
                 found.extend(tensors_of(optimizer))
             if not optimizers:  # what is updated by hand need be in no module either
                 found.extend(each for each in live_instances(torch.Tensor) if _trained(each))
+        self.lasting = bool(optimizers)
         each_once = {id(each): each for each in found}.values()
         self._held = [weak for each in each_once if (weak := _weakly(each)) is not None]
         self.stale = True
@@ -424,7 +427,8 @@ class IndexingLoopsWatch(Subscriber):
 
     def look_for_parameters(self) -> None:
         """Which parameters there are now."""
-        self._parameters.look()
+        if not self._parameters.lasting:
+            self._parameters.look()
 
 
 def _is_piece(tensor: torch.Tensor) -> bool:
