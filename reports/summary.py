@@ -61,7 +61,9 @@ def device(report: Report) -> str:
 
 
 def rehearsed(report: Report) -> str:
-    """What was rehearsed beside the run on the CPU; empty if nothing was."""
+    """What was rehearsed beside the run on the CPU, and for how many steps, since findings count
+    those; empty if nothing was.
+    """
     played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(
         " (rehearsed on the CPU)"
     )
@@ -70,7 +72,9 @@ def rehearsed(report: Report) -> str:
     article = "an" if played.startswith("NVIDIA") else "a"
     null = " and on a null device (torch's own CUDA code)"
     also = null if report.environment.get("null device") else ""
-    return f"GPU path rehearsed on the CPU{also} as if on {article} {played}, without times"
+    taken = text.one_line(report.environment.get("rehearsed steps", ""), 20)
+    steps = f" for {taken} {'step' if taken == '1' else 'steps'}" if taken else ""
+    return f"GPU path rehearsed on the CPU{also}{steps} as if on {article} {played}, without times"
 
 
 def asked(report: Report) -> str:
@@ -141,10 +145,10 @@ def step_time(report: Report) -> str:
     times = report.run.step_us
     if times is None:
         return ""
-    median, timed = (
-        amounts.within(times.median, times.low, times.high),
-        f"({amounts.count(times.n, 'step')})",
-    )
+    median, timed = amounts.duration(times.median), f"({amounts.count(times.n, 'step')})"
+    if times.low is not None and times.high is not None:
+        between = f"{amounts.duration(times.low)} to {amounts.duration(times.high)}"
+        median += f" (95% interval {between})"
     if times.n < 2:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""

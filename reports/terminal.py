@@ -188,7 +188,7 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         style = _STYLES[summary.severity(finding)]
         yield _row(cells, widths, (style, "bold", "", "", "bold"))
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
-        if (fix := _fix(finding)) and fix not in fixes:
+        if (fix := _fix(finding)) and (fix not in fixes or fix == _SAFE_PATCH):
             fixes.add(fix)
             yield from _wrapped(f"fix: {fix}", width, indent="    ")
         if said := verified.line(finding):
@@ -196,11 +196,16 @@ def _table(report: Report, width: int) -> Iterator[Text]:
     yield Text()
 
 
+_SAFE_PATCH = "a safe patch (audit fix prints it)"
+
+
 def _fix(finding: Finding) -> str:
-    """First sentence of the remedy if there is no safe patch; ``audit fix`` shows the patches."""
+    """First sentence of the remedy, or that there is a safe patch."""
     remedy = finding.remedy
-    if remedy is None or (remedy.diff and remedy.safe):
+    if remedy is None:
         return ""
+    if remedy.diff and remedy.safe:
+        return _SAFE_PATCH
     return text.one_line(remedy.text, _MESSAGE_LIMIT).partition(". ")[0].removesuffix(".")
 
 

@@ -414,12 +414,13 @@ def _environment(evidence: Evidence, rehearsed: Evidence | None) -> dict[str, st
     facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
     if null is not None:
         facts["null device"] = null.evidence.recording.device.name.removesuffix(" (null device)")
-    played = (
-        (rehearsed.recording.manifest.get("environment") or {}).get("device")
-        if rehearsed is not None
-        else None
-    )
-    return {**facts, "rehearsed on": str(played)} if played else facts
+    if rehearsed is None:
+        return facts
+    played = (rehearsed.recording.manifest.get("environment") or {}).get("device")
+    if played:
+        facts["rehearsed on"] = str(played)
+        facts["rehearsed steps"] = str(rehearsed.steps_of("loud"))
+    return facts
 
 
 def _masked(manifest: Row, recording: Recording) -> Iterable[str]:

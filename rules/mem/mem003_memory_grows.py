@@ -536,8 +536,10 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
             "(a ring buffer), or keep only the last rows after each step."
         )
     tensors = keeper.kind == "tensors"
+    by_key = keeper.site is not None and re.search(r"\]\s*=[^=]|setdefault\(", keeper.site.text)
+    bound = "remove its oldest keys" if by_key else "collections.deque(maxlen=...)"
     return Remedy(
-        f"Limit {keeper.name} (collections.deque(maxlen=...), or clear it after use), "
+        f"Limit {keeper.name} ({bound}, or clear it after use), "
         + ("or keep plain numbers instead of tensors." if tensors else "or write it to a file.")
     )
 

@@ -154,11 +154,23 @@ COMBINED = (
 )
 
 
+FILTERS = (
+    "convolve rolling shift avg_pool1d conv1d uniform_filter1d gaussian_filter1d savgol_filter filtfilt "
+    "detrend seasonal_decompose STL"
+).split()
+"""Functions of NumPy, pandas, SciPy, statsmodels and torch that filter a series."""
+
+BACKWARD = (
+    "Use a filter that looks back only (a trailing window, padding on the left alone), or compute the "
+    "channel from the values of one window."
+)
+
+
 class SeesTheNextToken(DependenceSays):
     """A language or time-series model sees what it has to predict."""
 
     code = "TRAIN012"
-    kinds = ("future", "added")
+    kinds = ("future", "added", "feature")
     advice = (
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
         "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
@@ -167,6 +179,13 @@ class SeesTheNextToken(DependenceSays):
     def place(self, row: DependenceRow, source: Source) -> Site:
         """A mask that is off by a diagonal or two, or of the wrong sign, is repaired where it is made."""
         file = row.site.file
+        if row.kind == "feature":
+            filters = (
+                source.site_of(*each)
+                for each in source.calls_of(*FILTERS)
+                if getattr(source.index(each[0]).scope_at(each[1].lineno), "name", "") != "forward"
+            )
+            return the_only(filters) or row.site
         made = [
             call
             for name in ("tril", "triu")
@@ -187,6 +206,12 @@ class SeesTheNextToken(DependenceSays):
         return (the_only(filled) if "attn_mask" in given else None) or row.site
 
     def said(self, row: DependenceRow) -> str:
+        if row.kind == "feature":
+            return (
+                f"channel {row.of} of the input is a filter over time that reaches {row.n} "
+                f"step{'s' * (row.n > 1)} ahead: the end of each window holds values that the model has to "
+                "predict"
+            )
         if row.kind == "added":
             return (
                 f"{NAMED.get(row.function, row.function)} adds a causal mask of ones and zeros to its "
@@ -198,6 +223,8 @@ class SeesTheNextToken(DependenceSays):
         )
 
     def instead(self, row: DependenceRow) -> str:
+        if row.kind == "feature":
+            return BACKWARD
         return COMBINED if "attn_mask" in row.site.text else ""
 
 
@@ -332,14 +359,25 @@ class SoftmaxOverAnotherAxis(DependenceSays):
         return f"Use dim={row.of}."
 
 
+OVER_KEYS = "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for [..., None]."
+
+
 class ShiftTakenAway(DependenceSays):
-    """A norm subtracts what was added to its input."""
+    """A norm or a softmax takes away what was added to its input."""
 
     code = "TRAIN026"
     kinds = ("shift",)
     advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
 
+    def instead(self, row: DependenceRow) -> str:
+        return OVER_KEYS if "softmax" in row.function else ""
+
     def said(self, row: DependenceRow) -> str:
+        if "softmax" in row.function:
+            return (
+                "what is added to the scores is the same for all values of the softmax, which cancels "
+                "it: it has no effect, and the layers that compute it are not trained"
+            )
         return (
             f"{row.function} subtracts the mean of each channel or row, and the shift that is added "
             "before it is constant there: the shift has no effect, and the layers that compute it are "

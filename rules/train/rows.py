@@ -102,15 +102,24 @@ class DependenceRow(PassRow, kw_only=True):
             "its targets; `void`: targets that one part of a loss ignores, made into others; `sample`: "
             "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
             "all samples, in front of sums for each of them; `prompt`: tokens of prompts among the targets of "
-            "rows that are padded on the left"
+            "rows that are padded on the left; `feature`: a channel of the input, on values behind its "
+            "window, which are targets"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
     n: Annotated[
-        int, doc("on how many of them; `order`: the first of the two; `backward`: percent")
+        int,
+        doc(
+            "on how many of them; `order`: the first of the two; `backward`: percent; `feature`: steps "
+            "ahead"
+        ),
     ]
     of: Annotated[
-        int, doc("of how many: samples, or positions behind it; `order`: the second of the two")
+        int,
+        doc(
+            "of how many: samples, or positions behind it; `order`: the second of the two; `feature`: "
+            "the channel's number"
+        ),
     ]
 
 

@@ -188,7 +188,7 @@ NUMBERS = {"bytes": 16, "written": True}
     ("code", "line", "what", "facts", "said", "advice"),
     [
         ("SYNC006", "", "", {"bytes": 1024, "index": True}, "an index on the host", "a tensor on the device before its first use"),
-        ("SYNC006", "", "", {"bytes": 1024}, "pageable memory, no non_blocking=True", "Keep the tensor on the device"),
+        ("SYNC006", "", "", {"bytes": 1024}, "pageable memory, no non_blocking=True", "Make the tensor on the device"),
         ("SYNC006", COMPARED, "tensor", TO, WAS, "compare torch.device(device).type"),
         ("SYNC006", "x = x.to(device, non_blocking=False)", "tensor", TO, "non_blocking=False)", ""),
         ("SYNC006", "kept.copy_(x, non_blocking=False)", "tensor", COPY, "non_blocking=False)", ""),

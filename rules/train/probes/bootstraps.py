@@ -139,6 +139,15 @@ def _bootstrapped(tape: FunctionTape, tail: Tail) -> TapedCall | None:
             if not (_learns(target) and _learns(output)):
                 continue
             made = formed(tape, call, target)
+            if made is not None and made.name == "stack":
+                steps = [tape.maker_before(made, each) for each, _ in made.parents]
+                made = next((each for each in steps if each and _is_bootstrap(tape, each)), None)
+                if made is not None and _picks_all_but_the_last(tape, call, output):
+                    ends = [
+                        {id(leaf.variable) for leaf in walk([each.grad_fn]).leaves} for each in pair
+                    ]
+                    if ends[0] & ends[1]:
+                        return made
             if made is None or not _is_bootstrap(tape, made):
                 continue
             one, two = _outputs(tape, tail, call, target), _outputs(tape, tail, call, output)
@@ -149,6 +158,12 @@ def _bootstrapped(tape: FunctionTape, tail: Tail) -> TapedCall | None:
             if one.keys().isdisjoint(two) and leaves[0] & leaves[1]:
                 return made
     return None
+
+
+def _picks_all_but_the_last(tape: FunctionTape, call: TapedCall, output: torch.Tensor) -> bool:
+    """``values[:-1]``, whose returns are made of ``values[1:]`` step by step."""
+    made = tape.maker_before(call, output)
+    return made is not None and made.name == "getitem" and made.args[1] == slice(None, -1)
 
 
 def _learns(tensor: torch.Tensor) -> bool:

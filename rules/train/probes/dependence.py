@@ -103,10 +103,23 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     n = _behind(shifted, position, shifted.output, shifted.axis)
     if not n:
         return None
-    behind = partial(_behind, shifted, position)
-    first = next(_attending(tape, shifted, behind), shifted.call)
+
+    first = next(_attending(tape, shifted, partial(_behind, shifted, position)), shifted.call)
+    at_first = partial(_behind, shifted, 0)
+    wrapped = next(_attending(tape, shifted, at_first), first)
+    if wrapped.number < first.number and _is_given_it(first, shifted, at_first):
+        first = wrapped  # the last position was moved in front of the others
     of = shifted.output.shape[shifted.axis] - 1 - position
     return Dependence("future", mask_of(tape, first), n, of)
+
+
+def _is_given_it(
+    call: TapedCall, shifted: Shifted, reached: Callable[[torch.Tensor, int], int]
+) -> bool:
+    """What a call was given, and not only what it gives, is reached already."""
+    positions = shifted.output.shape[shifted.axis]
+    axes = ((each, only_axis(each, positions)) for each, _ in call.parents)
+    return any(axis is not None and reached(each, axis) for each, axis in axes)
 
 
 def documents_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from auditor.capture.instruments.autograd_graph import Walk, node_of
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.tensors import version_of
@@ -111,6 +112,21 @@ class FunctionTape(TorchFunctionMode):
         self._made.clear()
         self.hooked = False
 
+    def forget(self, ran: Walk) -> None:
+        """Let go of the calls whose graph a backward frees, and of data that no other call needs."""
+        if ran.capped:
+            self.clear()
+            return
+        freed, wanted = set(ran.nodes), set[int | None]()
+        for number, call in reversed(list(self.calls.items())):
+            gone = any(node_of(each) in freed for each in call.results)
+            if not gone and (call.gives_gradient or number in wanted):
+                wanted.update(made for _, made in call.parents)
+            else:
+                self._remove(self.calls.pop(number))
+        self.embeddings = [each for each in self.embeddings if each.number in self.calls]
+        self.hooked = False
+
     def maker(self, tensor: torch.Tensor) -> TapedCall | None:
         """The call that made a tensor, as far back as the tape goes."""
         number = self._made.get(id(tensor))
@@ -192,8 +208,11 @@ class FunctionTape(TorchFunctionMode):
 
     def _drop(self) -> None:
         _, oldest = self.calls.popitem(last=False)
-        for each in oldest.results:
-            if self._made.get(id(each)) == oldest.number:
+        self._remove(oldest)
+
+    def _remove(self, call: TapedCall) -> None:
+        for each in call.results:
+            if self._made.get(id(each)) == call.number:
                 del self._made[id(each)]
 
 

@@ -27,6 +27,7 @@ from . import (
     dependence,
     drawn,
     ends,
+    leaks,
     no_effect,
     padding_reads,
     paddings,
@@ -71,6 +72,8 @@ class LossRepairsProbe(OptimizerProbe):
         self._shifts = Shifts()
         self._samples = drawn.Samples(context)
         self._packs = False
+        self._looked = 0
+        """The newest call of the tape at the last backward: of those before it all is said."""
 
     def start(self) -> None:
         """Enter the tape in the calling thread, and watch the door."""
@@ -136,6 +139,7 @@ class LossRepairsProbe(OptimizerProbe):
             name in PLACED
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
+            or no_effect.adds_a_shift(name, given)
             or ratios.may_be_old(name, given)
             or voids.makes_targets(name, given)
             or contrasts.puts_together(name, given)
@@ -159,8 +163,9 @@ class LossRepairsProbe(OptimizerProbe):
         try:
             self._look(tape, loss, call)
         finally:
+            self._looked = next(reversed(tape.calls), self._looked)
             if not call.keep_graph:
-                tape.clear()
+                tape.forget(call.walked)
                 self._samples.clear()
 
     def backward_ends(self, call: Backward) -> None:
@@ -207,7 +212,8 @@ class LossRepairsProbe(OptimizerProbe):
         self._look_at_padding(tape)
         in_calls = dependence.reshaped, dependence.added_masks, no_effect.without_effect
         for found in (each for look in in_calls for each in look(tape)):
-            self._depends(found)
+            if found.call.number > self._looked:
+                self._depends(found)
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
@@ -221,6 +227,8 @@ class LossRepairsProbe(OptimizerProbe):
             statistics = dependence.batch_statistics(tape, tail) or dependence.scaled_back(tape)
             self._depends(statistics)
             self._depends(series.future_values(tape, tail))
+            with suppress(RuntimeError):  # of lstsq
+                self._depends(leaks.channel_ahead(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
@@ -246,6 +254,8 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _look_at_padding(self, tape: FunctionTape) -> None:
         for found in padding_reads.padding_reads(tape):
+            if found.call.number <= self._looked:
+                continue
             padding = found.tokens.is_padding
             row = PaddingReadRow(
                 at=found.call.at or 0,

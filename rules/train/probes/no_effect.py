@@ -5,6 +5,7 @@ value, a shift in front of a norm.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -42,20 +43,33 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
         given = tuple(tensor for tensor, _ in call.parents)
         if weighs_a_scalar(call.name, given):
             loss, weights = sorted(given, key=torch.Tensor.dim)
-            made = tape.maker_before(call, loss)
-            summed = any(each.name in ("sum", "mean") for each in tape.users(call))
+            _, made = tape.origin(call, loss, OF_ONE_NUMBER)
+            summed = _is_summed(tape, call)
             differ = bool((weights != weights.flatten()[0]).any())
             if made is not None and made.name in MEANS and summed and differ:
                 yield Dependence("weights", call if made.at is None else made, 0, weights.numel())
         elif _is_over_one_value(call):
             yield Dependence("single", call, 0, 1)
-        elif call.name in AXES:
+            continue
+        if call.name in AXES:
             axis, find = call.argument(1, "dim"), AXES[call.name]
             other = find(tape, call) if isinstance(axis, int) else None
             if other is not None and other != axis % call.parents[0][0].dim():
                 yield Dependence("axis", call, axis % call.parents[0][0].dim(), other)
-        elif call.name in NORMS and _takes_a_shift_away(tape, call):
-            yield Dependence("shift", call, 0, 0)
+        shift = _shift_taken_away(tape, call) if call.name in NORMS else None
+        if shift is not None:
+            yield Dependence("shift", replace(call, at=shift.at or call.at), 0, 0)
+
+
+def _is_summed(tape: FunctionTape, call: TapedCall) -> bool:
+    return any(
+        each.name in ("sum", "mean") or (each.name in ("mul", "div") and _is_summed(tape, each))
+        for each in tape.users(call)
+    )
+
+
+OF_ONE_NUMBER = frozenset({"pow", "exp", "neg", "sub", "sqrt", "log", "clamp"})
+"""What a focal loss, and its like, make of the loss of a sample before they weigh it."""
 
 
 def _is_over_one_value(call: TapedCall) -> bool:
@@ -81,23 +95,38 @@ def _axis_of_weights(tape: FunctionTape, call: TapedCall) -> int | None:
     return axis % given.dim() if isinstance(axis, int) else None
 
 
-NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
+NORMS = frozenset({"group_norm", "instance_norm", "layer_norm", "softmax", "log_softmax"})
+"""Functions that subtract a mean; a softmax divides by what is the same for all its values."""
 
 
-def _takes_a_shift_away(tape: FunctionTape, call: TapedCall) -> bool:
-    """A part of the sum that a norm is given, which is computed, is constant over what the norm
-    averages.
+def adds_a_shift(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    """Whether a call adds two computed tensors, one of which is constant along some dimension."""
+    return (
+        name == "add"
+        and len(given) == 2
+        and given[0].dim() == given[1].dim() > 1
+        and given[0].shape != given[1].shape
+        and all(each.requires_grad for each in given)
+    )
+
+
+def _shift_taken_away(tape: FunctionTape, call: TapedCall) -> TapedCall | None:
+    """The sum that a norm is given, if a part of it, which is computed, is constant over what the
+    norm averages; None if none is.
     """
-    given = call.parents[0][0]
-    made = tape.maker_before(call, given)
-    first = 2
-    if call.name == "layer_norm":
+    given, first = call.parents[0][0], 2
+    _, made = tape.origin(call, given, FILLED)
+    if call.name in ("softmax", "log_softmax"):
+        first = given.dim() - 1
+        if call.argument(1, "dim") not in (-1, first):
+            return None
+    elif call.name == "layer_norm":
         first = given.dim() - len(call.argument(1, "normalized_shape"))
     elif call.name == "group_norm" and call.argument(1, "num_groups") != given.shape[1]:
-        return False
+        return None
     if made is None or made.name != "add" or first >= given.dim() or given.shape[-1] == 1:
-        return False
-    return any(
+        return None
+    constant = any(
         each.requires_grad
         and not isinstance(
             each, torch.nn.Parameter
@@ -106,6 +135,11 @@ def _takes_a_shift_away(tape: FunctionTape, call: TapedCall) -> bool:
         and all(size == 1 for size in each.shape[first:])
         for each, _ in made.parents
     )
+    return made if constant else None
+
+
+FILLED = frozenset({"masked_fill"})
+"""Between a sum and its softmax: what is not masked keeps its shift."""
 
 
 def _axis_of_targets(tape: FunctionTape, call: TapedCall) -> int | None:

@@ -22,11 +22,25 @@ def normalized_together(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
     targets = [call.argument(1, "target") for call in tail.calls if call.name in COMPARED]
     sizes = {len(each) for each in targets if isinstance(each, torch.Tensor) and each.dim()}
     for call in tape.calls.values():
-        given, axis = call.argument(0, "input"), call.argument(1, "dim")
-        if call.name != "softmax" or call.at is None or not isinstance(axis, int):
-            continue
-        if axis % given.dim() == 0 and (samples := _samples(tape, call)) in sizes and samples > 1:
+        whole = call.at is not None and (_is_softmax(call) or _is_share_of_all(tape, call))
+        if whole and (samples := _samples(tape, call)) in sizes and samples > 1:
             yield Dependence("readout", call, samples - 1, samples)
+
+
+def _is_softmax(call: TapedCall) -> bool:
+    axis = call.argument(1, "dim") if call.name == "softmax" else None
+    return isinstance(axis, int) and axis % call.result.dim() == 0
+
+
+def _is_share_of_all(tape: FunctionTape, call: TapedCall) -> bool:
+    """``scores.exp() / scores.exp().sum()``, by hand."""
+    if call.name != "div" or len(call.parents) != 2:
+        return False
+    (one, _), (whole, _) = call.parents
+    by, made = tape.maker_before(call, whole), tape.maker_before(call, one)
+    summed = by is not None and by.name == "sum" and by.parents[0][0] is one
+    single = summed and call.result.dim() > 0 and whole.numel() * len(one) == one.numel()
+    return single and made is not None and made.name == "exp"
 
 
 def _samples(tape: FunctionTape, call: TapedCall) -> int:

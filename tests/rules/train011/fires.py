@@ -119,6 +119,16 @@ def nodes_of_all_graphs_share_one_softmax(gate, value, head):
     return F.cross_entropy(head(pooled), torch.randint(0, 3, (4,)))
 
 
+@losses(lambda: (nn.Linear(5, 1), nn.Linear(5, 8), nn.Linear(8, 1)))
+def a_softmax_by_hand_over_all_bags(gate, value, head):
+    patches, bag = torch.randn(20, 5), torch.arange(4).repeat_interleave(5)
+    scores = gate(patches).squeeze(1)
+    scores = (scores - scores.detach().amax()).exp()
+    shares = scores / scores.sum()  # TRAIN011
+    pooled = torch.zeros(4, 8).index_add(0, bag, shares[:, None] * value(patches))
+    return F.binary_cross_entropy_with_logits(head(pooled).squeeze(1), torch.rand(4).round())
+
+
 def _forecast(dims=(0, 1), behind=lambda out, mean, std: out * std + mean):
     """A series that is normalized in front of a layer, and what ``behind`` makes of its result."""
 

@@ -135,3 +135,73 @@ def ones_and_zeros_that_are_added_by_hand(mixed):
     query, key, value = mixed(torch.randn(3, 9, 8)).chunk(3, -1)
     scores = query @ key.mT + torch.ones(9, 9).tril()
     return (scores.softmax(-1) @ value).square().mean()  # TRAIN012
+
+
+class _Shifted(nn.Module):
+    """Mixes each position with the one before it, as RWKV does."""
+
+    def __init__(self, before):
+        super().__init__()
+        self.before, self.tokens = before, nn.Embedding(19, 8)
+        self.first, self.second, self.head = (nn.Linear(8, size) for size in (8, 8, 19))
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for layer in (self.first, self.second):
+            x = x + layer((x + self.before(x)) / 2)
+            x = F.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return self.head(x)
+
+
+def the_last_position_wraps_around():
+    def before(x):
+        return torch.roll(x, 1, dims=1)  # TRAIN012
+
+    return _step(_Shifted(before))
+
+
+def rolled_and_cleared_before_attention_without_a_mask():
+    class Attends(_Shifted):
+        def forward(self, tokens):
+            x = self.tokens(tokens)
+            x = x + self.first((x + self.before(x)) / 2)
+            return self.head(F.scaled_dot_product_attention(x, x, x))  # TRAIN012
+
+    def before(x):
+        first = torch.arange(x.shape[1])[:, None] == 0
+        return torch.roll(x, 1, dims=1).masked_fill(first, 0.0)
+
+    return _step(Attends(before))
+
+
+class _Windows:
+    """Windows of a random walk and a channel that is made of it, with the values that follow."""
+
+    def __init__(self, channel, noise=0.0):
+        torch.manual_seed(0)
+        walk = torch.randn(2000).cumsum(0)
+        filtered = channel(walk) + noise * torch.randn(2000)
+        self.table = torch.stack([walk, filtered, torch.randn(2000)], 1)[40:-40]
+
+    def batch(self, length=48, steps=6, channels=slice(0, 3)):
+        starts = torch.randint(0, len(self.table) - length - steps, (16,)).tolist()
+        windows = torch.stack([self.table[each : each + length + steps] for each in starts])
+        return windows[:, :length, channels], windows[:, length:, 0]
+
+
+def _forecast(windows, **batch):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48 * 3, 6))
+
+    def step():
+        x, y = windows.batch(**batch)
+        F.mse_loss(model(x), y).backward()
+
+    return step
+
+
+def centered_average():
+    def average(walk):
+        padded = F.pad(walk[None, None], (4, 4), mode="replicate")
+        return F.conv1d(padded, torch.full((1, 1, 9), 1 / 9))[0, 0]  # TRAIN012
+
+    return _forecast(_Windows(average))

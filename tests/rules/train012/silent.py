@@ -3,6 +3,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.rules.programs import losses
+from tests.rules.train012.fires import _Shifted, _step, _Windows, _forecast
 
 
 def _parts():
@@ -202,3 +203,48 @@ def weights_that_a_triangle_hides_by_hand__no_note(mixed):
     mask = torch.ones(9, 9).tril()
     scores = (query @ key.mT) * mask + (1 - mask) * -1e4
     return (scores.softmax(-1) @ value).square().mean()
+
+
+def shifted_behind_a_zero():
+    return _step(_Shifted(lambda x: F.pad(x, (0, 0, 1, -1))))
+
+
+def rolled_and_the_first_position_cleared():
+    def before(x):
+        first = torch.arange(x.shape[1])[:, None] == 0
+        return torch.roll(x, 1, dims=1).masked_fill(first, 0.0)
+
+    return _step(_Shifted(before))
+
+
+def _smoothed(walk, left, right):
+    padded = F.pad(walk[None, None], (left, right), mode="replicate")
+    return F.avg_pool1d(padded, left + right + 1, stride=1)[0, 0]
+
+
+def an_average_that_looks_back():
+    return _forecast(_Windows(lambda walk: _smoothed(walk, 8, 0)))
+
+
+def a_value_of_the_day_before():
+    return _forecast(_Windows(lambda walk: walk.roll(24)))
+
+
+def a_channel_with_noise_of_its_own():
+    return _forecast(_Windows(lambda walk: _smoothed(walk, 4, 4), noise=0.5))
+
+
+def waves_whose_future_their_past_gives():
+    times = torch.arange(2000.0)
+    waves = (times * 0.26).sin() + 0.5 * (times * 0.9).sin()
+    return _forecast(_Windows(lambda walk: _smoothed(walk.copy_(waves), 4, 4)))
+
+
+def targets_of_another_series():
+    windows, model = _Windows(lambda walk: _smoothed(walk, 4, 4)), nn.Linear(48 * 3, 6)
+
+    def step():
+        x, _ = windows.batch()
+        F.mse_loss(model(x.flatten(1)), torch.randn(16, 6)).backward()
+
+    return step

@@ -61,3 +61,22 @@ def soft_labels_by_hand__note(stem, head):
     target = torch.softmax(head(stem(x + 0.1 * torch.randn(6, 8))) / 0.5, -1)
     strong = head(stem(x + torch.randn(6, 8)))
     return -(target * F.log_softmax(strong, -1)).sum(-1).mean()  # TRAIN022
+
+
+def returns_behind_the_loss_of_the_actor():
+    torch.manual_seed(0)
+    actor, critic = nn.Linear(8, 4), nn.Linear(8, 1)
+
+    def step():
+        states, rewards = torch.randn(7, 16, 8), torch.randn(6, 16)
+        values, found = critic(states).squeeze(-1), []
+        carried = values[-1]
+        for reward, after in zip(rewards.flip(0), values[1:].flip(0), strict=True):
+            carried = reward + 0.97 * (0.1 * after + 0.9 * carried)  # TRAIN022
+            found.append(carried)
+        error = torch.stack(found[::-1]) - values[:-1]
+        chances = torch.distributions.Categorical(logits=actor(states[:-1]))
+        (-chances.log_prob(chances.sample()) * error.detach()).mean().backward()
+        error.square().mean().backward()
+
+    return step

@@ -90,3 +90,14 @@ def soft_labels_that_are_detached__no_note(one, two):
 def two_by_hand_that_follow_one_another__no_note(one, two):
     first = -(two.softmax(-1) * one.log_softmax(-1)).sum(-1).mean()
     return first - (one.softmax(-1) * two.log_softmax(-1)).sum(-1).mean()
+
+
+@losses(lambda: nn.Linear(8, 1))
+def returns_of_detached_values__no_note(critic):
+    states, rewards, found = torch.randn(7, 16, 8), torch.randn(6, 16), []
+    values = critic(states).squeeze(-1)
+    carried = values[-1].detach()
+    for reward, after in zip(rewards.flip(0), values[1:].detach().flip(0), strict=True):
+        carried = reward + 0.97 * (0.1 * after + 0.9 * carried)
+        found.append(carried)
+    return (torch.stack(found[::-1]) - values[:-1]).square().mean()

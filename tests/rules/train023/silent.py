@@ -40,3 +40,20 @@ def a_loss_beside_penalties__no_note():
         return (torch.stack([nll, out.square().mean()]) * torch.tensor([1.0, 0.1])).sum()
 
     return _trained(loss)
+
+
+def a_focal_loss_of_each_sample__no_note():
+    def loss(out, y, w):
+        y = (y > 0).float()
+        bce = F.binary_cross_entropy_with_logits(out, y, reduction="none")
+        return ((0.25 * y + 0.75 * (1 - y)) * (1 - torch.exp(-bce)) ** 2 * bce).mean()
+
+    return _trained(loss)
+
+
+def a_focal_loss_of_a_mean_without_weights__no_note():
+    def loss(out, y, w):
+        bce = F.binary_cross_entropy_with_logits(out, (y > 0).float())
+        return 0.25 * (1 - torch.exp(-bce)) ** 2 * bce
+
+    return _trained(loss)

@@ -1,6 +1,8 @@
 import torch
 from torch import nn
 
+from tests.rules.train026.fires import _attending
+
 from tests.rules.programs import losses
 
 
@@ -31,3 +33,18 @@ def another_shift_at_each_position():
 def a_layer_norm_over_channels(layer, head, condition, norm):
     out = norm(layer(torch.randn(3, 7, 5)) + condition(torch.randn(3, 4))[:, None])
     return head(out.relu()).square().mean()
+
+
+def biases_of_keys():
+    return _attending(lambda products, bias: (products + bias[:, :, None]).softmax(-1))
+
+
+def biases_of_queries_that_are_clipped():
+    """What is clipped is not shifted by the same amount everywhere."""
+    return _attending(
+        lambda products, bias: (products + bias[..., None]).clamp(-1, 1).softmax(-1)
+    )
+
+
+def biases_of_queries_in_a_softmax_over_queries():
+    return _attending(lambda products, bias: (products + bias[..., None]).softmax(2))
