@@ -105,11 +105,7 @@ WITHOUT = {"to_device": Change("copies to device"), "to_host": Change("copies to
 class TransferRule(Rule):
     """Base of the rules about time in which a device does nothing but copy; no rule itself."""
 
-    share: float = knob(
-        0.1,
-        "Warn if copies that no kernel overlaps take at least this share of the steps' time (TraceML's "
-        "limit).",
-    )
+    share: float = knob(0.1, "Warn if copies alone take at least this share (TraceML's limit).")
     severe: float = knob(0.2, "Report an error if they take at least this share (TraceML's limit).")
     least_us: float = knob(100.0, "Report only if they take at least this many us per step.")
 

@@ -78,9 +78,7 @@ class LineRule(LineReport):
                 yield self.report(line, f"... on {line.pattern}: ...")
     """
 
-    share: float = knob(
-        0.5, "Report a line that does it on at least this share of the watched steps."
-    )
+    share: float = knob(0.5, "Report a line that does it on at least this share of the steps.")
 
     def usual(self, lines: Iterable[L]) -> Iterator[L]:
         """Those that do it on most of enough steps, or in phases and as often."""

@@ -71,19 +71,10 @@ class ReadingRule(LineReport):
 
     cause = "read"
 
-    share: float = knob(
-        0.5, "Warn about a line that does it on at least this share of the diagnosed steps."
-    )
-    rare: float = knob(
-        0.1, "Report only if it happens on at least this share of the diagnosed steps."
-    )
-    interval: int = knob(
-        10,
-        "Do not report a line that does it at a fixed interval of this many steps or more.",
-    )
-    enough: int = knob(
-        10, "With fewer diagnosed steps than this, report only a line that does it on every step."
-    )
+    share: float = knob(0.5, "Warn about lines that do it on at least this share of the steps.")
+    rare: float = knob(0.1, "Report only if at least this share of the diagnosed steps does it.")
+    interval: int = knob(10, "Do not report a fixed interval of at least this many steps.")
+    enough: int = knob(10, "With fewer steps than this, report only what every step does.")
 
     def reads(
         self, places: Iterable[ReadStatement]

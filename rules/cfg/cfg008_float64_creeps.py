@@ -34,14 +34,9 @@ class Float64InTheStep(Rule):
     )
 
     narrowed_bytes: int = knob(
-        65536,
-        "Report a batch that is only cast to a narrower dtype if it has at least this many bytes "
-        "of float64 per step.",
+        65536, "Report a batch that is only narrowed if it has at least this many bytes per step."
     )
-    share: float = knob(
-        0.01,
-        "Warn if at least this share of the forward's floating-point elements is float64.",
-    )
+    share: float = knob(0.01, "Warn if at least this share of the forward's elements is float64.")
 
     def detect(
         self, births: Rows[DoubleBirthRow], parameters: Rows[DoubleParametersRow], source: Source

@@ -373,9 +373,7 @@ class LayoutTransposedAroundConvolutions(Rule):
     since = "0.1"
     advice = "Convert once: model.to(memory_format=torch.channels_last), and each input batch too."
 
-    share: float = knob(
-        0.05, "Report only if such kernels take at least this share of kernel time."
-    )
+    share: float = knob(0.05, "Report only kernels of at least this share of kernel time.")
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         us = structure.transpose_us
@@ -435,9 +433,7 @@ class EvaluatedInTrainMode(Rule):
     advice = "Call eval() on it before the evaluation, and train() afterwards."
 
     share: float = knob(
-        0.5,
-        "Without a name such as `evaluate`, report only if it runs on at most this share of the "
-        "optimizer's steps.",
+        0.5, "Without a name such as `evaluate`, report if at most this share of the steps runs it."
     )
 
     def detect(self, forwards: Rows[TrainModeForwardRow], source: Source) -> Iterator[Finding]:

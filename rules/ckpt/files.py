@@ -352,9 +352,7 @@ class SaveBlocksStep(LineReport):
         "then renames."
     )
 
-    share: float = knob(
-        0.05, "Report if one line's saves take at least this share of the timed steps' time."
-    )
+    share: float = knob(0.05, "Report a line whose saves take at least this share of the steps.")
 
     def detect(
         self, saves: Lines[SaveRow], machine: Machine, loop: TrainingLoop
@@ -398,9 +396,7 @@ class OptimizerMomentsSpoiled(Rule):
 
     steps: int = knob(10, "Report moments of zero only after this many optimizer steps.")
     ratio: float = knob(
-        1e6,
-        "Report a gradient, as the moments hold it, of at least this multiple of the median of all "
-        "parameters.",
+        1e6, "Report a gradient, as the moments hold it, of at least this multiple of the median."
     )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:

@@ -34,9 +34,7 @@ class KeptStateIsLive(Rule):
         "model.state_dict().items()}."
     )
 
-    fewest: int = knob(
-        2, "Report only if the state was kept over at least this many optimizer steps."
-    )
+    fewest: int = knob(2, "Report only a state kept over at least this many optimizer steps.")
 
     def detect(self, states: Rows[KeptStateRow], source: Source) -> Iterator[Finding]:
         for each in states:

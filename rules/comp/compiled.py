@@ -75,11 +75,7 @@ class RecompilesAgainAndAgain(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    least: int = knob(
-        2,
-        "Report only if one guard failed on at least this many steps: the compiler learns from "
-        "the first.",
-    )
+    least: int = knob(2, "Report only if one guard failed on at least this many steps.")
 
     def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
         reached = {each.function for each in compiles.recompiled if each.limit}
@@ -283,11 +279,7 @@ class CompiledInStep(Rule):
         "in the step can take what changes as arguments."
     )
 
-    least: int = knob(
-        3,
-        "Report only if at least this many steps called it (a model of several stages compiles "
-        "each once).",
-    )
+    least: int = knob(3, "Report only from this many steps on (stages compile once each).")
     share: float = knob(0.25, "Report only if at least this share of the passes' steps called it.")
 
     def detect(self, regions: CompiledRegions, steps: Steps) -> Iterator[Finding]:
@@ -322,11 +314,7 @@ class CompileDoesNotPay(Rule):
         "nothing. Fix graph breaks first, and measure again."
     )
 
-    share: float = knob(
-        0.02,
-        "Report only if compiling costs at least this share of the step, at the interval's lower "
-        "end.",
-    )
+    share: float = knob(0.02, "Report only if it costs at least this share (interval's lower end).")
 
     def detect(
         self, regions: CompiledRegions, compiles: Compiles, steps: Steps

@@ -172,16 +172,9 @@ class StepWaitsForInput(Rule):
     since = "0.1"
     advice = "Make loading cheaper (prepare once, store decoded samples), or use more workers."
 
-    share: float = knob(
-        0.2, "Warn if the step waits for input for at least this share of the timing pass."
-    )
-    severe: float = knob(
-        0.4,
-        "Report an error if the step waits for input for at least this share of the timing pass.",
-    )
-    least_us: float = knob(
-        1000.0, "Report only mean waits of at least this many us (in a trace, less is a note)."
-    )
+    share: float = knob(0.2, "Warn if the step waits for at least this share of the timing pass.")
+    severe: float = knob(0.4, "Report an error if it waits for at least this share of the pass.")
+    least_us: float = knob(1000.0, "Ignore shorter mean waits, in us (in a trace: report a note).")
 
     def detect(
         self, batches: Batches, machine: Machine, source: Source, configs: Configs, loading: Loading

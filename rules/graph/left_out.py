@@ -90,10 +90,7 @@ class ParametersNeverTrained(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(
-        8,
-        "Report only after this many optimizer steps in the diagnostic pass.",
-    )
+    fewest: int = knob(8, "Report only after this many optimizer steps of the pass.")
 
     def detect(self, fed: Rows[FedRow]) -> Iterator[Finding]:
         for stepped in fed:
@@ -164,11 +161,7 @@ class TrainableTensorLeftOut(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(
-        8,
-        "Report only if at least this many steps of the diagnostic pass gave the tensor a "
-        "gradient.",
-    )
+    fewest: int = knob(8, "Report only if it got a gradient on at least this many steps.")
 
     def detect(
         self,
@@ -282,12 +275,8 @@ class OneBackwardForAll(Rule):
     )
 
     steps: int = knob(2, "Report only if it was seen on at least this many of three watched steps.")
-    least_bytes: int = knob(
-        1 << 16, "Report only if the graph of one loss holds at least this many bytes."
-    )
-    times: float = knob(
-        1.0, "Report only if the savings are at least this multiple of the parameters' bytes."
-    )
+    least_bytes: int = knob(1 << 16, "Report only if a loss's graph has at least this many bytes.")
+    times: float = knob(1.0, "Report only savings of at least this multiple of parameter bytes.")
 
     def detect(self, sums: Rows[SummedRow]) -> Iterator[Finding]:
         for seen in together(sums, lambda row: row.at):
@@ -323,11 +312,7 @@ class GraphRecordedInEvaluation(Rule):
         "loss."
     )
 
-    calls: int = knob(
-        3,
-        "Report a line only after this many calls in the diagnostic pass whose graph was never "
-        "walked.",
-    )
+    calls: int = knob(3, "Report a line from this many calls on whose graph was never walked.")
 
     def detect(
         self, evaluations: Rows[EvalRow], strays: Rows[StrayRow], source: Source

@@ -94,9 +94,7 @@ class DeviceIdleInStep(Rule):
         "(torch.compile, CUDA graphs)."
     )
 
-    share: float = knob(
-        0.3, "Report if the device is idle for at least this share of the steps' time."
-    )
+    share: float = knob(0.3, "Report if it is idle for at least this share of the steps' time.")
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
@@ -176,10 +174,7 @@ class HostLeavesDeviceIdle(Rule):
     )
 
     share: float = knob(0.1, "Report if such gaps take at least this share of the steps' time.")
-    of_steps: float = knob(
-        0.5,
-        "Report a note if fewer steps than this share have such a gap: one may be a checkpoint.",
-    )
+    of_steps: float = knob(0.5, "Report a note if fewer steps than this share have such a gap.")
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         share = idle.share_of(HOST)
@@ -225,11 +220,7 @@ class LaunchBound(Rule):
         "CUDA graphs. A larger batch makes each kernel longer."
     )
 
-    share: float = knob(
-        0.15,
-        "Warn if the device waits for launches, with an empty queue, for at least this share of "
-        "the steps' time.",
-    )
+    share: float = knob(0.15, "Warn if it waits for launches for at least this share of the time.")
     noticed: float = knob(0.05, "Report a note if it waits for at least this share.")
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:

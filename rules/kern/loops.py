@@ -227,9 +227,7 @@ class LoopOverIndex(Rule):
     rehearsed = True
     advice = KINDS["pieces"].advice
 
-    operators: float = knob(
-        0.25, "Report if the loop runs at least this share of the operators outside the backward."
-    )
+    operators: float = knob(0.25, "Report at least this share of operators outside the backward.")
 
     def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
         for loop in piecewise.loops:
@@ -261,11 +259,7 @@ class ModulePieceByPiece(Rule):
     since = "0.1"
 
     turns: int = knob(8, "Report a loop with at least this many calls in each watched step.")
-    share: float = knob(
-        0.05,
-        "Report if the calls take at least this share of the precision pass's time outside the "
-        "backward.",
-    )
+    share: float = knob(0.05, "Report at least this share of the time outside the backward.")
 
     def detect(self, loops: ModuleLoops) -> Iterator[Finding]:
         """A cell's sequence may differ in length; other turns are as many each time, and small."""

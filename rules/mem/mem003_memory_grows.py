@@ -377,26 +377,14 @@ class MemoryGrowsEveryStep(Rule):
     rehearsed = True
     native = True
 
-    rises: float = knob(
-        0.7,
-        "Report only if at least this share of the steps ends with more memory than the step "
-        "before.",
-    )
+    rises: float = knob(0.7, "Report only if at least this share of the steps adds memory.")
     tail: float = knob(
-        0.2,
-        "Report only if the last third of the pass has at least this share of the growth (0.33 if"
-        " steady).",
+        0.2, "Report only if the last third has at least this share of the growth (0.33 if steady)."
     )
-    device_mib: float = knob(
-        1.0, "Report only if device memory grows by at least this many MiB over the pass."
-    )
-    host_mib: float = knob(
-        32.0, "Report only if host memory grows by at least this many MiB over the pass."
-    )
+    device_mib: float = knob(1.0, "Report only if the device grows by at least this many MiB.")
+    host_mib: float = knob(32.0, "Report only if the host grows by at least this many MiB.")
     variable_kib: float = knob(
-        2.0,
-        "Report a variable if it grows by at least this many KiB per step: 100,000 steps of 2 KiB"
-        " are 200 MiB.",
+        2.0, "Report a variable from this many KiB per step on: 100,000 steps of 2 KiB are 200 MiB."
     )
 
     def detect(

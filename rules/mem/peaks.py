@@ -365,15 +365,9 @@ class LargestBatchDoesNotFit(Rule):
     )
 
     certain: float = knob(
-        1.03,
-        "Report only if the largest batch needs at least this share of the device's memory; the "
-        "simulated allocator is right within 3 %.",
+        1.03, "Report from this share of the device's memory on: the simulation errs by up to 3 %."
     )
-    times: float = knob(
-        2.0,
-        "Report a note if the batch fits and needs at least this many times the peak of the "
-        "audited steps.",
-    )
+    times: float = knob(2.0, "Report a note if it fits and needs at least this many audited peaks.")
     least_mib: float = knob(16.0, "Report no note if the batch needs less than this many MiB more.")
 
     def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:

@@ -242,15 +242,9 @@ class VaryingSizesReallocate(Rule):
     rehearsed = True
     native = True
 
-    sizes: int = knob(
-        3, "Report only if the second half of the steps has at least this many sizes."
-    )
-    spread: float = knob(
-        1.1, "Report only if the largest size is at least this many times the smallest."
-    )
-    share: float = knob(
-        0.1, "Report only if one fixed size would save at least this share of the reserved memory."
-    )
+    sizes: int = knob(3, "Report only if the later half of the steps has at least this many sizes.")
+    spread: float = knob(1.1, "Report only a largest size at least this multiple of the smallest.")
+    share: float = knob(0.1, "Report only if one size saves at least this share of the memory.")
 
     def detect(self, varying: VaryingSizes) -> Iterator[Finding]:
         found = varying.varying

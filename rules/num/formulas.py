@@ -246,13 +246,8 @@ class UnstableFormula(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(
-        0.25,
-        "Warn if a logarithm's input used at least this share of the exponent range.",
-    )
-    exp_share: float = knob(
-        0.5, "Report if the input of exp went at least this share of the way to overflow."
-    )
+    share: float = knob(0.25, "Warn if a logarithm's input has at least this share of the range.")
+    exp_share: float = knob(0.5, "Report exp if its input is at least this near to overflow.")
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
         lost = list(_outside(numerics))

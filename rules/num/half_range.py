@@ -52,9 +52,7 @@ class HalfNearOverflow(Rule):
         "before the product), or run this part in float32 with autocast off around it."
     )
 
-    bits: float = knob(
-        2.0, "Report a largest value that is less than this many powers of two below 65504."
-    )
+    bits: float = knob(2.0, "Report a largest value within this many powers of two of 65504.")
 
     def detect(self, numerics: OpRanges, amp: Amp) -> Iterator[Finding]:
         yield from self._near(numerics)

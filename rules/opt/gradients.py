@@ -74,9 +74,7 @@ class ClippingMisplaced(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(
-        0.5, "Report only if it happens on at least this share of the optimizer's steps."
-    )
+    share: float = knob(0.5, "Report only if at least this share of the optimizer's steps does it.")
     fewest: int = knob(3, "Report only if it happens on at least this many steps.")
 
     def detect(self, clippings: Rows[ClippingRow]) -> Iterator[Finding]:
@@ -260,9 +258,7 @@ class LossNotDivided(Rule):
     )
 
     least: int = knob(3, "Report only if it happened in at least this many optimizer steps.")
-    share: float = knob(
-        0.9, "Report only if it happened in at least this share of steps with several passes."
-    )
+    share: float = knob(0.9, "Report only at least this share of the steps with several passes.")
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         several = (row for row in micro_batches if row.n > 1)

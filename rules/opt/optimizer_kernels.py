@@ -167,16 +167,11 @@ class ScheduleInEpochs(Rule):
     advice = "Call its step() after the optimizer's, with each batch."
 
     swings: float = knob(
-        2.0,
-        "Report if there are at least this many swings per epoch, or epochs per schedule; one "
-        "observed swing is enough.",
+        2.0, "Report from this many swings per epoch, epochs per schedule, or one seen swing on."
     )
-    share: float = knob(
-        0.5, "Report if the learning rate falls to a thousandth within this share of an epoch."
-    )
+    share: float = knob(0.5, "Report a rate that falls to 1/1000 within this share of an epoch.")
     fewest: int = knob(
-        5,
-        "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this.",
+        5, "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this."
     )
 
     def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
@@ -347,12 +342,8 @@ class OptimizerStepsOneByOne(Rule):
 
     rehearsed = True
 
-    launches: int = knob(
-        MANY_LAUNCHES, "Report if one step() needs at least this many kernel launches."
-    )
-    share: float = knob(
-        0.5, "Report only if it steps on at least this share of the rehearsed steps."
-    )
+    launches: int = knob(MANY_LAUNCHES, "Report if a step() launches at least this many kernels.")
+    share: float = knob(0.5, "Report only if at least this share of the steps calls it.")
 
     def detect(
         self,

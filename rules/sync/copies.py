@@ -152,10 +152,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
         "filled again only when its copy is done."
     )
 
-    small: int = knob(
-        64_000,
-        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
-    )
+    small: int = knob(64_000, "Report a note for up to this many bytes: the driver stages them.")
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.own(

@@ -111,21 +111,13 @@ class AllocatorCallEveryStep(LineRule):
     rehearsed = True
     advice = "Move it out of the step: once after the warm-up, or every N steps."
 
-    query_cost: float = knob(
-        0.005, "Report a query of the counters if it takes at least this share of the step's time."
-    )
-    collect_cost: float = knob(
-        0.01, "Report gc.collect() if it takes at least this share of the step's time."
-    )
+    query_cost: float = knob(0.005, "Report a query of at least this share of the step's time.")
+    collect_cost: float = knob(0.01, "Report gc.collect() from this share of the step's time on.")
     flushes: int = knob(
-        5,
-        "In a snapshot alone: report if the cache was emptied at least this often in the second "
-        "half of its history.",
+        5, "In a snapshot: report if the second half empties the cache at least this often."
     )
     again: float = knob(
-        1.0,
-        "In a snapshot alone: report if at least this multiple of the highest reserved memory was"
-        " obtained again.",
+        1.0, "In a snapshot: report if at least this multiple of the peak reserve is got again."
     )
 
     def detect(

@@ -95,9 +95,7 @@ class StateOfOtherSamples(CensusSays):
         "the same sequences: shuffle=False, and a sampler for them."
     )
 
-    fewest: int = knob(
-        3, "Report only a state that was carried over to at least this many batches."
-    )
+    fewest: int = knob(3, "Report only a state carried over to at least this many batches.")
     share: float = knob(0.5, "Report only if at least this share of the batches got such a state.")
 
     def said(self, row: CensusRow) -> str:

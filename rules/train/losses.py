@@ -242,9 +242,7 @@ class MicroBatchesWeighedAlike(GradientRule):
         "the step, no longer by the number of micro-batches."
     )
 
-    note_below: float = knob(
-        5.0, "Report a note below this many degrees if the norm is within a tenth as well."
-    )
+    note_below: float = knob(5.0, "Report a note below this many degrees if the norm agrees, too.")
 
     def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
         for _, row, finding in self.judged(by_line(weights)):
@@ -296,10 +294,7 @@ class PaddingTrained(GradientRule):
     severity = Severity.WARNING
     since = "0.2"
 
-    least_read: float = knob(
-        0.01,
-        "Report only if at least this share of what is read is padding.",
-    )
+    least_read: float = knob(0.01, "Report only if at least this share of what is read is padding.")
 
     def detect(
         self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]

@@ -41,13 +41,8 @@ class RandomNumbersRepeat(Rule):
     )
 
     seeds: int = knob(2, "Report only if something repeated after this many seeds.")
-    share: float = knob(
-        0.9,
-        "Report only if at least this share of the diagnosed steps takes a batch of that loader.",
-    )
-    drew: float = knob(
-        0.75, "Report only if at least this share of the steps draws from the generator."
-    )
+    share: float = knob(0.9, "Report only if at least this share of the steps takes a batch of it.")
+    drew: float = knob(0.75, "Report only if at least this share of the steps draws from it.")
 
     def detect(
         self, seeds: Rows[SeedRow], generators: Rows[GeneratorRow], batches: Batches, source: Source
