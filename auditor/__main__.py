@@ -1,6 +1,4 @@
-"""``python -m auditor``: the command ``audit``, for environments whose scripts are not on the
-path.
-"""
+"""``python -m auditor``: the command ``audit``, where scripts are not on the path."""
 
 from __future__ import annotations
 

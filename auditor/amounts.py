@@ -1,6 +1,4 @@
-"""Numbers with their units, as people read them, in messages and on pages alike: three significant
-digits, never more.
-"""
+"""Numbers with their units, as people read them: three significant digits, never more."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ def digits(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as ``32%``; small ones keep a digit, and what is there is never shown as
-    nothing.
-    """
+    """A share of 1 as ``32%``; small ones keep a digit, and only nothing is shown as nothing."""
     if not math.isfinite(share):
         return "?"
     if 0 < share < 0.001:

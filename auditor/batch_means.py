@@ -127,9 +127,7 @@ def _error(values: Sequence[float]) -> float:
 
 
 def student_t(confidence: float, freedom: int) -> float:
-    """The t that a Student variable with ``freedom`` degrees keeps below in size with this
-    probability.
-    """
+    """The t that a Student variable with ``freedom`` degrees stays below with that probability."""
     low, high = 0.0, 1.0
     while _within(high, freedom) < confidence:
         high *= 2

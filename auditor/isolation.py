@@ -47,9 +47,7 @@ OUT_OF_MEMORY = "reading it takes more memory than its content can need"
 
 
 class ReaderDied(Exception):
-    """The process that read the file came to no result; the message is one sentence for the
-    user.
-    """
+    """The process that read the file came to no result; the message is a sentence for the user."""
 
 
 def seconds_for(size: int) -> float:

@@ -130,9 +130,7 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True)
 class Masked:
-    """One secret that was masked: the line (from 1) and what kind of secret a detector took it
-    for.
-    """
+    """One masked secret: the line (from 1) and what kind of secret a detector took it for."""
 
     line: int
     kind: str
@@ -140,9 +138,7 @@ class Masked:
 
 @functools.lru_cache(4096)
 def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]]:
-    """The bytes with every secret masked, and what was masked. ``suffix`` says how the file assigns
-    values.
-    """
+    """The bytes with each secret masked, and what was. ``suffix``: how the file assigns values."""
     spans = sorted(set(_spans(raw, suffix)))
     if not spans:
         return raw, ()
@@ -158,9 +154,7 @@ def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]
 
 
 def redacted_text(text: str, known: Iterable[str] = ()) -> str:
-    """Words of the target's (output, an error) with secrets masked; ``known`` are secrets that were
-    seen elsewhere.
-    """
+    """Words of the target's (output, an error), secrets masked; ``known``: seen elsewhere."""
     for secret in known:
         if len(secret) >= SHORTEST:
             text = text.replace(secret, ARGUMENT_MASK)
@@ -171,9 +165,7 @@ def redacted_text(text: str, known: Iterable[str] = ()) -> str:
 def holds_secret(
     raw: bytes, suffix: str, values: Iterable[tuple[Sequence[str | int], Any]]
 ) -> bool:
-    """True if a configuration file shows a secret: in its text, or in its ``values`` (path and
-    value of each).
-    """
+    """True if a configuration file shows a secret: in its text, or ``values`` (path, value)."""
     if next(_spans(raw, suffix), None) is not None:
         return True
     return any(
@@ -199,9 +191,7 @@ def is_secret(name: str, value: str, *, strict: bool = False) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """True if a string's entropy is that of a generated key, by detect-secrets' own limits for hex
-    and base64.
-    """
+    """True if a string's entropy is that of a key, by detect-secrets' limits for hex and base64."""
     if not _RANDOM.fullmatch(value):
         return False
     return any(
@@ -214,9 +204,7 @@ def looks_random(value: str) -> bool:
 def redacted_arguments(
     arguments: Sequence[str],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A command line to show; names (``--token``, or ``argument 3``) and values of what was masked
-    in it.
-    """
+    """A command line to show; names (``--token``, ``argument 3``) and values that were masked."""
     shown, names, values = [], [], []
     for number, word in enumerate(arguments):
         name, equals, value = word.partition("=")
@@ -389,9 +377,7 @@ def _text(raw: bytes) -> str:
 
 @dataclass(frozen=True)
 class Detector:
-    """One of detect-secrets' detectors. ``shapes`` say whether a whole text is worth asking it line
-    by line.
-    """
+    """A detector of detect-secrets. ``shapes``: whether a text is worth asking line by line."""
 
     kind: str
     find: Callable[[str], Iterable[str]]
@@ -400,9 +386,7 @@ class Detector:
 
 @functools.cache
 def _detectors() -> tuple[Detector, ...]:
-    """All but :data:`NOT_ASKED`. Their ``analyze_line`` is not called: it may ask a service whether
-    a key is valid.
-    """
+    """All but :data:`NOT_ASKED`; ``analyze_line``, which may ask a service, is not called."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     plugins: dict[str, Any] = dict(get_mapping_from_secret_type_to_class())

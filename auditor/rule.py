@@ -24,9 +24,7 @@ class NotLooked(Exception):
 
 
 def knob(default: Any, help: str) -> Any:  # noqa: A002 - reads as dataclasses.field does
-    """A threshold that users may set under ``[tool.audit.rules.CODE]``; ``help`` says its unit and
-    where it comes from.
-    """
+    """A threshold under ``[tool.audit.rules.CODE]``; ``help`` says its unit and its origin."""
     return field(default=default, metadata={"help": help})
 
 

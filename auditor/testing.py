@@ -14,9 +14,7 @@ __all__ = ["FindingsFound", "assert_no_findings", "check"]
 
 
 class FindingsFound(AssertionError):
-    """An audit found something that a test does not allow, or could not look; ``report`` has all of
-    it.
-    """
+    """An audit found what a test does not allow, or could not look; ``report`` has all of it."""
 
     def __init__(self, message: str, report: Report) -> None:
         super().__init__(message)

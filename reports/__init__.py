@@ -11,9 +11,7 @@ from auditor.model import Report
 
 
 class Renderer(Protocol):
-    """One format. ``suffix`` is what a file of it ends in; ``render`` reads the report and nothing
-    else.
-    """
+    """One format. ``suffix`` is what its files end in; ``render`` reads only the report."""
 
     name: str
     suffix: str
@@ -41,9 +39,7 @@ RENDERERS: tuple[str, ...] = tuple(_HOMES)
 
 
 def renderer(name: str) -> Renderer:
-    """The renderer of that name, with its own defaults. Raises ``ValueError`` with one sentence for
-    an unknown name.
-    """
+    """The renderer of that name, by its defaults. Raises ``ValueError`` for an unknown name."""
     if name not in _HOMES:
         raise ValueError(
             f"there is no report format {name!r}; known formats: {', '.join(RENDERERS)}"

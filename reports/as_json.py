@@ -1,6 +1,4 @@
-"""report.json, written with the documented fields of ``audit-report/1`` and read back without
-loss.
-"""
+"""report.json, written with the documented fields of ``audit-report/1`` and read back whole."""
 
 from __future__ import annotations
 
@@ -168,9 +166,7 @@ def _edit(edit: Edit) -> Object:
 
 
 def _in_model_shape(written: Object) -> Object:
-    """The written object in the shape of the model; what has another shape is left for msgspec to
-    refuse.
-    """
+    """The object in the shape of the model; msgspec refuses what has another shape."""
     findings = written.get("findings")
     series = written.get("series")
     kept = {name: value for name, value in written.items() if name not in UNWRITTEN_OF_REPORT}

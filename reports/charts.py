@@ -113,9 +113,7 @@ class Chart:
 
 
 def charts(series: Sequence[Series]) -> tuple[Chart, ...]:
-    """One chart for each unit of which a series has two finite points, in the order in which units
-    first appear.
-    """
+    """A chart for each unit with two finite points in a series, in order of first appearance."""
     by_unit: dict[str, list[Series]] = {}
     for line in series:
         if (
@@ -156,9 +154,7 @@ def _extremes(stretch: Sequence[Point]) -> Iterator[Point]:
 
 
 def ticks(low: float, high: float, about: int) -> tuple[float, ...]:
-    """Round numbers (1, 2 or 5 times a power of ten) from ``low`` to ``high``, about ``about`` of
-    them.
-    """
+    """About ``about`` round numbers (1, 2 or 5 times a power of ten) from ``low`` to ``high``."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return (low,)
@@ -171,9 +167,7 @@ def ticks(low: float, high: float, about: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The chart's window: x from ``left`` to ``right``, y from zero (or the lowest below it) to
-    ``high``.
-    """
+    """The chart's window: x from ``left`` to ``right``, y from zero (or below) to ``high``."""
 
     left: float
     right: float
@@ -230,9 +224,7 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
-    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, and how many of ``unit``
-    it is.
-    """
+    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, in units of ``unit``."""
     steps = {"us": _US, "bytes": _BYTES}.get(unit)
     if steps is None:
         return text.one_line(unit, 40), 1.0
@@ -277,9 +269,7 @@ def _line(number: int, series: Series, points: list[Point], frame: _Frame, of: i
 
 
 def _path(points: Sequence[Point], frame: _Frame) -> str:
-    """SVG path data; a gap lifts the pen, and a point alone becomes a dot (a line of no length with
-    round caps).
-    """
+    """SVG path data; a gap lifts the pen, a point alone is a dot (no length, round caps)."""
     parts: list[str] = []
     drawing = False
     for x, y in points:
@@ -315,9 +305,7 @@ rest*.
 
 @dataclass(frozen=True)
 class Key:
-    """One row of the legend: colour (a class of the style sheet), name, and an amount where there
-    is one.
-    """
+    """A row of the legend: colour (a class of the style sheet), name, maybe an amount."""
 
     shade: str
     name: str

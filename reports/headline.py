@@ -1,6 +1,4 @@
-"""What a report says first, in every format: what re-runs proved, what could be saved, how often a
-step waits.
-"""
+"""What a report says first in all formats: what is proven, what could be saved, how it waits."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ def _nothing(report: Report) -> Gain:
 
 
 def _trained_otherwise(report: Report) -> Iterator[str]:
-    """How many findings say that something else is trained than the program says; the page has a
-    section of them.
-    """
+    """How many findings say that something else is trained than the program says."""
     found = tuple(each for each in report.findings if trains_otherwise(each))
     if found:
         verb, first = "changes" if len(found) == 1 else "change", found[0]

@@ -51,9 +51,7 @@ FEW = 5
 
 @dataclass(frozen=True)
 class FindingRow:
-    """A finding in the list. ``behind`` says why it stands below another one, empty if it does
-    not.
-    """
+    """A finding in the list. ``behind`` says why it stands below another; empty if it does not."""
 
     card: Card
     behind: str
@@ -175,9 +173,7 @@ _TRAINING_LISTED = 8
 
 
 class Html:
-    """``report.html``. The plotly bundle is inside, once, only where it was asked for and there is
-    something to plot.
-    """
+    """``report.html``. The plotly bundle is inside once, if asked for and there is a plot."""
 
     name = "html"
     suffix = ".html"
@@ -373,9 +369,7 @@ def _plotly_packed() -> Markup:
 
 
 def _gzip(script: bytes) -> bytes:
-    """By isal where there is a wheel for this machine: four times cheaper than the standard
-    library, and as small.
-    """
+    """By isal where it has a wheel: four times cheaper than the standard library, as small."""
     try:
         from isal import igzip
     except ImportError:

@@ -24,9 +24,7 @@ class Junit:
     suffix = ".xml"
 
     def render(self, report: Report) -> str:
-        """The document. Characters that XML cannot hold, or that steer a terminal, are written as
-        escapes.
-        """
+        """The document. Characters that XML cannot hold, or that steer a terminal, are escaped."""
         suite = ET.Element(
             "testsuite",
             name=_name(f"audit of {report.run.target}"),

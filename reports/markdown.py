@@ -1,6 +1,4 @@
-"""A Markdown summary that fits a pull request comment: bounded, and inert whatever the program's
-texts hold.
-"""
+"""A Markdown summary that fits a pull request comment: bounded, and inert whatever it quotes."""
 
 from __future__ import annotations
 

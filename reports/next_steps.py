@@ -1,6 +1,4 @@
-"""What to do with a report: the fixes to begin with, and the commands that show, make and measure
-its patches.
-"""
+"""What to do with a report: fixes to begin with, commands that show, make and measure patches."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of ``audit`` (its words after that, up to the folder, and behind it), and what it
-    does.
-    """
+    """A command of ``audit`` (words up to the folder, and behind it), and what it does."""
 
     before: str
     behind: str

@@ -22,9 +22,7 @@ class HeadAmount:
 
 
 def shortage(report: Report) -> tuple[HeadAmount, ...]:
-    """Limit, what was in use, what was asked for and what was missing to it; empty if memory did
-    not run out.
-    """
+    """Limit, in use, asked for, and missing to it; empty if memory did not run out."""
     return tuple(_shortage(report.ran_out)) if report.ran_out is not None else ()
 
 

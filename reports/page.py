@@ -1,6 +1,4 @@
-"""What the HTML page shows, made ready for the template: ids, cut source lines, marked diffs, words
-for enums.
-"""
+"""What the HTML page shows, made ready for the template: ids, cut lines, marked diffs, words."""
 
 from __future__ import annotations
 
@@ -152,9 +150,7 @@ def title(name: str) -> str:
 
 
 def prose(words: str) -> Markup:
-    """A rule's words: parts between backticks are code, and microseconds are spelt as on the rest
-    of the page.
-    """
+    """A rule's words: code between backticks, microseconds spelt as on the rest of the page."""
     parts = text.shorten(words, _MESSAGE_LIMIT).split("`")
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
         return Markup("{}").format(words)
@@ -212,9 +208,7 @@ def brief(words: str) -> str:
 
 
 def explained(report: Report) -> dict[str, str]:
-    """Id of the manual page of each rule that found something: it stands with the rule's first
-    finding.
-    """
+    """Id of the manual page of each rule that found something: with its first finding."""
     known: dict[str, str] = {}
     for number, finding in enumerate(report.findings, 1):
         for code in finding.codes:
@@ -349,9 +343,7 @@ class CodeLine:
 
 
 def excerpt_lines(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
-    """The source around a finding, its own lines marked; the line alone where nothing around it is
-    known.
-    """
+    """The source around a finding, its lines marked; the line alone if that is all there is."""
     site = finding.site
     if site is None:
         return

@@ -1,6 +1,4 @@
-"""The ranks of a job as a table: the rank that waits least in collectives comes first, because the
-others wait for it.
-"""
+"""A job's ranks as a table: the one that waits least comes first, since the others wait for it."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ differ by less.
 
 
 def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
-    """At most ``limit`` ranks; all in their own order where that is enough, else those with the
-    least communication.
-    """
+    """At most ``limit`` ranks; in their order if all fit, else those that communicate least."""
     if len(report.ranks) <= limit:
         return report.ranks
     return tuple(sorted(report.ranks, key=lambda rank: rank.communication_us)[:limit])

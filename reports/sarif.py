@@ -37,9 +37,7 @@ class Sarif:
     suffix = ".sarif"
 
     def render(self, report: Report) -> str:
-        """Indented JSON in ASCII: other characters, and whatever steers a terminal, are escapes of
-        JSON.
-        """
+        """Indented JSON in ASCII: other characters, and what steers a terminal, are escaped."""
         return (
             json.dumps(
                 {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [_run(report)]}, indent=2
@@ -65,9 +63,7 @@ def _run(report: Report) -> Object:
 
 
 def _judged(report: Report) -> tuple[Verdict, ...]:
-    """One verdict for each code, those of findings among them even where a report forgot the
-    verdict.
-    """
+    """One verdict for each code, also for codes of findings for which the report has none."""
     found = {verdict.code: verdict for verdict in report.verdicts}
     for finding in report.findings:
         for code in finding.codes:

@@ -1,6 +1,4 @@
-"""What a report says in a few words and sums: read by every renderer, so that no two pages
-disagree.
-"""
+"""What a report says in a few words and sums: read by every renderer, so that no two disagree."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ def asked(report: Report) -> str:
 
 
 def processes(report: Report) -> str:
-    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one
-    process.
-    """
+    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one."""
     world, ranks = report.run.world_size, report.ranks
     if world <= 1:
         return ""
@@ -111,9 +107,7 @@ def place(report: Report) -> str:
 
 
 def steps(report: Report) -> str:
-    """``30 steps``, or how many of them were to be taken; empty if steps are not what was looked
-    at.
-    """
+    """``30 steps``, or how many were to be taken; empty if steps are not what was looked at."""
     run = report.run
     if not run.steps:
         return ""
@@ -214,9 +208,7 @@ def seldom(times: float) -> str:
 
 
 def frequency(finding: Finding, report: Report) -> str:
-    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty if it was
-    not counted by steps.
-    """
+    """``2 per step, on all 50 steps``; empty if it was not counted by steps."""
     if _on_one_step(finding):
         return "once"
     words = []
@@ -341,18 +333,14 @@ NOT_PROVEN = "not proven"
 
 
 def basis(finding: Finding) -> str:
-    """How the price was come by, ``measured`` or ``estimated``; ``not proven`` where its interval
-    reaches zero.
-    """
+    """``measured``, ``estimated``, or ``not proven`` where a price's interval reaches zero."""
     return (
         NOT_PROVEN if priced(finding) is not None and finding.proven_us is None else finding.basis
     )
 
 
 def short_price(finding: Finding) -> str:
-    """:func:`cost` where there is room for one number: ``not proven`` instead of a price whose
-    interval reaches zero.
-    """
+    """:func:`cost` as one number: ``not proven`` if a price's interval reaches zero."""
     return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding)
 
 
@@ -406,9 +394,7 @@ def share(finding: Finding, report: Report) -> str:
 
 
 def beside_step(us: float, report: Report, findings: int) -> str:
-    """``38% of the mean step``, or that it is more than all of that, and why it can be; empty if
-    no step was timed.
-    """
+    """``38% of the mean step``, or more than all of it and why; empty without timed steps."""
     found = share_of_step(us, report.run.step_us)
     if found is None:
         return ""

@@ -1,6 +1,4 @@
-"""Traces for TensorBoard: a copy whose categories the legacy torch-tb-profiler tab understands,
-laid out as it expects.
-"""
+"""Traces for TensorBoard: a copy laid out in categories that torch-tb-profiler understands."""
 
 from __future__ import annotations
 

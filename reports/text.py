@@ -53,9 +53,7 @@ def inert(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """``text`` without the marks that begin a command anywhere in a line: ``##[error]`` becomes
-    ``## [error]``.
-    """
+    """``text`` without marks that begin a command: ``##[error]`` becomes ``## [error]``."""
     return _MARKED.sub("## ", text)
 
 

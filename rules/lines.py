@@ -1,6 +1,4 @@
-"""What the rules about lines that the step runs have in common: which are reported, and what the
-report has of one.
-"""
+"""What the rules about lines of the step share: which are reported, and what is said of one."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from auditor.rule import Rule, knob
 
 
 def between(finding: Finding, price: Estimate | None) -> Finding:
-    """The finding with the interval of its price in us per step; as it is where too little was seen
-    for one.
-    """
+    """The finding with the interval of its price in us per step, if enough was seen."""
     if price is None:
         return finding
     return replace(finding, lost_us_per_step_low=price.low, lost_us_per_step_high=price.high)

@@ -1,6 +1,4 @@
-"""What the rules about lines that read tensors have in common: how often is often, and how a line
-is reported.
-"""
+"""What the rules about lines that read tensors share: how often is often, how one is reported."""
 
 from __future__ import annotations
 
@@ -125,9 +123,7 @@ class ReadingRule(LineReport):
         return None
 
     def instead(self, place: ReadStatement) -> str:
-        """``advice`` for a read of the line's own; of one inside a library nothing can be written
-        differently there.
-        """
+        """``advice`` for a line's own read; one inside a library cannot be written otherwise."""
         if place.library:
             known = [
                 said

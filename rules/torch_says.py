@@ -33,9 +33,7 @@ class TorchSays(Rule):
         return self.at_lines(warnings, steps)
 
     def at_lines(self, warnings: Iterable[TorchWarningRow], steps: Steps) -> Iterator[Finding]:
-        """Counted in the diagnostic pass; outside it (torch warns once, or when something is made)
-        no number is given.
-        """
+        """Counted in the diagnostic pass; outside it (torch warns once) no number is given."""
         watched = len(steps.loud)
         for rows in by_line(row for row in warnings if row.name == self.warning):
             seen = [row for row in rows if row.pass_name == "loud" and row.step < watched]

@@ -17,9 +17,7 @@ State = Literal["inactive", "active_allocated", "active_pending_free"]
 
 @dataclass(frozen=True)
 class ObjectSearch:
-    """The address space of an expandable segment: pages of device memory are mapped into it and out
-    of it.
-    """
+    """The address space of an expandable segment: pages of device memory are mapped into it."""
 
     address: int
     size: int

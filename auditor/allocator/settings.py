@@ -62,9 +62,7 @@ class AllocatorSettings:
 
     @classmethod
     def from_snapshot(cls, recorded: Mapping[str, Any] | None) -> AllocatorSettings:
-        """From ``allocator_settings`` of a memory snapshot: the text it carries, and over it the
-        values in force.
-        """
+        """From a snapshot's ``allocator_settings``: its text, and over it the values in force."""
         recorded = recorded or {}
         settings = cls.parse(str(recorded.get("PYTORCH_CUDA_ALLOC_CONF") or ""))
         split = int(recorded.get("max_split_size", settings.max_split_size or -1))

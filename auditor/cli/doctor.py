@@ -36,9 +36,7 @@ Facts = dict[str, Any]
 
 
 class Check(NamedTuple):
-    """Whether something can be done here: ``said`` is how or why not, ``remedy`` a command that
-    adds it.
-    """
+    """Whether something can be done here: ``said`` is how or why not, ``remedy`` a command."""
 
     name: str
     status: Literal["yes", "no", "unknown"]

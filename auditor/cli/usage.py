@@ -290,7 +290,5 @@ class Ending:
             )
 
     def after_the_report(self) -> AbstractContextManager[None]:
-        """Meanwhile Ctrl-C, SIGTERM and SIGHUP are only noted; the second one raises
-        :class:`KeyboardInterrupt`.
-        """
+        """Ctrl-C, SIGTERM, SIGHUP are only noted; the second raises :class:`KeyboardInterrupt`."""
         return handled(("SIGINT", *STOPPING), self._on_signal, callable)

@@ -1,6 +1,4 @@
-"""Evidence of one recording, and what every table of it is: built lazily, once, from named parts;
-typed; without torch.
-"""
+"""Evidence of one recording and its tables: built lazily, once, from named parts; no torch."""
 
 from __future__ import annotations
 
@@ -289,9 +287,7 @@ def why_missing(evidence: Evidence, table: type[Table], parts: Sequence[str]) ->
 
 
 def why_broken(evidence: Evidence, tables: Iterable[type[Table]]) -> str:
-    """Why *nothing found* in these tables says nothing: a probe that writes for one of them failed.
-    Empty if none did.
-    """
+    """Why *nothing found* in these tables says nothing: a probe failed. Empty if none did."""
     needed = {part for table in tables for part in table.parts}
     for name, error, parts in evidence.once(_lapses):
         if needed.intersection(parts):

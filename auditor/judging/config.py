@@ -1,6 +1,4 @@
-"""The user's settings: ``[tool.audit]`` of the nearest ``pyproject.toml``, checked against what the
-rules know.
-"""
+"""The user's ``[tool.audit]`` of the nearest ``pyproject.toml``, checked against the rules."""
 
 from __future__ import annotations
 

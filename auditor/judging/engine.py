@@ -122,9 +122,7 @@ def judge(
 
 
 def _following(findings: Iterable[Finding], causes: Mapping[str, str]) -> Iterator[Finding]:
-    """The findings; those whose cause another rule names at their line point to it, and advise
-    nothing of their own.
-    """
+    """The findings; one whose cause another names at its line points to it, without advice."""
     findings = tuple(findings)
     there = {(each.code, each.site) for each in findings if each.site is not None}
     for each in findings:
@@ -264,9 +262,7 @@ def _ask(
 def _with_measured(
     on_gpu: list[Finding], on_cpu: list[Finding], told: Callable[[float], bool]
 ) -> list[Finding]:
-    """What the GPU path shows, and what the CPU measured: that is true there, whatever a GPU would
-    do.
-    """
+    """What the GPU path shows, and what the CPU measured that is true whatever a GPU does."""
     timed = {each.site: each for each in on_cpu if each.lost_us_per_step is not None}
     found = [
         timed.get(each.site, each) if each.lost_us_per_step is None else each for each in on_gpu
@@ -344,9 +340,7 @@ def _ask_one(
 
 
 def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
-    """What the engine adds to what a rule said. Raises ``TypeError`` if that is no finding that
-    a report can hold.
-    """
+    """What the engine adds to a rule's words. Raises ``TypeError`` for no fit finding."""
     if not isinstance(finding, Finding):
         raise TypeError(f"detect() gave {type(finding).__name__}, not a Finding")
     for name, kinds in FIELDS.items():
@@ -416,9 +410,7 @@ def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 class Silence:
-    """``# audit: ignore[CODE]`` on any line of a finding's statement, and per-file ignores of the
-    configuration.
-    """
+    """``# audit: ignore[CODE]`` on a line of the statement, and per-file ignores of settings."""
 
     def __init__(
         self, recording: Recording, per_file: Mapping[str, tuple[str, ...]], statements: Statements
@@ -467,9 +459,7 @@ Causes = Mapping[str, tuple[str, int]]
 
 
 def causes_of(rules: Iterable[type[Rule]]) -> Causes:
-    """Cause of each rule by its code, and where it stands among those that share the cause: the
-    lowest leads.
-    """
+    """Cause of each rule by its code, and its place among those that share it: lowest leads."""
     return {rule.code: (rule.cause or rule.code, rule.leads) for rule in rules}
 
 
@@ -504,9 +494,7 @@ def joined(
 
 
 def _join(group: list[Finding], causes: Causes) -> Finding:
-    """One of several; what they lost in time comes back together, while bytes may be the same ones:
-    the most of them.
-    """
+    """One of several; times add up, while bytes may be the same ones: the most of them."""
     ordered = sorted(group, key=lambda each: _leading(each, causes))
     lead = ordered[0]
     us = [each.lost_us_per_step for each in ordered if each.lost_us_per_step is not None]
@@ -560,9 +548,7 @@ def _places(finding: Finding) -> tuple[FoundAt, ...]:
 
 
 def _facts(group: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    """Facts that all share once; where they differ each with its line, so that no two numbers seem
-    to be of one thing.
-    """
+    """Facts that all share once; others with their lines, so that no two seem of one thing."""
     values: dict[str, set[str]] = {}
     for finding in group:
         for label, value in finding.facts:
@@ -654,9 +640,7 @@ def _describe_place(place: FoundAt, finding: Finding, names: Mapping[str, str]) 
 
 
 def _where(place: FoundAt, finding: Finding) -> str:
-    """The expression; where the place is a line and no more, its number: what the message counts is
-    of the first line.
-    """
+    """The expression; the number of a mere line: what the message counts is of the first."""
     if place.text != shorten(place.site.text):
         return f"`{place.text}`"
     same_file = finding.site is not None and finding.site.file == place.site.file

@@ -1,6 +1,4 @@
-"""The nouns of the product: frozen data, no behaviour beyond their own invariants, standard library
-only.
-"""
+"""The nouns of the product: frozen data with their own invariants, standard library only."""
 
 from __future__ import annotations
 
@@ -183,9 +181,7 @@ class Finding:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of all its parts, its own first: two findings that share one are the same, whatever
-        was joined.
-        """
+        """Keys of all its parts, its own first: findings that share one are the same."""
         return tuple(dict.fromkeys((self.key, *(place.key for place in self.places if place.key))))
 
     @property
@@ -203,9 +199,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one rule said about one recording. ``reason`` is empty only for ``found`` and
-    ``clean``.
-    """
+    """What one rule said of one recording. ``reason`` is empty only for ``found`` and ``clean``."""
 
     code: str
     name: str
@@ -367,9 +361,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Report:
-    """The one result object; every page and format is a function of it. Its findings are in the
-    order of their price.
-    """
+    """The one result: pages and formats are functions of it. Findings in order of price."""
 
     run: Run
     verdicts: tuple[Verdict, ...]
@@ -452,9 +444,7 @@ class Report:
 
 
 def finding_key(code: str, site: Site | None) -> str:
-    """Identity of a finding that survives moved lines: code, file and the line's text without its
-    spacing.
-    """
+    """Identity of a finding that survives moved lines: code, file, the line without spacing."""
     if site is None:
         return code
     text = "".join(site.text.split())

@@ -23,9 +23,7 @@ KINDS = frozenset({"cpu", "cuda", "xpu", "mps"})
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """The device that the audited step could use: torch's device type, how it is simulated, and its
-    name.
-    """
+    """The device that the step could use: torch's type, how it is simulated, and its name."""
 
     kind: str = "cpu"
     simulator: Simulator = ""
@@ -34,9 +32,7 @@ class DeviceInfo:
 
     @property
     def simulated(self) -> bool:
-        """True if no such device took part: counts and bytes are those of one, times are never
-        printed as its own.
-        """
+        """True if no such device took part: counts and bytes are those of one, times are not."""
         return bool(self.simulator)
 
     @property
@@ -51,9 +47,7 @@ class DeviceInfo:
 
     @property
     def native(self) -> bool:
-        """True if torch's own code for the accelerator ran: its allocator, events and profiler can
-        be asked.
-        """
+        """True if torch's own code ran for the accelerator: its allocator, events and profiler."""
         return self.accelerator and self.simulator != "shadow"
 
     @property

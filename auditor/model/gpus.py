@@ -52,9 +52,7 @@ GPUS = (
 
 
 def gpu_named(name: str) -> Gpu:
-    """The model of that key ("H100", "A100" is the one of 80 GB) or of the driver's name;
-    AuditProblem lists the keys.
-    """
+    """The model of that key ("H100", "A100": of 80 GB) or driver's name, else AuditProblem."""
     wanted = name.replace(" ", "").replace("-", "").casefold()
     for gpu in GPUS:
         known = {gpu.key, gpu.name, gpu.key.removesuffix("-80GB")}

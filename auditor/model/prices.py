@@ -1,6 +1,4 @@
-"""What a finding's price weighs beside the step and the peak, and the one order in which every
-format lists findings.
-"""
+"""What a price weighs beside step and peak, and the one order in which findings are listed."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ def unpriced_waits(finding: Finding) -> float:
 
 
 def costs_nothing(finding: Finding) -> bool:
-    """True if a price in time was looked for, and what was found is that nothing would come
-    back.
-    """
+    """True if a price in time was looked for, and the answer is that nothing would come back."""
     return finding.basis != "none" and finding.lost_us_per_step == 0
 
 

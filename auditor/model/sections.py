@@ -104,9 +104,7 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank: bytes of its device memory by purpose, None if not known, and what it gives and
-    gets in a step.
-    """
+    """One rank: bytes of its memory by purpose (None: unknown), what it gives and gets a step."""
 
     rank: int
     peak_bytes: int | None
@@ -288,9 +286,7 @@ def peaks_of(name: str) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a step on the device. Parts do not overlap, and those of one device add up to the
-    step.
-    """
+    """A part of a step on the device. Parts of one device add up to the step."""
 
     name: str
     us: float

@@ -346,9 +346,7 @@ _DEVICE = "cuda"
 
 
 def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
-    """The change from ``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``.
-    Raises :class:`Refused`.
-    """
+    """``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``, or Refused."""
     new = _NEW.get(edit.call)
     if new is None:
         raise Refused(f"`{edit.call}` has no successor that is known")

@@ -1,6 +1,4 @@
-"""Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it
-shows a counter.
-"""
+"""Puts a statement that only logs under ``if counter % every == 0:``, if its loop has a counter."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
 
 
 def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[SourceChange]:
-    """The changes that let each statement run on every N steps. Raises :class:`Refused` if
-    nothing can count them.
-    """
+    """Changes that let each statement run every N steps. Raises :class:`Refused` if none can."""
     numbered: dict[ast.For, str] = {}
     for statement, every in statements.items():
         counter = counter_of(module, statement)

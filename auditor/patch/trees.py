@@ -127,9 +127,7 @@ _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 
 
 def require_own_name(file: str, action: Action) -> None:
-    """Raise :class:`Refused` if no rule would edit a file of this name: it is hidden, a package's,
-    or no source.
-    """
+    """Raise :class:`Refused` for a file that no rule edits: hidden, a package's, no source."""
     path = posixpath.normpath(file.replace(os.sep, "/"))
     folder, name = posixpath.split(path)
     if not file or "\0" in file:

@@ -133,9 +133,7 @@ class _Error(TypedDict, total=False):
 
 
 class Manifest(TypedDict, total=False):
-    """Fields of ``manifest.json`` that readers lean on; one with a field of another type is
-    refused.
-    """
+    """Fields of ``manifest.json`` that readers need; one of another type is refused."""
 
     target: str
     argv: list[str]
@@ -326,9 +324,7 @@ class Recording:
         return [row for row in self.typed_rows(kind.part) if isinstance(row, kind)]
 
     def typed_rows(self, part: str) -> list[TypedRow]:
-        """All rows of a part, each of its type; other lines are left out and listed in
-        :meth:`unreadable`.
-        """
+        """All rows of a part, each of its type; other lines are listed in :meth:`unreadable`."""
         path = self.part_file(part)
         return [] if path is None else list(typed_rows(path, part, self._unreadable))
 

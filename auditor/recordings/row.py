@@ -103,9 +103,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
 
 class PassRow(Row, kw_only=True):
-    """A row of one step. Who adds it to a recording stamps it; a file's row without both is not
-    read.
-    """
+    """A row of one step. Who adds it to a recording stamps it; without both it is not read."""
 
     pass_name: Annotated[str, doc("the pass")] = msgspec.field(name="pass", default="")
     step: Annotated[int, doc("0-based within the pass")] = -1

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 class StandaloneRecording(Recording):
-    """A recording without any part; what lies beside the file is not looked at. ``what`` says what
-    kind of file it is.
-    """
+    """A recording without parts; files beside it are not looked at. ``what``: the file's kind."""
 
     def __init__(
         self, folder: Path, target: str, what: Input, warnings: tuple[str, ...] = ()

@@ -95,9 +95,7 @@ class RecordingWriter:
         return number
 
     def touch(self, part: str) -> None:
-        """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not
-        looked*.
-        """
+        """Make the part exist, even empty: *looked and saw nothing* differs from *not looked*."""
         self._rows.setdefault(part, [])
 
     def flush(self) -> None:
@@ -312,9 +310,7 @@ def store_sources(
 def masked_lines(
     cwd: str, files: Iterable[str], ran: Callable[[str], str] = str
 ) -> dict[str, list[int]]:
-    """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`; files without
-    any are left out.
-    """
+    """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`."""
     found = {}
     for file in files:
         with suppress(OSError):

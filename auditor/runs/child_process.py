@@ -289,9 +289,7 @@ class Child:
             time.sleep(0.3)
 
     def end(self, how: signal.Signals) -> None:
-        """Ask the process to end, once more if it takes further steps, and make it after
-        :data:`GRACE_S`.
-        """
+        """Ask the process to end, once more if it takes steps; make it after :data:`GRACE_S`."""
         if self.process.poll() is not None:
             return
         self.process.send_signal(how)

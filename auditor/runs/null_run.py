@@ -28,8 +28,7 @@ PATIENCE_S, PATIENCE = 120.0, 10.0
 DEFAULT_GPU = "H100"
 
 COMPARED, WORK = ("course",), ("device_work",)
-"""Parts in which a rehearsal and the run on the null device are compared, and what only the latter
-has."""
+"""Parts in which a rehearsal and the null device's run are compared, and the latter's own."""
 
 COULD_NOT = "the run on the null device (torch's own CUDA code without a GPU)"
 """How each sentence begins that says what became of it."""

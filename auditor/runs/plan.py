@@ -241,9 +241,7 @@ class Plan:
         return self.device == "rehearse"
 
     def replay(self, bad: int, last_good: int) -> Plan:
-        """The plan that explains step ``bad`` of this one; after ``last_good`` all was still finite
-        (-1: never looked).
-        """
+        """The plan that explains step ``bad``; after ``last_good`` all was finite (-1: unknown)."""
         first = max(0, min(bad - 1, max(last_good + 1, bad - WATCHED_STEPS)))
         folder = f"{self.folder}/{REPLAY}"
         return replace(self, folder=folder, parts=REPLAY_PARTS, purpose=Replay(bad, first))

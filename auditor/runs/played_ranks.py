@@ -1,6 +1,4 @@
-"""Some ranks of a world that is not there, each rehearsed in a process of its own on the null device
-(docs/ranks.md).
-"""
+"""Ranks of a world that is not there, each rehearsed alone on the null device (docs/ranks.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The recordings of all ranks of one run: judged on the rank that the others wait for, with the
-facts of all beside it.
-"""
+"""The recordings of a run's ranks: judged on the one the others wait for, with facts of all."""
 
 from __future__ import annotations
 

@@ -133,9 +133,7 @@ UNSET = re.compile(r"\b(?:LOCAL_)?RANK|\b(?:LOCAL_)?WORLD_SIZE|\bMASTER_(?:ADDR|
 
 
 class Stage(NamedTuple):
-    """What is done where ``needs`` holds, and the folder ``inside`` the main run's recording where
-    it leaves its own.
-    """
+    """What is done where ``needs`` holds, and its folder ``inside`` the main recording, if any."""
 
     name: str
     needs: Callable[[Course], bool]

@@ -405,9 +405,7 @@ def _makes_a_generator(found: Any) -> bool:
 
 
 def _wanted(found: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Arguments without a default; empty for a builtin without a signature: the call will show
-    them.
-    """
+    """Arguments without a default; empty for a builtin without a signature."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):

@@ -50,9 +50,7 @@ def log_kind(call: ast.Call) -> Kind | None:
 
 
 def counts_its_calls(call: ast.Call) -> bool:
-    """True for trackers, which number the calls that carry no ``step``: fewer calls would move the
-    curve.
-    """
+    """True for trackers, which number calls without ``step``: fewer would move the curve."""
     named = isinstance(call.func, ast.Attribute) and call.func.attr in _TRACKED
     return named and name_of(call.func.value) in _TRACKERS  # type: ignore[attr-defined]
 

@@ -12,9 +12,7 @@ ALL = "*"
 
 
 def silenced(line: str) -> set[str] | None:
-    """The codes and families that a line's comment names, :data:`ALL` where it names none; None
-    without such a comment.
-    """
+    """Codes and families of a comment, :data:`ALL` where it names none; None without one."""
     match = SILENCE.search(line) if "audit:" in line else None
     if match is None:
         return None

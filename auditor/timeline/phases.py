@@ -1,6 +1,4 @@
-"""What the host's operators mean: the steps, the loader, the optimizer, shapes of programs, and what
-steps are made of.
-"""
+"""What the host's operators mean: steps, loader, optimizer, and what steps are made of."""
 
 from __future__ import annotations
 
@@ -128,9 +126,7 @@ def optimizer_use(line: Timeline) -> OptimizerUse | None:
 
 @dataclass(frozen=True)
 class AllocatorCalls:
-    """Calls of one API that take memory from the driver or give it back; most of them wait for the
-    whole device.
-    """
+    """Driver calls of one API that take memory or give it back; most wait for the device."""
 
     api: str
     rows: Ints
@@ -317,9 +313,7 @@ SLOW = 1.3
 
 
 def step_parts(line: Timeline) -> Parts | None:
-    """Shares of the mean step on host and device, and of the slowest where it stands out; None
-    if no steps are marked.
-    """
+    """Shares of the mean step on host and device, and of a slow one; None without marked steps."""
     steps = line.steps
     if not steps.marked or not steps.count:
         return None

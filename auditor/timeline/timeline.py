@@ -43,9 +43,7 @@ us), not a residual.
 
 @dataclass(frozen=True)
 class Composition:
-    """Time of each step in ns, one value a step. The parts overlap one another, but for those that
-    say otherwise.
-    """
+    """Time of each step in ns. The parts overlap one another, but for those that say otherwise."""
 
     us: Ints
     """The whole step, as :class:`auditor.evidence.trace.facts.TraceStep` names it."""
@@ -76,9 +74,7 @@ class Composition:
 
 
 def _composition(line: Timeline) -> Composition:
-    """What each step's time was spent on. A loader that another thread than the steps' waits for
-    delays no step.
-    """
+    """What each step's time was spent on. A loader on another thread delays no step."""
     trace, steps, busy, made = line.trace, line.steps, line.busy, line.copies
     slow = line.pageable.slow_ns
     to_device, beside_those = _copying(trace, made.work[made.to_device])
@@ -166,9 +162,7 @@ def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
 
 
 class Timeline:
-    """Evidence of a :class:`Trace`. Times in ns on the trace's clock. Devices are in order of work,
-    the busiest first.
-    """
+    """Evidence of a :class:`Trace`. Times in ns on its clock; devices by work, busiest first."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -255,9 +249,7 @@ class Timeline:
         )
 
     def host_in(self, start: int, end: int, thread: int) -> str:
-        """What a host thread was in for the greater part of a stretch of time; empty if the
-        trace does not show it.
-        """
+        """What a host thread was in for most of a stretch of time; empty if the trace has none."""
         return waiting.doing(self.trace, (start, end), thread)
 
     def call_prices(self, rows: Ints) -> Ints:
@@ -275,9 +267,7 @@ class Timeline:
 
     @cached_property
     def longest_unknown(self) -> tuple[UserFunction | None, str]:
-        """The user's function in the longest stretch without events, and the innermost one of
-        anybody's that holds it.
-        """
+        """The user's function, and anybody's innermost, in the longest stretch without events."""
         start, end = self.composition.longest_unknown
         times, thread = (
             np.array([(start + end) // 2], np.int64),

@@ -68,9 +68,7 @@ def launching_operator(line: Timeline) -> Ints:
 
 
 def operator_totals(line: Timeline) -> tuple[Total, ...]:
-    """Operators (no annotations), the longest own host time first: that without the operators and
-    runtime calls inside.
-    """
+    """Operators (no annotations), the longest own host time first: without what is inside."""
     trace, tree = line.trace, line.tree
     own = ~trace.operators.annotation
     return _totals(trace, trace.operators.name[own], tree.self_ns()[: tree.operators][own])
@@ -193,9 +191,7 @@ def casts(line: Timeline) -> Casts:
 
 @dataclass(frozen=True)
 class AwkwardProducts:
-    """16-bit products with an inner or last size that is no multiple of 8. ``looked`` is False
-    without recorded shapes.
-    """
+    """16-bit products with a size not of 8. ``looked`` is False without recorded shapes."""
 
     looked: bool
     sizes: tuple[tuple[str, int], ...]

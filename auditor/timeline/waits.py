@@ -1,6 +1,4 @@
-"""Where the host waits for a device, and why a device had nothing to do: how long, at which line, at
-what cost.
-"""
+"""Where the host waits for a device, why a device idles: how long, at which line, at what cost."""
 
 from __future__ import annotations
 
@@ -531,9 +529,7 @@ def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals
 
 
 def queue_depth(line: Timeline) -> Ints:
-    """For each kernel of the busiest device, in order of launch: kernels launched before it and not
-    started.
-    """
+    """For each kernel of the busiest device: kernels launched before it and not started."""
     trace, use, joined = line.trace, line.devices[0], line.launches
     rows = use.rows[(trace.work.kind[use.rows] == KERNEL) & (joined.call_of_work[use.rows] >= 0)]
     launched = np.sort(trace.calls.start[joined.call_of_work[rows]])

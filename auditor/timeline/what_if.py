@@ -30,9 +30,7 @@ such work would have begun."""
 
 
 class Replays:
-    """Replays of one schedule. Gains are ns of the whole window: the steps, and what the devices
-    still did after them.
-    """
+    """Replays of one schedule. Gains are ns of all its steps and the devices' work after them."""
 
     def __init__(self, plan: Schedule, line: Timeline) -> None:
         self.plan, self.line = plan, line
@@ -242,9 +240,7 @@ class ReplayedTimes:
 
     @property
     def whole_ns(self) -> int:
-        """From the begin of the first step until the host has done the last one and the devices
-        what it queued.
-        """
+        """From the first step's begin until host and devices are done with the last one."""
         return max(*self.boundaries, self.done) - self.boundaries[0]
 
 

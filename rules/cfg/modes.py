@@ -252,9 +252,7 @@ def _loops_around(block: ast.AST, statement: ast.stmt) -> Iterator[ast.For]:
 
 
 def _of_training(function: ast.AST, block: ast.AST, line: int) -> bool:
-    """The same call, of what the block did not make, stands outside of it as well: the batch that
-    is trained on.
-    """
+    """The same call, of what the block did not make, is outside too: the batch trained on."""
     inside, made = set(nodes_in(block, ast.Call)), names_in(block, ast.Store)
     others = {unparsed(call) for call in nodes_in(function, ast.Call) if call not in inside}
     return any(
@@ -278,9 +276,7 @@ def _is_named(function: ast.AST, block: ast.AST, statement: ast.stmt) -> bool:
 
 
 def _is_score(node: ast.AST, *, by_hand: bool) -> bool:
-    """A loss, a metric or ``==`` of two things that have names. ``by_hand``: also
-    ``(result - target).abs()``.
-    """
+    """A loss, a metric or ``==`` of two names. ``by_hand``: also ``(result - target).abs()``."""
     if isinstance(node, ast.Call):
         parts = [*node.args, *(each.value for each in node.keywords)]
         if name_of(node.func) == "eq" and isinstance(node.func, ast.Attribute):

@@ -26,9 +26,7 @@ class ConvSizesRow(PassRow, kw_only=True):
 
 
 class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
-    """At the pass's end, one row for each line that brought float64 into what runs with gradients
-    on.
-    """
+    """At the pass's end, one row per line that brought float64 into what has gradients on."""
 
     part = "doubles"
     when = "numbers"

@@ -1,6 +1,4 @@
-"""CKPT005 and 9: a checkpoint without state that a resume needs, and a state kept for later that
-follows the training.
-"""
+"""CKPT005 and 9: a checkpoint without state that a resume needs, and kept state that goes on."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ class Slow:
 
 
 def cause(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
-    """The first of: an iterator begun for each batch, workers started for each short epoch, a dear
-    line.
-    """
+    """The first of: an iterator for each batch, workers for each short epoch, a dear line."""
     return (
         begun_for_each_batch(loader, starts, loading)
         or started_for_each_epoch(loader, starts)

@@ -8,9 +8,7 @@ from auditor.recordings.row import At, LineRow, PassRow, doc
 
 
 class CollectiveRow(LineRow, kw_only=True):
-    """Collectives that one line of the user's called in one step, by functions of
-    ``torch.distributed``.
-    """
+    """Collectives that one user's line called in one step, by ``torch.distributed`` function."""
 
     part = "collectives"
     when = "loud, with several ranks"

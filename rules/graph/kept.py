@@ -48,9 +48,7 @@ class Backward(Table):
         )
 
     def never_differentiated(self) -> Iterator[Line[BackwardRow]]:
-        """Lines that made a graph of their gradients which no later backward walked and nothing
-        keeps.
-        """
+        """Lines that made a graph of their gradients which nothing walked or keeps."""
         for line in self.calls.lines(lambda call: call.create):
             known = all(call.followed for call in line.rows)
             if known and line.site.place not in self.differentiated:

@@ -9,9 +9,7 @@ from auditor.recordings.row import At, LineRow, N, PassRow, doc, older
 
 
 class SummedRow(PassRow, kw_only=True):
-    """A backward over a sum of losses whose graphs are of one form, reach the same leaves and share
-    no other node.
-    """
+    """A backward over losses whose graphs have one form, the same leaves and no more in common."""
 
     part = "summed"
     when = "loud, its first 3 steps"

@@ -1,6 +1,4 @@
-"""KERN001 to 3, 5, 9 and 10: what keeps a device from work, in a trace, and slow paths that torch warns
-of.
-"""
+"""KERN001 to 3, 5, 9 and 10: what keeps a device idle in a trace, and slow paths of torch."""
 
 from __future__ import annotations
 

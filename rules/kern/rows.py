@@ -8,9 +8,7 @@ from auditor.recordings.row import At, PassRow, doc, older
 
 
 class PiecewiseRow(PassRow, kw_only=True):
-    """Per step, one row for each Python loop over pieces of a tensor, values to compare one with,
-    or parameters.
-    """
+    """Per step, a row per Python loop over pieces of a tensor, its values, or parameters."""
 
     part = "piecewise"
     when = "numbers"

@@ -1,6 +1,4 @@
-"""MEM006, 14 to 16, 18 and 20: lines that hold the peak, changes that lower or raise it, and memory
-that ran out.
-"""
+"""MEM006, 14 to 16, 18 and 20: lines that hold the peak, changes that move it, memory run out."""
 
 from __future__ import annotations
 
@@ -211,9 +209,7 @@ class PeakHeldByFewLines(Rule):
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak of one device in bytes, the largest holder first. Without a history it is the moment
-    of the snapshot.
-    """
+    """The peak of a device in bytes, largest holder first. Without a history: of the snapshot."""
 
     device: int
     allocated: int
@@ -244,9 +240,7 @@ class PeakHolders(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> PeakHolders:
-        """From the recording's snapshot. Raises :class:`NotLooked` if neither a history nor a
-        stack was recorded.
-        """
+        """From the snapshot. Raises :class:`NotLooked` if no history and no stack was recorded."""
         data = snapshot_of(evidence)
         try:
             courses = {course.device: course for course in evidence.get(Allocations).devices}

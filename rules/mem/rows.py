@@ -43,9 +43,7 @@ class DifferencesRow(PassRow, kw_only=True):
 
 
 class LeanerRow(PassRow, kw_only=True):
-    """One row per step, with one thing changed at a time: the peak of the step in the simulated
-    allocator.
-    """
+    """One row per step, one thing changed at a time: the peak in the simulated allocator."""
 
     part = "leaner"
     when = "a rehearsal: leaner"

@@ -178,9 +178,7 @@ class StableLog:
 
 
 def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:
-    """The one on the site's line; None if it is not written as one expression of ``torch.log``.
-    ``cast``: to float32.
-    """
+    """The one on the line; None if it is no one ``torch.log`` expression. ``cast``: to float32."""
     for call in source.calls_at(site):
         of_torch = (
             isinstance(call.func, ast.Attribute)

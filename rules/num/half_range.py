@@ -1,6 +1,4 @@
-"""NUM004, 5, 16 and 17: values that half precision does not hold, and numbers that torch warns are
-lost.
-"""
+"""NUM004, 5, 16 and 17: what half precision does not hold, and losses that torch warns of."""
 
 from __future__ import annotations
 

@@ -205,9 +205,7 @@ class GradientsPileUp(Rule):
 
 
 def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
-    """``zero_grad()`` before the backward, where that is in the function that steps and the line
-    names the optimizer.
-    """
+    """``zero_grad()`` before the backward, in the stepping function, by the optimizer's name."""
     site, backward = piling.site, piling.site_of(piling.backward_at)
     if (
         site is None
@@ -229,9 +227,7 @@ def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
 
 
 def _names_it(stepped: ast.expr, source: Source, optimizer: str) -> bool:
-    """False of a GradScaler's ``step``, and of what was not made as an optimizer of this class
-    under this name.
-    """
+    """False of a GradScaler's ``step``, and of what was not made as this optimizer here."""
     name = name_of(stepped)
     named = (
         node.value
@@ -334,9 +330,7 @@ class WindowAcrossEpochs(Rule):
 
 
 def _window(rows: Sequence[MicroBatchRow]) -> int:
-    """Micro-batches of a usual window: what their losses are divided by, else what most of those
-    within an epoch have.
-    """
+    """Micro-batches of a usual window: what losses are divided by, else the most frequent."""
     divided = {row.weight for row in rows if row.means == row.n and 0.0 < row.weight < 1.0}
     if len(divided) == 1 and abs((by := 1.0 / divided.pop()) - round(by)) < DIVIDED:
         return round(by)

@@ -200,9 +200,7 @@ class ScheduleInEpochs(Rule):
                 )
 
     def _often(self, each: SchedulerRow, steps: int) -> str:
-        """What is wrong where it is stepped as often as its optimizer, with ``steps`` in an epoch
-        (0: unknown).
-        """
+        """What is wrong if it steps with its optimizer, ``steps`` in an epoch (0: unknown)."""
         if each.calls < self.fewest:
             return ""
         if each.period and (each.epoch >= each.period or steps >= self.swings * each.period):
@@ -322,9 +320,7 @@ class GroupRatesOverwritten(CensusSays):
 
 @dataclass(frozen=True)
 class RunsOptimizerCalls(OptimizerCalls):
-    """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace, and nothing of it
-    here.
-    """
+    """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
@@ -398,9 +394,7 @@ class OptimizerStepsOneByOne(Rule):
 
 
 def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Remedy:
-    """Of what switches foreach off on the one line that makes the optimizer; nothing else may forbid
-    it.
-    """
+    """Of what turns foreach off on the only line that makes the optimizer."""
     text = (
         "Pass foreach=True to the optimizer, or fused=True if it has that (Adam, AdamW, SGD and "
         "Adagrad of torch)."

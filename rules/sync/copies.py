@@ -118,9 +118,7 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def _remedy(self, moves: tuple[CallArgument, ...], made: Known, *, indexes: bool) -> Remedy:
-        """By the function that creates it on the host, and whether it indexes a tensor of the
-        device.
-        """
+        """By the function that creates it on the host, and whether it indexes a device's tensor."""
         if indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "

@@ -214,9 +214,7 @@ class CacheChurn(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> CacheChurn:
-        """From the history of the device that obtained most memory again. Raises :class:`NotLooked`
-        without one.
-        """
+        """Of the device that obtained most memory again. Raises :class:`NotLooked` for none."""
         course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)
         data = snapshot_of(evidence)
         flushes, site = _flushes(data, course, origins_of(evidence))
@@ -258,9 +256,7 @@ warm-up.
 def waits_in_trace(
     waits: TraceWaits, places: Iterable[WaitPlace], say: Callable[[WaitPlace], str]
 ) -> Iterator[Finding]:
-    """A finding for each place that waits on most steps; a note where it is not usual, or the trace
-    marks no steps.
-    """
+    """A finding per place that waits on most steps; a note if unusual or steps are unmarked."""
     priced = waits.marked and waits.timed
     for place in places:
         usual = waits.marked and place.pattern.share >= LEAST_SHARE

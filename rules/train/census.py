@@ -53,9 +53,7 @@ class TargetIsTheTrainedOne(CensusSays):
     )
 
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
-        """Where the line calls one name, says that it is another network, and another name is
-        trained.
-        """
+        """If the line calls one name, says that it is another network, and which one is trained."""
         for row in census:
             site, names = row.site, row.other.split()
             if row.kind != self.kind or site is None:

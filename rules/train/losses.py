@@ -373,9 +373,7 @@ class PaddingTrained(GradientRule):
 
 
 def _ignored(site: Site, function: str, values: set[int | None]) -> Remedy:
-    """``values`` are the targets that only padding has: what is padding in one batch may be a target
-    in another.
-    """
+    """``values``: targets only of padding; one batch's padding may be another's target."""
     if function not in LOGARITHMS and function != "cross_entropy":
         return Remedy("Compare only the positions that the mask or the lengths call real.")
     if None in values:

@@ -43,9 +43,7 @@ FEWEST, SAMPLED, DEEPEST = 10_000, 32, 3
 
 @dataclass(eq=False)
 class ContainerPlace:
-    """An attribute, or a global, that is a container. ``owner`` names its class, and is empty of a
-    global.
-    """
+    """An attribute, or a global, that is a container. ``owner``: its class; empty of a global."""
 
     holder: Any
     module: str

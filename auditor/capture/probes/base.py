@@ -242,9 +242,7 @@ class Probe:
         return self.context.in_step and threading.get_ident() == self._thread
 
     def step_gave(self, returned: Any) -> None:
-        """The value that the target returned or yielded; no reference to it is left when the step
-        ends.
-        """
+        """What the target returned or yielded; no reference to it is left when the step ends."""
 
     def step_end(self) -> None:
         """A step has ended (outside its timed region): write its rows."""

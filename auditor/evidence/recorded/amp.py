@@ -22,9 +22,7 @@ def skipped(update: AmpRow) -> bool:
 
 @dataclass(frozen=True)
 class Amp(Table):
-    """What happened in the loud pass. ``updates`` are calls of ``GradScaler.update``, with the scale
-    before and after.
-    """
+    """What happened in the loud pass. ``updates``: ``GradScaler.update``, both scales."""
 
     parts: ClassVar[tuple[str, ...]] = ("amp", "steps")
 

@@ -1,6 +1,4 @@
-"""Copies from the host to the device in the step: what was copied, from which memory, and whether
-the host waited.
-"""
+"""Copies from host to device in the step: what, from which memory, and whether the host waited."""
 
 from __future__ import annotations
 

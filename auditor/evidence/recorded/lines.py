@@ -137,9 +137,7 @@ class TrainingLoop(Table):
         return cls(evidence.get(Source), kind == "callable")
 
     def call_of(self, line: Line[C]) -> Site | None:
-        """The call in the loop from which most of what the line does came; None if the line
-        itself stands there.
-        """
+        """The call in the loop from which most of the line's work came; None if it stands there."""
         times: Counter[Site | None] = Counter()
         for row in line.rows:
             times[self._call([row.home.site(number) for number in row.stack[:-1]])] += row.n

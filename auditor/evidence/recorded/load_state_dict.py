@@ -1,6 +1,4 @@
-"""States that were loaded before the first step: what in them was not finite, and rates that they
-brought back.
-"""
+"""States loaded before the first step: what was not finite in them, and rates they brought."""
 
 from __future__ import annotations
 

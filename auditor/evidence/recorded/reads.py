@@ -90,9 +90,7 @@ GLUE = (
 
 @dataclass(frozen=True)
 class Expression:
-    """The reading expression: bytecode instruction, the library function between it and the read,
-    its place and text.
-    """
+    """The reading expression: its instruction, a library's function between, place and text."""
 
     opcode: str = ""
     via: str = ""

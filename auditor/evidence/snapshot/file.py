@@ -280,9 +280,7 @@ class RefusedPickle(Exception):
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Admits what pickle builds without a lookup: dict, list, tuple, set, str, bytes, int, float,
-    bool, None.
-    """
+    """Admits what pickle builds without a lookup: containers, text, numbers, bool, None."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise RefusedPickle(f"it asks for {module}.{name}: only plain containers are read")

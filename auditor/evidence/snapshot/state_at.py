@@ -26,9 +26,7 @@ Frames = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class LiveBlock:
-    """A live block. ``born`` is the event that allocated it, -1 before the history; ``stays``:
-    still live at the end.
-    """
+    """A live block. ``born``: its event, -1 before the history; ``stays``: live at the end."""
 
     address: int
     size: int

@@ -48,9 +48,7 @@ changes.
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one replay came to, in bytes. ``setting`` as ``PYTORCH_CUDA_ALLOC_CONF`` has it, empty
-    for those recorded.
-    """
+    """What one replay came to, in bytes. ``setting``: its ALLOC_CONF, empty for the recorded."""
 
     setting: str
     peak_reserved: int
@@ -314,9 +312,7 @@ CAPACITY = re.compile(r"total capacity of ([\d.]+) (GiB|MiB|KiB|bytes)")
 
 
 def ran_out(evidence: Evidence) -> RanOut | None:
-    """The shortage for the head of a report; None if memory did not run out, or the cause is
-    unknown.
-    """
+    """The shortage for a report's head; None if memory sufficed, or the cause is unknown."""
     try:
         oom = evidence.get(OutOfMemory)
     except NotLooked:

@@ -310,9 +310,7 @@ def options_of(source: Source, key: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def allocator_home(configs: Configs) -> Home | None:
-    """The one line of a shell script or ``.env`` that sets the allocator's variable; None if there
-    is none, or several.
-    """
+    """The one line of a shell script or ``.env`` that sets the allocator's variable, if any."""
     if len(configs.allocator) != 1:
         return None
     line = configs.allocator[0]

@@ -15,9 +15,7 @@ DEEPEST = 3
 
 
 def loop_around(source: Source, site: Site) -> int | None:
-    """First line of the innermost loop or comprehension around the site, in the same function; None
-    if there is none.
-    """
+    """First line of the innermost loop or comprehension around the site in its function."""
     innermost: ast.AST | None = None
     kinds = (*LOOPS, *COMPREHENSIONS, *SCOPES)
     for node in source.index(site.file).on(site.line, *kinds):

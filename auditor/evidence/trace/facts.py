@@ -46,9 +46,7 @@ def need_a_device(*, shown: bool, missing: bool) -> None:
 
 
 def gpu_timeline(evidence: Evidence) -> Timeline:
-    """The trace, for rules about a GPU. Raises :class:`NotLooked` if the trace shows no GPU at
-    work.
-    """
+    """The trace, for rules about a GPU. Raises :class:`NotLooked` if it shows no GPU at work."""
     line = timed_timeline(evidence)
     if line.device_missing or not line.devices:
         raise NotLooked("the trace shows no GPU")
@@ -110,9 +108,7 @@ def devices(line: Timeline) -> tuple[str, ...]:
 
 
 def step_us(line: Timeline) -> tuple[float, ...]:
-    """Times of the steps under the profiler; empty if the trace marks none or a null device wrote
-    it.
-    """
+    """Times of the steps under the profiler; empty if none is marked, or of a null device."""
     if not line.steps.marked or line.trace.info.null_device:
         return ()
     return tuple(((line.steps.end - line.steps.start) / 1e3).tolist())
@@ -203,9 +199,7 @@ class TraceSteps(Table):
 
     @property
     def certain(self) -> bool:
-        """Whether the profiler marked the steps itself and there are enough of them to tell what is
-        usual.
-        """
+        """Whether the profiler marked steps itself, and enough of them to tell what is usual."""
         return self.source == PROFILER and len(self.steps) >= FEWEST_STEPS
 
     @property

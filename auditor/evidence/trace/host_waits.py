@@ -1,6 +1,4 @@
-"""Where the host waited for the device in a trace: by cause and place, for how long, and what the
-device lost by it.
-"""
+"""Where the host waited for the device in a trace: cause, place, time, and what the device lost."""
 
 from __future__ import annotations
 

@@ -157,9 +157,7 @@ class OptimizerCalls(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the trace. Raises :class:`NotLooked` if it shows no work of a device: on a CPU
-        nothing is launched.
-        """
+        """From the trace. Raises :class:`NotLooked` if it shows no device's work (a CPU)."""
         line = gpu_timeline(evidence)
         use = line.optimizer
         if use is None:

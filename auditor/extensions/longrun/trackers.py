@@ -1,6 +1,4 @@
-"""Where the number of findings goes: a function of the user's, or a tracker that the program has
-imported itself.
-"""
+"""Where the number of findings goes: a user's function, or a tracker the program has imported."""
 
 from __future__ import annotations
 

@@ -143,9 +143,7 @@ UNEVEN = 0.05
 
 @dataclass
 class Planning:
-    """Fills the table row by row, so that it can be printed at any time; ``now`` is the row whose
-    re-run is under way.
-    """
+    """Fills the table row by row, printable at any time; ``now`` is the row under way."""
 
     reruns: Reruns
     gpus: tuple[Gpu, ...]
@@ -392,8 +390,7 @@ MARGIN = 0.99
 """Share of the memory that is aimed at after a batch that was predicted to fit did not."""
 
 TOLD = 8
-"""How many times the largest rehearsed batch a batch may be that is reported without a rehearsal.
-"""
+"""How many times the largest rehearsed batch one may be that is reported without a rehearsal."""
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,7 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 class Failed(Exception):
-    """A re-run that gave no answer; the message is one sentence. ``ours``: it is no fault of the
-    program.
-    """
+    """A re-run without an answer, and why. ``ours``: it is no fault of the program."""
 
     def __init__(self, message: str, *, ours: bool = False) -> None:
         super().__init__(message)
@@ -60,9 +58,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Rerun:
-    """One re-run: what is changed, for which batch size (None: as it is), under which setting of
-    the allocator.
-    """
+    """One re-run: what is changed, for which batch size (None: as is), which allocator setting."""
 
     change: Change = field(default_factory=Change)
     batch: int | None = None

@@ -243,9 +243,7 @@ def seeded_otherwise(
 
 
 def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | None:
-    """The line that drew, or read, last before the operator what it did not in the other run; None
-    if none was seen.
-    """
+    """The last line before the operator that drew, or read, in one run only; None if none."""
     if cause == "torch":
         drawn = drawn_otherwise(one, other, found)
         return None if drawn is None else drawn.site

@@ -217,9 +217,7 @@ def candidates(
 
 
 def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | None:
-    """All of them in one patch; None if there is nothing to join. Edits that conflict are left
-    out, as in fixes.patch.
-    """
+    """All in one patch; None without any. Edits that conflict are left out, as in fixes.patch."""
     parts = tuple(chosen)
     edits = tuple(edit for part in parts for edit in part.edits)
     files = patch.plan(edits, recording.original_bytes).files
@@ -233,9 +231,7 @@ def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | Non
 
 
 def require_unchanged(recording: Recording) -> None:
-    """Raise :class:`AuditProblem` if the target cannot be run again as it was recorded: then
-    nothing could be compared.
-    """
+    """Raise :class:`AuditProblem` if the target cannot run as recorded: nothing to compare."""
     manifest = recording.manifest
     if recording.input != "run" or not manifest.get("passes"):
         raise AuditProblem(

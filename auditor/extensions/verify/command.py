@@ -83,9 +83,7 @@ AGAIN = "audit run TARGET --verify measures the patches of a run of your own"
 
 
 def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool) -> int:
-    """Verify the patches of a report, rewrite its folder, print what came out; returns the exit
-    code.
-    """
+    """Verify the patches of a report, rewrite its folder, print what came out. Exit code."""
     judged, recording = opened(report)
     path = Path(report)
     folder = path if path.is_dir() else path.parent

@@ -162,9 +162,7 @@ class Experiment:
     # -- all together ------------------------------------------------------------------------------
 
     def _joined(self) -> Arm | None:
-        """The patches that are good so far as one candidate; restarted when a patch is no longer
-        good.
-        """
+        """The patches that are good so far as one candidate; restarted when one no longer is."""
         good = [
             arm
             for arm in self._arms

@@ -1,6 +1,4 @@
-"""Single measured runs: the target in a copy of its project, patched or not, in a fresh process
-with fixed seeds.
-"""
+"""Single measured runs: the target in a copy of its project, in a fresh process, fixed seeds."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ of one rounding by some thousands at most."""
 
 @dataclass(frozen=True)
 class Results:
-    """What one run computed: losses, and for each parameter its norm and the sum of its bit
-    patterns (None: not known).
-    """
+    """A run's losses, and for each parameter its norm and the sum of its bits (None: unknown)."""
 
     losses: tuple[float, ...]
     parameters: tuple[tuple[str, float, int | None], ...]
@@ -306,9 +302,7 @@ def _plan(evidence: Evidence, seconds: float) -> Plan:
 
 
 def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, int]:
-    """Steps to measure in one run, and most warm-up steps, from a step's time in the audit:
-    ``limit`` s for each.
-    """
+    """Steps to measure, and most warm-up steps, by an audited step's time: ``limit`` s each."""
     if not us:
         return USUAL_STEPS, USUAL_STEPS
     seconds = median(us) / 1e6
@@ -381,9 +375,7 @@ class Budget:
         return max(self._lengths, default=None)
 
     def room(self) -> int:
-        """How many more runs of that length end in time; before the first any number, if there is
-        time at all.
-        """
+        """How many more runs of that length end in time; before the first any, if there is time."""
         left, length = self.seconds - self.spent, self.length()
         if left <= 0.0:
             return 0

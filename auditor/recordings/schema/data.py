@@ -8,9 +8,7 @@ from auditor.recordings.row import At, CalledRow, Item, PassRow, Row, doc, older
 
 
 class LoaderRow(Row, kw_only=True):
-    """One row per kind of DataLoader iterator first seen. Files and lines are null if a library
-    defines it.
-    """
+    """One row per kind of DataLoader iterator. Files and lines are null if a library defines it."""
 
     part = "loaders"
     when = "quiet and loud"
@@ -235,9 +233,7 @@ class LoadRow(PassRow, kw_only=True, tag_field="what"):
 
 
 class ModuleLoadRow(LoadRow, kw_only=True, tag="module"):
-    """Of a module: only where it then holds something that is not finite; minus infinity in a mask
-    aside.
-    """
+    """Of a module: only if it holds what is not finite; minus infinity in a mask aside."""
 
 
 class OptimizerLoadRow(LoadRow, kw_only=True, tag="optimizer"):

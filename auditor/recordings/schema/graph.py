@@ -13,9 +13,7 @@ from auditor.recordings.row import Item, LineRow, MaybeAt, PassRow, doc, older
 
 
 class ThrownRow(PassRow, kw_only=True):
-    """When the pass is over: one row for each place whose work nobody needed, and one about the
-    whole.
-    """
+    """When the pass is over: one row per place whose work nobody needed, and one of the whole."""
 
     part = "thrown"
     when = "numbers"

@@ -1,6 +1,4 @@
-"""Rows about numbers: precision, delicate operators, float64, non-finite values and where they were
-born.
-"""
+"""Rows about numbers: precision, delicate operators, float64, non-finite values, origins."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from auditor.recordings.schema.graph import Parameter
 
 
 class AmpRow(LineRow, kw_only=True):
-    """Autocast and GradScaler, per step and place; at the pass's end one row for each
-    `GradScaler.update()`.
-    """
+    """Autocast and GradScaler, per step and place; at the end a row per `GradScaler.update()`."""
 
     part = "amp"
     when = "loud"

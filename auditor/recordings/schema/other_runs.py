@@ -24,9 +24,7 @@ class ReproduceRow(PassRow, kw_only=True, tag_field="what"):
 
 
 class ReproduceOperatorRow(ReproduceRow, kw_only=True, tag="operator"):
-    """An operator has run, or a loader has given a batch. Views and reads on the host have no
-    row.
-    """
+    """An operator has run, or a loader has given a batch. Views and host reads have no row."""
 
     number: Annotated[int, doc("which operator of the run it is, from 0")]
     at: MaybeAt

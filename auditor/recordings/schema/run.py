@@ -134,9 +134,7 @@ def known(counter: Counter) -> int | None:
 
 
 class StepRow(PassRow, kw_only=True):
-    """One completed step. The counters of the allocator are those of CUDA, or of the simulated one
-    in a rehearsal.
-    """
+    """One completed step. Counters of CUDA's allocator, or of the simulated one if rehearsed."""
 
     part = "steps"
     when = "all passes"
@@ -172,9 +170,7 @@ class StepRow(PassRow, kw_only=True):
 
 
 class DeviceTimeRow(PassRow, kw_only=True):
-    """The time between the device events at the step's boundaries, written at the end of the
-    pass.
-    """
+    """The time between the device events at the step's boundaries, written at the pass's end."""
 
     part = "device_times"
     when = "CUDA"
@@ -183,9 +179,7 @@ class DeviceTimeRow(PassRow, kw_only=True):
 
 
 class TrainingRow(PassRow, kw_only=True):
-    """One row, at the run's end: whether the target trains. Only where no sign was seen warm-up
-    steps are watched.
-    """
+    """One row at the end: whether the target trains. Warm-up is watched only without a sign."""
 
     part = "training"
 

@@ -148,9 +148,7 @@ class ReadRow(LineRow, kw_only=True):
 
 
 class CopyRow(LineRow, kw_only=True):
-    """Copies from the host to the device, one row per step, place and kind. Copies to the host are
-    `reads`.
-    """
+    """Copies from host to device, one row per step, place and kind. The others are `reads`."""
 
     part = "copies"
     when = "CUDA, a rehearsal: loud"

@@ -161,9 +161,7 @@ class Float64OpsWatch(Subscriber):
             )
 
     def _arrives(self, call: Call, made: list[torch.Tensor]) -> None:
-        """Follow float64 tensors from outside through moves, to casts and to what else is made of
-        them.
-        """
+        """Follow float64 tensors from outside through moves, to casts and what is made of them."""
         moves = call.operator.name in MOVES
         for each in call.given:
             if each.dtype is not torch.float64 or each.numel() < 2:

@@ -379,9 +379,7 @@ class TrainModeForwardsProbe(OptimizerProbe):
             block.hooks.undo()
 
     def _place(self, frame: FrameType) -> Place | None:
-        """Where a block of the user's own begins: one that is written in it, or a function of it
-        that is decorated.
-        """
+        """Where a block of the user's begins: written in it, or in a decorated function of it."""
         is_user = self.context.frames.is_user
         if is_user(frame.f_code.co_filename):
             return frame.f_code, frame.f_lasti

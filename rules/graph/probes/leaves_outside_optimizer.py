@@ -39,9 +39,7 @@ LEAVES = 4096
 
 @dataclass
 class _Leaf:
-    """A leaf that a backward reached. The tensor itself is not kept: a batch that wants a gradient
-    dies with its step.
-    """
+    """A leaf that a backward reached. The tensor is not kept: a batch dies with its step."""
 
     tensor: weakref.ref[torch.Tensor]
     at: int | None

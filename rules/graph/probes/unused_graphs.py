@@ -1,6 +1,4 @@
-"""Modules that run with gradients on: does a backward ever walk the graph, and for which
-parameters?
-"""
+"""Modules that run with gradients on: does a backward ever walk the graph, and for what?"""
 
 from __future__ import annotations
 

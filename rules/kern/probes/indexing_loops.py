@@ -279,9 +279,7 @@ class IndexingLoopsWatch(Subscriber):
         self._seen = 0
 
     def before(self, call: Call) -> Any:
-        """What the results are made of; None of a view that cuts nothing. Of a backward it is only
-        known that it ran.
-        """
+        """What results are made of; None of a view that cuts nothing, or a backward."""
         if call.backward:
             self._backward = self._seen
             self._parameters.stale = True

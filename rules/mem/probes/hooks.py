@@ -16,9 +16,7 @@ MOST = 10_000
 
 
 class HooksProbe(Probe):
-    """Writes ``hooks`` when the pass is over: one row for each line that registered hooks which are
-    still there.
-    """
+    """Writes ``hooks`` at the pass's end: a row per line whose registered hooks are there."""
 
     name = "hooks"
     parts = ("hooks",)

@@ -72,9 +72,7 @@ class _Uncleared:
 
 
 class StaleGradsProbe(OptimizerProbe):
-    """Writes ``uncleared``, when the pass is over. Nothing of a tensor is read but how often it was
-    written to.
-    """
+    """Writes ``uncleared`` at the pass's end. Of a tensor only its version is read."""
 
     name = "uncleared"
     parts = ("uncleared",)
@@ -174,9 +172,7 @@ class _Clipped:
 
 
 class MisplacedClippingProbe(OptimizerProbe):
-    """Writes ``clippings``, when the pass is over. Of a tensor it asks only whether its gradient is
-    there.
-    """
+    """Writes ``clippings`` at the pass's end. Asks only whether a tensor's gradient is there."""
 
     name = "clippings"
     parts = ("clippings",)
@@ -239,9 +235,7 @@ class MisplacedClippingProbe(OptimizerProbe):
         watched.backwards, watched.clips = self._backwards, self._seen
 
     def _judge(self, watched: _Clipped, own: set[int]) -> None:
-        """All calls came to nothing, and a backward ran behind each: what the optimizer stepped
-        with was not clipped.
-        """
+        """No call had effect, and a backward ran behind each: what was stepped with is raw."""
         found: set[tuple[int, bool]] = set()
         for clip in self._clips:
             if clip.number <= watched.clips or not own & clip.given:

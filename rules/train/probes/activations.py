@@ -53,9 +53,7 @@ class Misfed:
 
 
 def misfed(tape: FunctionTape, call: TapedCall) -> Misfed | None:
-    """What a loss was given in the place of what it asks for; None if that is right, or not
-    known.
-    """
+    """What a loss was given in place of what it asks for; None if that is right or unknown."""
     given = call.argument(0, "input")
     if call.name not in NAMES or call.at is None or not isinstance(given, torch.Tensor):
         return None

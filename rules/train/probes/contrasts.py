@@ -1,6 +1,4 @@
-"""Contrastive losses over both views of a batch: positives that are other samples, and rows that may
-choose themselves.
-"""
+"""Contrastive losses over two views: positives of other samples, rows that choose themselves."""
 
 from __future__ import annotations
 

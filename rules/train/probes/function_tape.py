@@ -1,6 +1,4 @@
-"""A tape of torch's functions as the program calls them: enough to compute the end of a loss once
-more.
-"""
+"""A tape of torch's functions as the program calls them: enough to compute a loss's end again."""
 
 from __future__ import annotations
 
@@ -46,8 +44,7 @@ class TapedCall:
     spot: tuple[CodeType, int] | None
     """The user's code that it ran for, and the line there."""
     at: int | None
-    """The line as a number in ``sites``, of a call that :class:`FunctionTape` was asked to place.
-    """
+    """The line as a number in ``sites``, of a call that :class:`FunctionTape` should place."""
     parents: tuple[tuple[torch.Tensor, int | None], ...]
     """The tensors that it was given, and the number of the call that had made each of them."""
     versions: tuple[int, ...]

@@ -1,6 +1,4 @@
-"""Losses of the step that were computed a second time with one thing repaired, and what that does
-to the gradient.
-"""
+"""Losses of the step computed again with one thing repaired, and the effect on the gradient."""
 
 from __future__ import annotations
 

@@ -85,9 +85,7 @@ NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
 
 
 def _takes_a_shift_away(tape: FunctionTape, call: TapedCall) -> bool:
-    """A part of the sum that a norm is given, which is computed, is constant over what the norm
-    averages.
-    """
+    """A computed part of the sum that a norm is given, constant over what it averages."""
     given = call.parents[0][0]
     made = tape.maker_before(call, given)
     first = 2

@@ -69,9 +69,7 @@ class TextRow:
         return self.tokens.is_padding[self.number]
 
     def of(self, tensor: torch.Tensor, *, positions_first: bool = False) -> torch.Tensor:
-        """The row of a tensor, its dimension kept with size 1 (or the row's heads); a tensor that has
-        no rows as it is.
-        """
+        """The row of a tensor, its dimension kept (size 1, or heads); without rows as it is."""
         rows, sizes = len(self.tokens.is_padding), tensor.shape
         if isinstance(tensor, torch.nn.Parameter) or not sizes:
             return tensor

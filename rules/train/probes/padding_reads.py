@@ -57,9 +57,7 @@ class PaddingRead:
 
 
 def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
-    """Each line's newest call that may read padding, and how much of it. Nothing where the batch has
-    no padding.
-    """
+    """Each line's newest call that may read padding, and how much; nothing without padding."""
     readers = {}
     for call in tape.calls.values():
         reader = _reader(tape, call)

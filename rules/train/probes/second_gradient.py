@@ -166,9 +166,7 @@ def repeatable(call: TapedCall, whole: bool = False) -> bool:
 
 @contextlib.contextmanager
 def nothing_left_behind() -> Iterator[None]:
-    """States of random generators are put back; gradients are recorded, whatever the program's mode
-    is.
-    """
+    """Random generators' states are put back; gradients are recorded, whatever the mode is."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with (
         torch.random.fork_rng(devices=list(devices)),

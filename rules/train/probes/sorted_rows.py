@@ -1,6 +1,4 @@
-"""Rows of a batch that are sorted, by their lengths for example, and compared with targets in the
-order before.
-"""
+"""Rows of a batch that are sorted, as by length, and compared with targets in the old order."""
 
 from __future__ import annotations
 

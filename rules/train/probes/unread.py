@@ -60,9 +60,7 @@ MODULE_CALL = torch.nn.Module.__call__.__code__.co_filename
 
 
 def unused_in(code: CodeType) -> tuple[str, ...]:
-    """The parameters that code never loads, but those in ``_``, what is deleted, and what an inner
-    function takes.
-    """
+    """Parameters that code never loads, but ``_``, deleted ones and what inner functions take."""
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     loaded = set(code.co_cellvars)
     for each in dis.get_instructions(code) if given else ():

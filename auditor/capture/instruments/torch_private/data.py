@@ -42,8 +42,7 @@ index_sampler: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._index_sampler"
 """The iterator's source of indices. Without it: None, so the size of its batches is unknown."""
 
 dataset_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._dataset")
-"""The iterator's dataset. Without it: None, and the loader is described as one over ``NoneType``.
-"""
+"""The iterator's dataset. Without it: None; the loader is described as one over ``NoneType``."""
 
 collate_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._collate_fn")
 """The iterator's collate function. Without it: None, and it is described as ``NoneType``."""

@@ -327,9 +327,7 @@ def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
 
 
 def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
-    """Names that begin with the module's class: ``Model.body.weight``. A parameter of no module is
-    missing.
-    """
+    """Names that begin with the module's class: ``Model.body.weight``; only modules' parameters."""
     wanted = {id(parameter) for parameter in parameters}
     found = by_largest(lambda root: [*root.named_parameters(), *root.named_buffers()])
     return {

@@ -450,9 +450,7 @@ class CensusProbe(OptimizerProbe):
                 self._tell("woken", at, type(here[0].owner()).__name__, n=len(here))
 
     def _tell_averages(self, trained: set[int]) -> None:
-        """Batch norms whose weights follow those of one that is trained, while its statistics move
-        and theirs do not.
-        """
+        """Batch norms whose weights follow a trained one's, but not its moving statistics."""
         twins = [each for each in self._training if id(each.weight) in trained]
         found = [
             each

@@ -55,9 +55,7 @@ def allocator_counters() -> Counters:
 
 
 def on_cuda(device: DeviceInfo) -> bool:
-    """Whether torch's own code for whatever it calls CUDA runs: NVIDIA's, AMD's by ROCm, the null
-    device.
-    """
+    """Whether torch's own code for what it calls CUDA runs: NVIDIA, ROCm, the null device."""
     return device.native and device.kind == "cuda"
 
 

@@ -147,9 +147,7 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Parameters whose gradients of this backward were never read, the pass's last backward
-        apart.
-        """
+        """Parameters whose gradients of this backward were never read; not the pass's last one."""
         spared = {each.parameter for each in group if each.value in self._used}
         dead = [
             each
