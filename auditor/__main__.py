@@ -1,7 +1,5 @@
 """``python -m auditor``: the command ``audit``, where scripts are not on the path."""
 
-from __future__ import annotations
-
 from auditor.cli.main import main
 
 if __name__ == "__main__":

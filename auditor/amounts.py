@@ -1,7 +1,5 @@
 """Numbers with their units, as people read them: three significant digits, never more."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime

@@ -2,8 +2,6 @@
 Student's t. Standard library only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

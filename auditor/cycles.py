@@ -2,8 +2,6 @@
 their times, and steps of several kinds in turn. Standard library only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median

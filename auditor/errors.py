@@ -1,7 +1,5 @@
 """Errors that the user sees as one sentence: what, where, and the way out."""
 
-from __future__ import annotations
-
 import signal
 import traceback
 from collections.abc import Callable

@@ -7,8 +7,6 @@ write no file and gain no privilege; its result comes back as a pickle of the cl
 caller names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler

@@ -1,7 +1,5 @@
 """How much of the machine this process may use: memory and processors, within its control groups."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

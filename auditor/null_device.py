@@ -2,8 +2,6 @@
 torch-null-device of this repository (``nulldevice/``), used where it is installed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from types import ModuleType

@@ -6,8 +6,6 @@ sources, the target's output, its error and its command line are kept with the s
 A mask has as many bytes as what it covers, so that lines and columns stay.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -2,8 +2,6 @@
 naming it.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -2,8 +2,6 @@
 loaded when asked for.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """A report for a coding agent: a line per finding, one for what to do, and no more than a limit."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """report.json, written with the documented fields of ``audit-report/1`` and read back whole."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

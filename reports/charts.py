@@ -2,8 +2,6 @@
 the page's scripts as data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What the ranks of a job hold and exchange in a step, as rows that every renderer shows alike."""
 
-from __future__ import annotations
-
 from auditor import amounts
 from auditor.model import Report
 from auditor.model.sections import Communication, Exchange, RankShare

@@ -1,7 +1,5 @@
 """Where the time of a trace's device went, in words and rows that every renderer shows alike."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

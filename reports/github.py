@@ -1,7 +1,5 @@
 """GitHub annotations: workflow commands that put each finding at its line of a pull request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from auditor.model import Finding, Report, Severity

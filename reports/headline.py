@@ -1,7 +1,5 @@
 """What a report says first in all formats: what is proven, what could be saved, how it waits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

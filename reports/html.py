@@ -2,8 +2,6 @@
 in it only where that was asked for, and wakes when a chart is looked at.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import gzip

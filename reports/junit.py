@@ -1,7 +1,5 @@
 """JUnit XML: a test case for each rule, as CI systems list them."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 

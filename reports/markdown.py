@@ -1,7 +1,5 @@
 """A Markdown summary that fits a pull request comment: bounded, and inert whatever it quotes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """What to do with a report: fixes to begin with, commands that show, make and measure patches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What stands first on the page of a run that ran out of memory, and of saved checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

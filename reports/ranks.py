@@ -1,7 +1,5 @@
 """A job's ranks as a table: the one that waits least comes first, since the others wait for it."""
 
-from __future__ import annotations
-
 import statistics
 
 from auditor import amounts

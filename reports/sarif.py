@@ -1,7 +1,5 @@
 """SARIF 2.1.0: findings for code scanning. Patches are in report.json and fixes.patch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

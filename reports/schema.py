@@ -2,8 +2,6 @@
 -m auditor.reports.schema``).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

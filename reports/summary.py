@@ -1,7 +1,5 @@
 """What a report says in a few words and sums: read by every renderer, so that no two disagree."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

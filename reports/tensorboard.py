@@ -1,7 +1,5 @@
 """Traces for TensorBoard: a copy laid out in categories that torch-tb-profiler understands."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Iterator

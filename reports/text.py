@@ -2,8 +2,6 @@
 terminal, nothing endless.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

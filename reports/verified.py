@@ -1,7 +1,5 @@
 """What re-runs with the patches measured, in words and two bars: for the page and the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

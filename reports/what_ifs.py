@@ -1,7 +1,5 @@
 """What the fixes of a trace save, alone and one after the other, in words and rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

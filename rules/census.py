@@ -2,8 +2,6 @@
 is a finding. A rule is a sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What the rules about copies to the device share: every step, on a GPU's path, by line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal

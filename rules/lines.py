@@ -1,7 +1,5 @@
 """What the rules about lines of the step share: which are reported, and what is said of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """What the rules about lines that read tensors share: how often is often, how one is reported."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

@@ -2,8 +2,6 @@
 in one sentence, and what to do. A rule is a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The device's memory and its books: what is free, what was allocated and returned, and when."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """``audit agents``: what a coding agent should know of this tool, for AGENTS.md or as a skill."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 FRONT = """\

@@ -6,8 +6,6 @@ anybody. What is said here cannot steer a terminal, forge a line of ours, or be 
 by a CI system that reads what jobs print.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import TextIO

@@ -3,8 +3,6 @@
 Nothing here imports torch: a process of its own does, which a broken installation may end.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import platform

@@ -3,8 +3,6 @@ target begins, what its passes showed once the diagnostic pass has ended, and wh
 rehearsed.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """``audit run`` under a launcher: as one of its ranks, and ``audit run -- torchrun ... train.py``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 of a report, which may be a stranger's, nothing but texts are taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from auditor.cli import rule_selection

@@ -2,8 +2,6 @@
 memory and host syncs as scalars for its dashboards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import importlib.util

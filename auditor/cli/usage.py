@@ -1,7 +1,5 @@
 """How the command line answers mistakes: what is wrong, the way out, and exit code 2."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import shlex

@@ -2,8 +2,6 @@
 tensorboard/, other formats.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

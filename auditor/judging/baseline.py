@@ -3,8 +3,6 @@
 The file may be a stranger's: it is read with bounds, and nothing of it is more than text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

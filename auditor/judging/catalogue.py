@@ -2,8 +2,6 @@
 group ``auditor.rules``).
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import re

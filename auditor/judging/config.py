@@ -1,7 +1,5 @@
 """The user's ``[tool.audit]`` of the nearest ``pyproject.toml``, checked against the rules."""
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 names. No torch, no program.
 """
 
-from __future__ import annotations
-
 import re
 import traceback
 import typing

@@ -2,8 +2,6 @@
 saw, and sentences on what it says and does not say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

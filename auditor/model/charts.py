@@ -1,7 +1,5 @@
 """Charts of a report as data: lines by step, memory over time, the parts of steps."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

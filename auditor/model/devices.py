@@ -2,8 +2,6 @@
 questions, one word on disk.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

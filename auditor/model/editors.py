@@ -1,7 +1,5 @@
 """Links that open a line in the user's editor."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 

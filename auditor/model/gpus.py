@@ -2,8 +2,6 @@
 device. The null device has the same models (nulldevice/torch_null_device/gpus.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from auditor.errors import AuditProblem

@@ -2,8 +2,6 @@
 Standard library only.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

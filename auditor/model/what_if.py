@@ -1,7 +1,5 @@
 """What a replay of a trace leaves out, and says of the findings together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -7,8 +7,6 @@ and layout around an edit cannot move. libcst would do the same at 24 times the 
 file, and is a dependency more.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import os

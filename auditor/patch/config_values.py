@@ -2,8 +2,6 @@
 says which one it is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Which expressions only read: leaving one out, or seldom evaluating it, changes nothing."""
 
-from __future__ import annotations
-
 import ast
 
 from auditor.patch.module import Module, Refused

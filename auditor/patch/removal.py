@@ -1,7 +1,5 @@
 """Drops statements. With one go its ``if`` and a blank line too many; comments and imports stay."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Puts a statement that only logs under ``if counter % every == 0:``, if its loop has a counter."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

@@ -2,8 +2,6 @@
 touches them is applied.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import posixpath

@@ -5,8 +5,6 @@ A target may fork, close files that it did not open, change the umask, fill the 
 text that no encoding takes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import linecache
 import os

@@ -6,8 +6,6 @@ ends it, since the main run may use the same file. A rehearsal that fails is mad
 so that no failure is the other run's doing.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

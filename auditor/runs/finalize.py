@@ -2,8 +2,6 @@
 target's last words.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 follow, and all record into one folder.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

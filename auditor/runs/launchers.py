@@ -1,7 +1,5 @@
 """Whether a launcher (torchrun, srun, mpirun) started this process as one of several ranks."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A program that asked about CUDA, found none and left by ``sys.exit`` can be rehearsed."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import os

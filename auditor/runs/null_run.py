@@ -5,8 +5,6 @@ It costs only itself: where it cannot be made, hangs or dies, a sentence says so
 on the shadow device stands alone.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace

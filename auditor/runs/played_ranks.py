@@ -1,7 +1,5 @@
 """Ranks of a world that is not there, each rehearsed alone on the null device (docs/ranks.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 run it. No torch here.
 """
 
-from __future__ import annotations
-
 import builtins
 import importlib.machinery
 import importlib.util

@@ -4,8 +4,6 @@ record, which run is next, and how each of them ended.
 A rank asks with an unused name, so that files of an earlier job answer no question.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -2,8 +2,6 @@
 --nproc-per-node N`` does, or by a launcher (:mod:`auditor.runs.launched_ranks`).
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 real one. Where the target cannot run without CUDA, it is the main run.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil

@@ -6,8 +6,6 @@ sentence in its warnings. Several ranks are neither replayed nor rehearsed
 (:mod:`auditor.runs.ranks`).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

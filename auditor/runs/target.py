@@ -1,7 +1,5 @@
 """From the words after ``audit run`` to what takes one training step at a time. No torch."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import importlib

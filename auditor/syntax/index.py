@@ -2,8 +2,6 @@
 holds each, its calls by name and by line, its expressions by span, and the text of each of them.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

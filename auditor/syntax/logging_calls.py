@@ -1,7 +1,5 @@
 """Which calls log, and where to: a screen, an experiment tracker, or a file that may be read later."""
 
-from __future__ import annotations
-
 import ast
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The one assignment whose value a name has where it is read, and which nothing else reads."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 

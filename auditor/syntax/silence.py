@@ -1,7 +1,5 @@
 """Comments that silence rules: ``# audit: ignore[SYNC001]``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch

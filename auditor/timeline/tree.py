@@ -1,7 +1,5 @@
 """Which span ran inside which on a thread: operators, annotations and calls as a forest."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """CFG008: a part of the step runs in float64 by accident."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

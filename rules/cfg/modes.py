@@ -1,7 +1,5 @@
 """CFG003 and 9 to 12: layouts and modes of modules, and layers that do not follow their model's mode."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What probes of CFG rules write, and these rules read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

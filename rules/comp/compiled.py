@@ -1,7 +1,5 @@
 """COMP001 to 6: how a compiled model is used, and compiled again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """DATA007: the step waits for its data loader, and why where that shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

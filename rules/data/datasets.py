@@ -1,7 +1,5 @@
 """DATA003, 4 and 8 to 13: how batches reach the device, and what a data set does for each sample."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterator, Sequence

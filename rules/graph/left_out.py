@@ -2,8 +2,6 @@
 graphs for several losses, and gradients that torch warns are not there.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

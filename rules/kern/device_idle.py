@@ -1,7 +1,5 @@
 """KERN001 to 3, 5, 9 and 10: what keeps a device idle in a trace, and slow paths of torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """MEM019: forked workers of a loader that copy the memory which they share, by reading it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median

@@ -2,8 +2,6 @@
 judged by the values it was given, and an epsilon that is zero in its dtype.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """NUM004, 5, 16 and 17: what half precision does not hold, and losses that torch warns of."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """OPT002, 4 to 6, 8, 15 and 17: gradients cleared, clipped and added up."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections import Counter

@@ -2,8 +2,6 @@
 schedulers that are stepped with another count than they were made for, and what torch warns of.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence

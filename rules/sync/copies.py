@@ -1,7 +1,5 @@
 """SYNC006, 7, 10 and 11: copies to the device that make the host wait."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

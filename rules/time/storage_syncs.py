@@ -1,7 +1,5 @@
 """TIME003 and 4: time that nothing explains, or storage does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """TRAIN019, 20 and 28: weights that are no longer one, networks that are one, and states of others."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

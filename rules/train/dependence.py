@@ -1,7 +1,5 @@
 """TRAIN011 to 13, 21 to 27, 29 to 35: what depends on what it must not, or on nothing."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """TRAIN007: layers that are given, or give, what nothing can be learned from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

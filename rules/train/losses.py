@@ -1,7 +1,5 @@
 """TRAIN: losses that compute something else than intended."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

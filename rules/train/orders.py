@@ -1,7 +1,5 @@
 """TRAIN006: the order in which samples come."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

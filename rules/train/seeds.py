@@ -1,7 +1,5 @@
 """TRAIN010: random numbers that come again."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

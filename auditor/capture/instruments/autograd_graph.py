@@ -1,7 +1,5 @@
 """The autograd graph from outside: the door of every backward, a bounded walk, saved bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Programs that torch compiles: our code stays out of their graphs, and their steps are reported."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

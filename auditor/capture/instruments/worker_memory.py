@@ -5,8 +5,6 @@ the process that forked it.
 A worker that is spawned imports this module: it needs torch and nothing else of the recorder.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

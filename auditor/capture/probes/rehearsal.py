@@ -1,7 +1,5 @@
 """The rehearsal: the GPU path on the shadow device, and all that would cross to or from it."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """States loaded before the first step: what was not finite in them, and rates they brought."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ were told what the rehearsal read. Where a branch on a value takes another way, 
 result depends on values, what comes after says nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest

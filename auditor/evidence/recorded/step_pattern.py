@@ -1,7 +1,5 @@
 """On which steps something happened: on all of them, at intervals, now and then, in phases."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

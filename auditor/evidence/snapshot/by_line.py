@@ -2,8 +2,6 @@
 points, every extreme.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left
 from collections import defaultdict

@@ -2,8 +2,6 @@
 once, whatever form it has.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import gc

@@ -1,7 +1,5 @@
 """Which loop a line of the source stands in."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

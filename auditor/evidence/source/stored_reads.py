@@ -1,7 +1,5 @@
 """Who else reads what a line stores, and whether each of them leaves its gradient alone."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

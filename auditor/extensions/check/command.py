@@ -1,7 +1,5 @@
 """``audit check``: files looked at without running them, for pre-commit and editors."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files and folders of checkpoints: each is read in a child, and which shards belong together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -2,8 +2,6 @@
 scheduler, a scaler, a counter, told by its keys as torch names them.
 """
 
-from __future__ import annotations
-
 import cmath
 import gc
 import math

@@ -1,7 +1,5 @@
 """``audit drill``: plant a fault in a step. Does the trainer go on, stop, or train on with NaN?"""
 
-from __future__ import annotations
-
 import json
 import shutil
 import textwrap

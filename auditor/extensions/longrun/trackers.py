@@ -1,7 +1,5 @@
 """Where the number of findings goes: a user's function, or a tracker the program has imported."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any

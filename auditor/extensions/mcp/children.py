@@ -1,7 +1,5 @@
 """Commands of ``audit`` in child processes, which outlive a tool's call and end with the server."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

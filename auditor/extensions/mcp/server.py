@@ -2,8 +2,6 @@
 than the client may wait goes on, and ``status`` waits again.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

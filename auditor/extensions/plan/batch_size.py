@@ -2,8 +2,6 @@
 number in a copy of its source.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What can be changed in a program without a rewrite, which of it applies, and the line to write."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What one re-run says of memory: its peak, by purpose and line, and what the step is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 each, a few steps, on a card without a limit.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

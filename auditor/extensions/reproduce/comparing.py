@@ -1,7 +1,5 @@
 """Two runs compared: the first operator with another result on the way to a loss or weight."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections import Counter

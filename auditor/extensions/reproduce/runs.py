@@ -2,8 +2,6 @@
 of the program as it is and one of a commit.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``audit view``: TensorBoard on a run with the Audit tab."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import logging

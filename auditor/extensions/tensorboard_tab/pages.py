@@ -1,7 +1,5 @@
 """The pages as WSGI applications, one a route: the tab mounts them in TensorBoard."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

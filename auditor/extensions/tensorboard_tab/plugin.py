@@ -1,7 +1,5 @@
 """The tab for TensorBoard: the entry point ``tensorboard_plugins`` names :class:`AuditPlugin`."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable

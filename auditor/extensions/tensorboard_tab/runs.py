@@ -1,7 +1,5 @@
 """Which runs a folder holds, and which of their files may be shown: none outside it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 measured into the report.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The whole experiment: rounds of runs, each patch alone, then all good ones together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from auditor.errors import AuditProblem

@@ -1,7 +1,5 @@
 """Ratios of step times with intervals: over pairs of runs, and between recordings."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

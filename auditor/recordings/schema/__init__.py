@@ -2,8 +2,6 @@
 (docs/recording.md is written from them). They are found by what these modules define.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil

@@ -1,7 +1,5 @@
 """Rows about data loaders and what they yield, and about saved and loaded checkpoints."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import At, CalledRow, Item, PassRow, Row, doc, older

@@ -1,7 +1,5 @@
 """Rows about data parallel training: what DDP averages, and in which order samplers draw."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -2,8 +2,6 @@
 and how optimizers clear and step.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

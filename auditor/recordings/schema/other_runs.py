@@ -1,7 +1,5 @@
 """Rows of further runs: trials that `audit verify` compares, drills, `audit plan`, `audit reproduce`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import field

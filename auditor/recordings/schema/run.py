@@ -2,8 +2,6 @@
 was compiled, probes that failed.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypedDict
 
 import msgspec

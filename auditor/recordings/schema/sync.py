@@ -2,8 +2,6 @@
 way that steps took on it.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import LineRow, MaybeAt, N, PassRow, Row, doc, older

@@ -2,8 +2,6 @@
 convolutions on the device have not met before: cuDNN's benchmark mode tries its algorithms for each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any

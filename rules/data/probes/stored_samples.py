@@ -1,7 +1,5 @@
 """Rows that a dataset stores, and that are others when their sample was fetched."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import operator

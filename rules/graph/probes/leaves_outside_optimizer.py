@@ -2,8 +2,6 @@
 stay as they are, or unsaved.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from collections.abc import Iterable

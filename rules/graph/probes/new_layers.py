@@ -2,8 +2,6 @@
 them: frozen, and held by no optimizer.
 """
 
-from __future__ import annotations
-
 import weakref
 from dataclasses import dataclass
 from typing import Any

@@ -2,8 +2,6 @@
 gradients that carry a graph of their own from step to step.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass

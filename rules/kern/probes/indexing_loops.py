@@ -2,8 +2,6 @@
 compare with after the other, or one parameter after the other.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """Modules that are called turn after turn with pieces of a tensor that one call takes."""
 
-from __future__ import annotations
-
 import sys
 import time
 import weakref

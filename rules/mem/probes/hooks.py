@@ -1,7 +1,5 @@
 """Hooks that a step registers on modules and tensors and that nobody removes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

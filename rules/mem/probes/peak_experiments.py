@@ -3,8 +3,6 @@ user's lines that a backward runs under, for the handlers around it. And distanc
 are made through one tensor of all differences.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How large the gradients of each optimizer are: one norm a step, read after the pass."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Sequence

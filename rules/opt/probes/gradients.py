@@ -2,8 +2,6 @@
 before, and clipping that runs when there is nothing to clip.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import weakref

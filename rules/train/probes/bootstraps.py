@@ -1,7 +1,5 @@
 """Targets made of the network's own outputs, as in temporal-difference learning, with gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Contrastive losses over two views: positives of other samples, rows that choose themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -2,8 +2,6 @@
 prompts of padded rows that are targets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

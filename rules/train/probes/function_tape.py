@@ -1,7 +1,5 @@
 """A tape of torch's functions as the program calls them: enough to compute a loss's end again."""
 
-from __future__ import annotations
-
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator

@@ -1,7 +1,5 @@
 """Losses of the step computed again with one thing repaired, and the effect on the gradient."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress

@@ -2,8 +2,6 @@
 value, a shift in front of a norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """A softmax over the rows of a whole batch in front of sums over the rows of each sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -2,8 +2,6 @@
 was seeded again, or one of the same seed made again.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable

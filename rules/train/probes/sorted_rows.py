@@ -1,7 +1,5 @@
 """Rows of a batch that are sorted, as by length, and compared with targets in the old order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

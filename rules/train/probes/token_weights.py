@@ -1,7 +1,5 @@
 """Micro-batches whose gradients are added up, each a mean over its own number of tokens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from weakref import ref
 

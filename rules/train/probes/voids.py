@@ -1,7 +1,5 @@
 """Positions that one part of a loss ignores, and that another part trains as a class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """DataLoaders: iterators, what they know, and the objects that fetch a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

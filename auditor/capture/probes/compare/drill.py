@@ -1,7 +1,5 @@
 """Plants the fault of a drill, once, and says after each step what is not finite."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

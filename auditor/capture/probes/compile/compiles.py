@@ -1,7 +1,5 @@
 """What ``torch.compile`` does: compilations, broken graphs, guards that failed, and its limit."""
 
-from __future__ import annotations
-
 import re
 import weakref
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 what workers wrote of them, as rows with the user's lines.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping

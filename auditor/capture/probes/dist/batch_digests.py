@@ -1,7 +1,5 @@
 """What the loaders of a rank give, as short digests that can be compared between ranks."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import weakref

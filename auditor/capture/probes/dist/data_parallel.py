@@ -1,7 +1,5 @@
 """What ``DistributedDataParallel`` averages over the ranks, for every step of an optimizer."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass

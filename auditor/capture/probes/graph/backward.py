@@ -1,7 +1,5 @@
 """Every backward of the step, the graphs that it kept or made, and whether they were walked."""
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref

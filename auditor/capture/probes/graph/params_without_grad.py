@@ -1,7 +1,5 @@
 """Which parameters an optimizer steps without ever a gradient, or with a rate of zero."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 of outputs, banks; tensors, arrays, numbers and strings. Tensors with a graph are another probe's.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """At which step did values stop being finite? One cheap look after each, one row at most."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Digests of what each operator gave, from torch's import on, to lay beside another run's."""
 
-from __future__ import annotations
-
 import math
 import os
 import threading

@@ -1,7 +1,5 @@
 """Step times: host clock, device events, garbage collection and memory counters, no more."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from time import perf_counter_ns, time_ns

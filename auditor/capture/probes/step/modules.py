@@ -1,7 +1,5 @@
 """The step by module: time, saved bytes and operations of each, forward and backward."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from statistics import median

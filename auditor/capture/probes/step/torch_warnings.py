@@ -1,7 +1,5 @@
 """What torch warns of, with the user's line, on every step of the diagnostic pass."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

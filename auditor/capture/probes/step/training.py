@@ -1,7 +1,5 @@
 """Does the target train at all? A backward or optimizer step answers, else a closer look."""
 
-from __future__ import annotations
-
 import contextlib
 import weakref
 from collections.abc import Iterator
