@@ -22,14 +22,10 @@ TEXT = ".txt"
 """Suffix of words that are no file of settings: output, errors, arguments."""
 
 SHORTEST = 6
-"""Characters of an argument's secret from which it is looked for in other words: shorter ones are
-words of their own.
-"""
+"""Characters of an argument's secret that is looked for in words: shorter ones are words."""
 
 LONGEST_LINE = 2000
-"""Bytes of a line that a detector sees at once; a longer one is looked at in pieces that
-overlap.
-"""
+"""Bytes of a line that a detector sees at once; a longer one is split into pieces that overlap."""
 
 OVERLAP = 256
 """Bytes that two pieces of a long line share: as long as most keys."""

@@ -59,17 +59,11 @@ class Rule:
     shadow: the real allocator's bytes and history."""
 
     cause: ClassVar[str] = ""
-    """What rules that find the same thing in a statement have in common: there their findings are
-    one. Empty: its own code.
-    """
+    """What rules that find the same in a statement share: one finding. Empty: its own code."""
     leads: ClassVar[int] = 0
-    """Of rules with the same cause, equally severe, the one with the lowest number gives the joined
-    finding code and message.
-    """
+    """Of rules with one cause, equally severe, the lowest number gives code and message."""
     follows_at_line: ClassVar[str] = ""
-    """Code of a rule whose finding at the same line is the cause of this rule's: what that one advises
-    mends both.
-    """
+    """Code of a rule whose finding at the line is this rule's cause: its advice mends both."""
     advice: ClassVar[str] = ""
     """What to do, where that is the same for every finding; else a finding brings its ``remedy``."""
 

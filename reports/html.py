@@ -163,9 +163,7 @@ _NO_PLOTLY = (
     "pip install 'torch-step-audit[all]'."
 )
 _PACKING = 3
-"""Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's
-highest.
-"""
+"""Level of gzip: 9 would save 0.2 MB and take 0.1 s more of every audit. isal's highest."""
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
 _TRAINING_LISTED = 8
 

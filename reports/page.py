@@ -133,9 +133,7 @@ class Shown:
     title: str
     codes: frozenset[str]
     device: bool = False
-    """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen
-    there.
-    """
+    """Whether it shows a device's memory: it cannot show what a CPU's memory finding is about."""
 
 
 def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:

@@ -20,9 +20,7 @@ HEADINGS = (
 UNKNOWN = "-"
 
 STANDS_OUT = 0.8
-"""Share of the median rank's communication below which a rank is named: ours; ranks that wait alike
-differ by less.
-"""
+"""Share of the median's communication below which a rank is named. Ours."""
 
 
 def ordered(report: Report, limit: int) -> tuple[Rank, ...]:

@@ -42,9 +42,7 @@ _FILES: dict[Input, str] = {
     "checkpoint": "saved checkpoints",
 }
 _FROM: dict[Input, str] = dict.fromkeys(("snapshot", "checkpoint"), "from")
-"""What is judged where it is no run, in words, and how it is said that something comes from
-there.
-"""
+"""What is judged where it is no run, in words, and how it is said that it comes from there."""
 
 
 def device(report: Report) -> str:

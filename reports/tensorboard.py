@@ -10,9 +10,7 @@ BLOCK = 1 << 20
 """Bytes of trace text that are read at a time."""
 
 HELD_LIMIT = 64 * BLOCK
-"""Bytes held at most while no event begins in them; a longer stretch is no event list and is passed
-on as it comes.
-"""
+"""Bytes held at most while no event begins in them; longer stretches are passed on as is."""
 
 # torch >= 1.13 writes categories that torch-tb-profiler 0.4.3 (its last release) does not know: it
 # then shows no device time and no DataLoader time at all. Both orders of "cat" and "name" occur:

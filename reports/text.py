@@ -10,9 +10,7 @@ _MICRO = re.compile(r"(?<=\d) us\b")
 _MARKED = re.compile(r"##(?=(?:vso|teamcity)?\[)")
 
 PATH_LIMIT = 4096
-"""Characters of a path that are always shown whole (PATH_MAX of Linux): no real path is ever
-cut.
-"""
+"""Characters of a path that are always shown whole (PATH_MAX of Linux): no path is ever cut."""
 
 
 def visible(text: str) -> str:

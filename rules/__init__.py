@@ -21,9 +21,7 @@ FILE = re.compile(r"([a-z]+[0-9]{3})_\w+")
 """Name of the module of a single rule: its code in small letters, and what is wrong."""
 
 APART = ("rows", "probes")
-"""Modules and packages of a family that hold no rules: the rows of a recording, and their probes
-(which import torch).
-"""
+"""Modules and packages of a family without rules: recorded rows, and probes (with torch)."""
 
 
 def find(package: ModuleType) -> tuple[type[Rule], ...]:

@@ -16,9 +16,7 @@ from auditor.syntax.reaching import shared_names
 from .lines import LineReport
 
 LOG_EVERY = 50
-"""Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to
-follow a curve.
-"""
+"""Steps between two logs in the patch: a wait then costs nothing, and a curve shows."""
 
 THROTTLED = (
     f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
@@ -190,9 +188,7 @@ INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
 """A ``%`` format that takes no tensor of floats."""
 
 DEEPEST = 3
-"""Names that a sum is handed on to (``mean = total / n``), one after the other, that are
-followed.
-"""
+"""Names that a sum is handed on to (``mean = total / n``), one after another, at most."""
 
 
 def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | None:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Frames = Sequence[Mapping[str, Any]]
-"""A stack, innermost first, as torch's snapshots hold it: ``{"filename": ..., "line": ..., "name":
-...}``.
-"""
+"""A stack, innermost first, as in snapshots: ``{"filename": ..., "line": ..., "name": ...}``."""
 
 State = Literal["inactive", "active_allocated", "active_pending_free"]
 

@@ -225,13 +225,9 @@ class History:
     settings: AllocatorSettings
     recorded: Recorded
     expandable: bool
-    """Whether the recorded run used expandable segments: then ``start`` names live blocks, but no
-    segment can be restored.
-    """
+    """Whether expandable segments were used: ``start`` names live blocks, segments are lost."""
     unknown_flushes: int
-    """Times that cached memory went back to the device and the recording does not say why; taken
-    for ``empty_cache``.
-    """
+    """Times that cached memory went back for no recorded reason; taken for ``empty_cache``."""
 
     @classmethod
     def from_snapshot(cls, data: Mapping[str, Any], device: int = 0) -> History:

@@ -21,17 +21,13 @@ SMALL_SIZE = 1 * MIB
 SMALL_BUFFER = 2 * MIB
 """kSmallBuffer: what the small pool obtains from the device at once."""
 LARGE_BUFFER = 20 * MIB
-"""``large_segment_size_``, once kLargeBuffer: what the large pool obtains for a request below
-MIN_LARGE_ALLOC.
-"""
+"""``large_segment_size_``, once kLargeBuffer: what a request below MIN_LARGE_ALLOC obtains."""
 MIN_LARGE_ALLOC = 10 * MIB
 """kMinLargeAlloc: from here on a request gets a segment of its own size."""
 ROUND_LARGE = 2 * MIB
 """kRoundLarge: such a segment is a multiple of it."""
 INTERVALS = 16
-"""kRoundUpPowerOfTwoIntervals of ``roundup_power2_divisions``: one for each power of two from 1 MiB
-to 32 GiB.
-"""
+"""kRoundUpPowerOfTwoIntervals of ``roundup_power2_divisions``: powers of two, 1 MiB to 32 GiB."""
 
 
 @dataclass(frozen=True)

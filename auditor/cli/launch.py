@@ -28,9 +28,7 @@ INSTEAD = {
 """Launchers that are not started by us, and how audit takes the place of the script."""
 
 EXIT_FILE = "TORCH_STEP_AUDIT_EXIT_FILE"
-"""Variable that names the file for rank 0's exit code: torchrun makes 1 of every other than 0, and
-prints a traceback of its own.
-"""
+"""Variable with the file for rank 0's exit code: torchrun makes any other than 0 a 1."""
 
 SPLIT = """
 import json, sys

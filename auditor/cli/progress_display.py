@@ -16,9 +16,7 @@ from auditor.cli import console
 from auditor.judging import catalogue
 
 FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
-"""Off a terminal, in seconds: until the first line, between two lines, and between two lines of one
-pass, at least.
-"""
+"""Off a terminal, seconds at least: until the first line, between two, and two of a pass."""
 
 RUNS = {
     "target": "",

@@ -17,9 +17,7 @@ from auditor.model import Report, Severity
 from auditor.rule import Rule
 
 UNTRAINED = ("nothing", "forward", "evaluated")
-"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was
-asked.
-"""
+"""What ``run.training`` says of a target that trained nothing: its report answers nothing."""
 
 
 @dataclass(frozen=True)

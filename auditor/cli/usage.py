@@ -38,9 +38,7 @@ MISSING = {
 
 
 STOPPING = ("SIGTERM", "SIGHUP")
-"""Signals that end a command as Ctrl-C does: a job that is cancelled, ``timeout``, a terminal that
-is closed.
-"""
+"""Signals that end a command as Ctrl-C does: a cancelled job, ``timeout``, a closed terminal."""
 
 
 @contextmanager

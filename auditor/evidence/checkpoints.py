@@ -22,14 +22,10 @@ RATES = frozenset({"lr", "learning_rate", "max_lr", "peak_lr", "lr_max", "initia
 TOTALS = frozenset({"total_steps", "max_steps", "max_iters", "num_training_steps", "train_steps"})
 
 SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
-"""Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every
-gradient was.
-"""
+"""Running squares (or maxima) of gradients in torch's optimizers: zero if all gradients were."""
 
 HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
-"""Words for a precision that wants a GradScaler; as a key that is switched on, the first three do
-too.
-"""
+"""Words for a precision that wants a GradScaler; the first three also as a key switched on."""
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,7 @@ class Table:
     parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
     absent: ClassVar[Mapping[str, str]] = {}
-    """What it means that one of these parts is missing from a run that was completed; else the
-    reason just names the part.
-    """
+    """What it means that one of these parts is missing from a completed run."""
     of_rehearsals: ClassVar[bool] = False
     """True if a rehearsal records what this is built from, and a run on a CPU does not."""
     of_values: ClassVar[bool] = False

@@ -368,22 +368,16 @@ class Report:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
-    """Those of ``warnings`` that stand above the findings: each says that the rest means less than
-    it seems.
-    """
+    """Those of ``warnings`` above the findings: the rest means less than it seems."""
     cautions: tuple[str, ...] = ()
-    """Sentences that stand there too, and are no fault: what makes all times less certain, and what
-    to do about it.
-    """
+    """Sentences that stand there too, and are no fault: what makes times less certain."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)
     method: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
     operators: tuple[tuple[str, int, float], ...] = ()
-    """Top operators of the traced steps: name, calls per step, self time in us per step (under the
-    profiler).
-    """
+    """Top operators of traced steps: name, calls and self time in us per step, while profiled."""
     excerpts: dict[str, Excerpt] = field(default_factory=dict)
     """Source around each finding's site, by ``file:line``."""
     manual: dict[str, str] = field(default_factory=dict)
@@ -391,17 +385,13 @@ class Report:
     ranks: tuple[Rank, ...] = ()
     """The ranks of a job, where its traces were judged together."""
     device_time: DeviceTime | None = None
-    """Where the time of the device went in the trace that was judged; None without a trace, or a
-    device in it.
-    """
+    """Where the device's time went in the judged trace; None without a trace or a device."""
     compilation: Compilation | None = None
     """What ``torch.compile`` did; None if the program gives nothing to it."""
     by_module: ByModule | None = None
     """Time, memory and operations of each module, and rates; None if no module was watched."""
     communication: Communication | None = None
-    """What the ranks hold and exchange in a step; None for one process, and where it was not
-    watched.
-    """
+    """What ranks hold and exchange in a step; None for one process, and if not watched."""
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     parts: Parts | None = None
@@ -423,9 +413,7 @@ class Report:
     machine as it was recorded; never written to report.json.
     """
     interactive_figures: bool = False
-    """Whether the page holds plotly, for figures that are redrawn by it; never written to
-    report.json.
-    """
+    """Whether the page holds plotly, which redraws its figures; never in report.json."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", self._ordered())

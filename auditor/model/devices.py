@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Input = Literal["run", "trace", "snapshot", "checkpoint"]
-"""What is judged: the recording of a run (a rehearsal is one), or a file that stands alone, whose
-device is not recorded.
-"""
+"""What is judged: the recording of a run or rehearsal, or a file that stands alone."""
 
 Simulator = Literal["", "shadow", "null"]
 """How the device is simulated: not at all; by our shadow instead of torch's own code (a rehearsal);

@@ -27,9 +27,7 @@ class Gpu:
     processors: int
     """Streaming multiprocessors."""
     context_mib: int
-    """What a process takes of the memory beside torch's allocator: the driver's context and loaded
-    kernels.
-    """
+    """What a process takes beside torch's allocator: the driver's context and loaded kernels."""
 
 
 # Where each figure is from: nulldevice/torch_null_device/gpus.py.

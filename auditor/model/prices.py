@@ -16,14 +16,10 @@ NOTE_BELOW = 0.001
 two steps of any machine that we measured."""
 
 LONG_RUN = 100_000
-"""Steps that a training may take: memory that an error lets grow is weighed by what it fills by
-then. Ours.
-"""
+"""Steps that a training may take: an error's growing memory is weighed by then. Ours."""
 
 EPOCH = 1000
-"""Steps over which growth that is no error is weighed: its holder may be emptied, as the sum of an
-epoch. Ours.
-"""
+"""Steps over which growth that is no error is weighed: an epoch may empty its holder. Ours."""
 
 USUAL_MEMORY = 16 << 30
 """Bytes of a device or a host of which nothing is known."""

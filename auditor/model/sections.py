@@ -163,9 +163,7 @@ class Communication:
 # -- verification ----------------------------------------------------------------------------------
 
 Status = Literal["better", "same", "worse", "broken", "inconclusive"]
-"""``same`` says that enough pairs of runs show no difference; ``inconclusive`` that there were too
-few to tell.
-"""
+"""``same``: enough pairs of runs show no difference; ``inconclusive``: too few to tell."""
 
 
 @dataclass(frozen=True)

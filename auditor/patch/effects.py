@@ -15,9 +15,7 @@ _METHODS = frozenset(
     max_memory_allocated memory_reserved max_memory_reserved
     """.split()
 )
-"""Methods and functions of a module that read: they return a value and leave what they read as it
-was.
-"""
+"""Methods and functions of a module that return a value and leave what they read as it was."""
 
 _FUNCTIONS = frozenset(
     ["float", "int", "str", "bool", "len", "round", "abs", "min", "max", "sum", "format", "repr"]

@@ -21,9 +21,7 @@ _INSTALLED = frozenset(
 )
 
 Changed = tuple[str, bytes, bytes]
-"""Path of a file, relative to the run's directory where it lies below it; its bytes before and
-after.
-"""
+"""Path of a file, relative to the run's directory if below it; its bytes before and after."""
 
 
 def leads_out(path: str) -> bool:

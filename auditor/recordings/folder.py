@@ -44,9 +44,7 @@ BYTE_LIMIT = 64 * 2**20
 """Bytes of one row at most."""
 
 CHECKED = frozenset({"steps", "device_times", "batches", "sites", "training", "lapses"})
-"""Parts whose rows are left out also as plain objects where they are not of the part's type:
-everything leans on them.
-"""
+"""Parts whose ill-typed rows are left out as plain objects, too: everything leans on them."""
 
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

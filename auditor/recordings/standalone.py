@@ -76,9 +76,7 @@ def is_pickle(path: Path) -> bool:
 
 
 NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
-"""What the name of a snapshot ends in, where a folder is looked through. torch's own examples use
-the first two.
-"""
+"""What a snapshot's name ends in, in a folder. torch's own examples use the first two."""
 
 
 def snapshot_files(folder: Path) -> list[Path]:

@@ -50,9 +50,7 @@ GRACE_S = 10.0
 """How long a child that was asked to stop may take to write what it has."""
 
 EXIT_GRACE_S = 10.0
-"""How long a finished child may take to leave (non-daemon threads, atexit handlers) before it is
-ended.
-"""
+"""How long a finished child may take to leave (threads, atexit handlers) before it is ended."""
 
 OUTPUT_LIMIT = 1 << 20
 """Bytes of the target's own output that are kept (the last ones)."""

@@ -6,9 +6,7 @@ import os
 import traceback
 
 CALLERS = 2
-"""Frames from the one that left whose tests count: ``sys.exit``'s, and that of a function around
-it, ``fail("no GPU")``.
-"""
+"""Frames from the one that left whose tests count: ``sys.exit``'s, and ``fail("no GPU")``'s."""
 
 ON_CPU = "--device rehearse plays a CUDA device on the CPU"
 

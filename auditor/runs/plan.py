@@ -13,9 +13,7 @@ from auditor.runs.repeat import Repeat
 from auditor.typed_reading import convert
 
 TRACE_STEPS = 5
-"""Steps of the trace pass, under torch.profiler and nothing else: a trace takes 1-2 MB per step
-before compression.
-"""
+"""Steps under torch.profiler and nothing else: a trace takes 1-2 MB per step, unpacked."""
 
 OVERHEAD_S = 60.0
 """What the passes after the timing pass may take together, and a rehearsal as much again, as far as
@@ -29,9 +27,7 @@ REPLAY_PARTS = ("births", "nonfinite")
 """What a replay of a step that ended with non-finite gradients or parameters looks for."""
 
 OOM_RUN = "oom"
-"""Folder of the recording of a run up to an out-of-memory error with an allocation history, inside
-that of the run that had none.
-"""
+"""Folder of a run up to an out-of-memory error with a history, inside the one without."""
 
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
@@ -43,38 +39,28 @@ NULL_RUN = "null"
 """Folder of the run on the null device, inside the recording of the CPU passes."""
 
 REHEARSED_STEPS = 12
-"""Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each
-takes several times as long.
-"""
+"""Steps judged in a rehearsal: enough to tell "each" from "every tenth"; each is slow."""
 
 REHEARSED_SLOWER = 6.0
 """Times that a step takes in a rehearsal, at most as a rule."""
 
 LEANER_STEPS = ("", "gradients", "", "foreach", "largest")
-"""What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing,
-or one thing.
-"""
+"""What is changed in a rehearsal's last steps, for a lower peak: nothing, or one thing."""
 
 LEAST_REHEARSED = 6
 """Least judged steps of a rehearsal; a shorter one says nothing."""
 
 LEAST_FAILED = 4
-"""Steps that a target must take before it fails for a rehearsal of them to say anything: one warms
-up, three show a pattern.
-"""
+"""Steps before a failure for a rehearsal to say anything: one warms up, three show a pattern."""
 
 AGAIN_S, AGAIN = 120.0, 20.0
-"""Time limit of a further run: these seconds, plus this multiple of the first run's time to the
-same step.
-"""
+"""Time limit of a further run: seconds, plus this multiple of the first run's to that step."""
 
 RANK_FOLDER = "rank"
 """Folders of the processes' own recordings: ``rank0``, ``rank1``, ..."""
 
 WATCHED_STEPS = 16
-"""Steps before the bad one that a replay watches at most (of gradient accumulation): each takes
-about ten times as long.
-"""
+"""Steps before the bad one that a replay watches at most: each takes ten times as long."""
 
 
 Device = Literal["auto", "cuda", "cpu", "rehearse", "null"]
@@ -87,9 +73,7 @@ class Trial(msgspec.Struct, frozen=True, tag=True):
 
 
 JOURNAL = "journal.jsonl"
-"""File in ``Copied.kept``: one row for each file outside of the copy that a run made, changed or
-removed.
-"""
+"""File in ``Copied.kept``: a row per file outside of the copy that a run made or changed."""
 
 OUTSIDE = "outside"
 """File in ``Copied.kept``: what a run ``beside`` another wanted to write outside of the copy."""

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 FILE_LIMIT = 1 << 20
-"""Bytes of a file that is copied at most; larger ones (data, checkpoints) are linked, and copied
-when they are written to.
-"""
+"""Bytes of a file copied at most; larger ones are linked, and copied when written to."""
 
 TREE_LIMIT = 64 << 20
 """Bytes that are copied at most."""
@@ -37,9 +35,7 @@ LOOK_LIMIT = 50_000
 """Entries that are looked at; folders that come after them are linked as a whole."""
 
 LEVELS = 3
-"""Folders above the working directory whose other entries are linked, so that ``../data`` is
-found.
-"""
+"""Folders above the working directory whose entries are linked, so that ``../data`` is found."""
 
 LINKED = frozenset(
     {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "wandb", "mlruns", "audits"}

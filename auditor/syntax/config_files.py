@@ -18,9 +18,7 @@ DOCUMENTS = frozenset({".yaml", ".yml", ".toml", ".json", ".ini", ".cfg"})
 """Suffixes of files that hold keys and values."""
 
 INI = frozenset({".ini", ".cfg"})
-"""Of those, the ones that hold text only: whole numbers and true, false, yes, no, on, off are taken
-for what they mean.
-"""
+"""Those that hold text only: whole numbers, true, false, yes, no, on, off mean themselves."""
 
 SCRIPTS = frozenset({".sh", ".env"})
 """Suffixes of files that set environment variables line by line."""

@@ -127,9 +127,7 @@ KEEPING = frozenset(
         "view",
     ]
 )
-"""Functions and methods whose result lies where their one tensor does, and is the same on any
-device.
-"""
+"""Functions and methods whose result lies where their one tensor does, the same on any device."""
 
 
 def made_by(value: ast.expr | None) -> ast.Call | None:

@@ -182,9 +182,7 @@ LARGE = 1 << 20
 """Bytes from which a copy's rate is that of the link, not that of its overhead."""
 
 ENOUGH = 3
-"""Large pinned copies of a trace from which their median rate is taken in the place of
-:data:`LINK_GBS`.
-"""
+"""Large pinned copies of a trace from which their median rate replaces :data:`LINK_GBS`."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +206,7 @@ class Pageable:
     """What the copies of a trace lose because their memory is pageable."""
 
     slow_ns: Ints
-    """One value a copy of :class:`Copies`: what it took longer than pinned memory would have, while
-    nothing else ran; 0 of others.
-    """
+    """One value a copy: what it took longer than pinned, while nothing else ran; 0 of others."""
     to_device: PinnedRate
     to_host: PinnedRate
 

@@ -29,9 +29,7 @@ from auditor.timeline.trace import (
 )
 
 DEVICES = 256
-"""Devices of one trace at most: a machine has up to 16, and a trace is of one process. More are
-damage, and cost a lane each.
-"""
+"""Devices of one trace at most: a machine has up to 16. More are damage; each costs a lane."""
 MOST_EVENTS = 40_000_000
 """Events that are read at most: the 8 GB of text that are have 30 million, at 250 bytes each."""
 
@@ -229,9 +227,7 @@ def _info(path: Path, head: bytes, tail: bytes) -> Info:
 # -- pieces ----------------------------------------------------------------------------------------
 
 HEAD_LIMIT = 64 << 20
-"""Bytes before the first event and behind the last one (tables of devices and process groups) that
-are looked through at most.
-"""
+"""Bytes before the first event and behind the last one that are looked through at most."""
 PIECE_LIMIT = 64 << 20
 """Bytes without a place to cut at that are read at most."""
 

@@ -134,9 +134,7 @@ class Lists:
     simple: list[bool]
     """Work that begins by its launch: the trace shows one, and it is no further work of a graph."""
     full: list[int]
-    """The row whose begin makes room in the stream's queue for this one; -1 where there is room,
-    or no launch that waits for it.
-    """
+    """The row whose begin makes room in the stream's queue for this one; -1 if none is awaited."""
     distance: list[int]
     rigid: list[int]
     depends: tuple[tuple[tuple[int, int], ...], ...]
@@ -296,9 +294,7 @@ class Waited:
     rows: tuple[tuple[int, ...], ...]
     """Rows of :class:`Streams` that must have ended before the call returns."""
     late: Ints
-    """From the last of those ends to the call's return; below 0 if a call returns before its
-    copy is done (the last piece is staged).
-    """
+    """From the last of those ends to the call's return; below 0 if it returns before."""
     own: Ints
     """What the call takes alone; -1 for events that are no waits."""
 
@@ -450,9 +446,7 @@ class Streams:
     depends: tuple[tuple[tuple[int, int], ...], ...]
     """For each the (row, distance) of work on other streams whose end it came after."""
     rigid: Ints
-    """The row from whose begin it keeps its recorded distance (another of the same graph launch),
-    else -1.
-    """
+    """The row from whose begin it keeps its distance (of the same graph launch), else -1."""
 
     def depth(self, times: Ints) -> Ints:
         """For each event's start the launches on the stream of its work that had not begun."""
@@ -484,8 +478,7 @@ class _Queue:
     begin: Ints
     """Begin of the call that launched each."""
     held: Ints
-    """How long that call took: until its end the work may still be on the way (a pageable copy is
-    staged, a module is loaded)."""
+    """How long that call took: until then the work may be on the way (a staged copy)."""
     event: Ints
     stream: Ints
     start: Ints

@@ -54,9 +54,7 @@ class Composition:
     to_device_alone: Ints
     """A copy to a device ran and no other work did: the cost of the copies."""
     to_device_slow: Ints
-    """Of that the part that pinned memory would not have needed: the price of waits for copies of
-    pageable memory.
-    """
+    """Of that the part that pinned memory would not have needed: the price of pageable memory."""
     to_host: Ints
     """A copy from a device to the host ran."""
     to_host_alone: Ints
@@ -66,9 +64,7 @@ class Composition:
     loader_alone: Ints
     """The loop waited for its loader while no device worked."""
     unknown: Ints
-    """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on
-    host or device.
-    """
+    """Stretches of at least :data:`STRETCH_NS` without anything known, on host or device."""
     longest_unknown: tuple[int, int]
     """Start and end of the longest of those stretches; (0, 0) without any."""
 

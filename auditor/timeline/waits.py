@@ -78,9 +78,7 @@ class Waits:
     outermost: Ints
     """Outermost operator around the call: what the user called."""
     synchronises: Flags
-    """Whether the call itself is a synchronisation; False for copies that block because their
-    memory is pageable.
-    """
+    """Whether the call itself synchronises; False for copies that block as memory is pageable."""
     backward: Flags
     """Whether the wait is in a backward pass."""
     profiler: Flags
@@ -232,9 +230,7 @@ def _profilers(trace: Trace, call: Ints, cause: Small, steps: TraceSteps) -> Fla
 
 
 SYNCHRONOUS_MEMORY = re.compile(r"^[^(]*\((Pinned|Managed|Unified)\)")
-"""Memory whose memset is fully synchronous with the host (CUDA runtime API, "API synchronization
-behavior").
-"""
+"""Memory whose memset is synchronous (CUDA runtime API, "API synchronization behavior")."""
 
 
 def waiting_memsets(line: Timeline) -> Ints:
@@ -338,9 +334,7 @@ def _shared(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
 
 
 LONG_GAP_NS = 500_000
-"""Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the
-profiler too.
-"""
+"""Host time that no launch explains: an operator costs 5 to 100 us, profiled too."""
 
 INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
@@ -369,9 +363,7 @@ class Idle:
     host: Ints
     queued: Ints
     call: Ints
-    """The call (row of :class:`Calls`) that launched the work after the gap; -1 where not known, or
-    where none follows in the window.
-    """
+    """The call (row of :class:`Calls`) that launched the work after the gap; -1 if none known."""
     dry: Ints
     """Length of the gap up to the end of that call: how long the queue was empty."""
     of_waits: Ints

@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline
 
 LARGEST_ERROR = 0.1
-"""Share of a recording's length, and of a typical step's, by which its own replay may be off before
-no what-if is given."""
+"""Share of a recording's, and a step's, length by which its own replay may be off."""
 
 LARGEST_UNLAUNCHED = 0.1
-"""Share of the device's time whose launch the trace does not show, likewise: nothing tells when
-such work would have begun."""
+"""Share of the device's time whose launch is unknown, likewise: nothing tells its begin."""
 
 
 class Replays:

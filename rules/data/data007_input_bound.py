@@ -21,9 +21,7 @@ ONE = 1.5
 """Batches taken from an iterator, on average, below which it is taken one of and dropped."""
 
 MOST = 0.5
-"""Share of the loading from which a line is its place, and of the waiting from which iterators that
-begin are its cause.
-"""
+"""Share of loading for a line to be its place, of waiting for iterators to be its cause."""
 
 LEAST_STARTS = 3
 """Iterators that must begin in the timing pass: one or two may be the ends of long epochs."""
@@ -148,9 +146,7 @@ RESTARTED = 0.1
 """Share of the time, where most of it is restarting the workers for each short epoch."""
 
 HANDED_US = 3000.0
-"""To hand a batch over, processes and threads wake one another, whatever it holds: a shorter wait
-for workers is a note.
-"""
+"""To hand a batch over, processes wake one another: a shorter wait for workers is a note."""
 
 NOTICED = 0.1
 """Share of a step from which it counts as waiting, and of a trace's time from which it has a note."""

@@ -286,9 +286,7 @@ class Job(Table):
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
     backend: str = ""
-    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty if the trace does not
-    say.
-    """
+    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty if unknown."""
     rank: int | None = None
     world_size: int = 1
     steps: int = 1

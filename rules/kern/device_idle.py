@@ -62,9 +62,7 @@ OWNERS = {
 LONG_KERNELS = "the host pauses between launches, although most kernels run long enough to hide one"
 QUEUED = "work was queued but did not start"
 TOLD_US = 100.0
-"""Gaps of queued work that are listed one by one: a launch takes about 5 us, and another stream's
-kernel seldom longer than this.
-"""
+"""Gaps of queued work listed one by one: a launch takes 5 us, another kernel rarely more."""
 
 LEAST_KERNELS = 20
 """Kernels below which a trace is no training step."""

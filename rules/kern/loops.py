@@ -31,9 +31,7 @@ SMALL = 8192
 """Numbers in a piece above which a loop over a module may be there to save memory (not of cells)."""
 
 FUNCTIONS = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
-"""Libraries below which an operator still belongs to the user's line: modules and optimizers have
-loops of their own.
-"""
+"""Libraries whose operators belong to the user's line: modules, optimizers loop themselves."""
 
 SEQUENCES = {"GRUCell": "nn.GRU", "LSTMCell": "nn.LSTM", "RNNCell": "nn.RNN"}
 

@@ -329,8 +329,7 @@ SHARE_OF_PEAK = 0.01
 """Less growth of a device's memory over the pass says nothing (Scalene's figure)."""
 
 EVEN = 0.25
-"""Where sizes vary, the host's allocator spreads in jumps: a leak's median step adds at least this
-share of the growth per step."""
+"""Where sizes vary, a leak's median step adds at least this share of the growth per step."""
 
 OF_EPOCHS = 4
 """A list that some line joins again and again is an epoch's, and told from a part of the size."""

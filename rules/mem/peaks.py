@@ -278,9 +278,7 @@ SAID = {
     "with foreach=False",
 }
 SAME = 0.01
-"""By how much the peaks of unchanged steps may differ as a share, before a changed one says
-nothing.
-"""
+"""By how much, as a share, unchanged steps' peaks may differ before a changed one says nothing."""
 
 REMEDIES = {
     "gradients": "Call zero_grad() (set_to_none=True is the default) right "

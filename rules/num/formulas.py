@@ -20,9 +20,7 @@ ROOTS = frozenset({"rsqrt"})
 BAD_FOR_ZERO = frozenset(
     "log log2 log10 div reciprocal rsqrt sqrt pow addcdiv foreach_addcdiv foreach_div".split()
 )
-"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is
-only a note.
-"""
+"""Operators that zero is bad for, forward or derivative: elsewhere a lost epsilon is a note."""
 
 INSTEAD = {
     "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where "
@@ -377,9 +375,7 @@ def _message(call: NumericRow) -> str:
 # -- poles -----------------------------------------------------------------------------------------
 
 EPSILON = 1e-12
-"""Below the square of what float32 resolves beside 1, and far above its smallest number: the slope
-at 0 is 5e5.
-"""
+"""Below the square of float32's step at 1, far above its smallest number: slope 5e5 at 0."""
 
 POLES = {
     "sqrt": "Add an epsilon inside the root (1e-12 in float32), or "

@@ -248,9 +248,7 @@ def _flushes(data: SnapshotData, course: Course, origins: Origins) -> tuple[int,
 
 
 LEAST_SHARE = 0.5
-"""Share of the trace's steps on which a wait must be seen: traces hold few steps, and one may be a
-warm-up.
-"""
+"""Share of steps on which a wait must be seen: a trace has few, and one may be a warm-up."""
 
 
 def waits_in_trace(

@@ -395,9 +395,7 @@ class ComputedTwice(WasteRule):
 REHEARSAL = "rehearsal"
 
 TRAINING = frozenset({"backward", "manual_backward", "zero_grad"})
-"""Calls by which the function is known that takes a training step: what it returns is its
-caller's.
-"""
+"""Calls by which a function is known that takes a training step and returns to its caller."""
 
 
 @dataclass(frozen=True)

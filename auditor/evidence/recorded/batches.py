@@ -21,9 +21,7 @@ from auditor.rule import NotLooked
 Cause = Literal["default device", "collate function", "dataset"]
 
 CROWDED = 0.1
-"""Share of its time that the step's thread waited for a processor, from which it is taken that
-workers did, too.
-"""
+"""Share of time that the step's thread waited for a processor from which workers did, too."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ from auditor.recordings.schema.sync import CopyRow
 from auditor.syntax.reaching import FACTORIES
 
 What = Literal["constant", "made on the host", "batch", "tensor"]
-"""A number or list written in Python; the result of a factory function; a tensor of a loader's
-batch; any other tensor.
-"""
+"""A Python number or list; a factory function's result; a tensor of a batch; any other."""
 
 MOVES = frozenset({"to", "cuda", "type"})
 OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "tril", "triu"})
@@ -45,9 +43,7 @@ class Copy:
     written: bool = False
     """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
     call: str = ""
-    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty if it is not
-    a call.
-    """
+    """Last name of the copying call: ``to``, ``cuda``, ``tensor``; empty if it is no call."""
     span: Span | None = None
     """Where that call stands; None if Python does not say (``-X no_debug_ranges``)."""
 

@@ -230,9 +230,7 @@ class RankBatches(Table):
 ONE_PROCESS = "one process was audited, not several ranks"
 
 MEMBERS = "members"
-"""Attribute of the recordings of one run's processes
-(:class:`auditor.runs.rank_recordings.RankedRecording`): one for each rank.
-"""
+"""Attribute of the recordings of one run's processes (``RankedRecording``), one per rank."""
 
 Place = tuple[str, int]
 """File and line: ranks number their sites each for itself."""

@@ -48,9 +48,7 @@ MACHINERY = (
 
 
 ExpressionKey = tuple[str, int, str, Span | None, str]
-"""Which expression of the source: file, line, bytecode instruction, span; and the function of a
-framework that it called.
-"""
+"""Which expression: file, line, bytecode instruction, span, and a framework's function."""
 
 Act = Literal["branch", "scalar", "transfer", "shape"]
 

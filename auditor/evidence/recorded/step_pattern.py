@@ -129,9 +129,7 @@ def counted_pattern(times: Iterable[tuple[int, int]], of: int) -> StepPattern:
 FEWEST = 8
 """Sen's interval is a normal approximation: not used below this many values."""
 MOST = 400
-"""Longer series are thinned to about this many values: the number of slopes grows with its
-square.
-"""
+"""Longer series are thinned to about this many values: slopes grow with its square."""
 Z95 = 1.959964
 
 

@@ -35,9 +35,7 @@ class Step:
     retries: int = 0
     ooms: int = 0
     queued_us: float = 0.0
-    """Time that the step's thread was ready to run while something else had the processor (0 if
-    the system does not say).
-    """
+    """Time that the step's thread was ready while something else ran (0: not known)."""
     by_device: bool = False
     host_us: float = 0.0
     """Time by the host's clock; 0 if that is ``us`` itself."""

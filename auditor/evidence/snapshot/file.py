@@ -23,9 +23,7 @@ from auditor.rule import NotLooked
 from auditor.typed_reading import convert
 
 BLOCK_LIMIT = 2_000_000
-"""Blocks that are read at most: a real snapshot of 72 GB has a few thousand; one written to hang us
-names one list again and again.
-"""
+"""Blocks read at most: a real snapshot of 72 GB has a few thousand; a hostile one repeats."""
 EVENT_LIMIT = 5_000_000
 """Events of one device that are read at most, for the same reason."""
 
@@ -260,13 +258,9 @@ class _Stacks:
 SIZE_LIMIT = 2**30
 """Bytes of an unpacked pickle at most. Snapshots of long histories are hundreds of MB."""
 MEMORY_AT_LEAST, MEMORY_PER_BYTE, MEMORY_LIMIT = 2**29, 16, 2**32
-"""Bytes of memory that reading may take: real snapshots take less than ten times their size, a
-hostile file the machine's.
-"""
+"""Bytes that reading may take: real snapshots take ten times their size, a hostile one all."""
 RATIO, UNPACKED_AT_LEAST = 200, 64 << 20
-"""Bytes for each packed byte of a gzipped file at most, and of a small one: real snapshots inflate
-some 20 times.
-"""
+"""Bytes per packed byte of a gzipped file at most, and of a small one: real ones have 20."""
 TUPLES, DEEP = (b"\x85", b"\x86", b"\x87", b"t"), 5_000
 """Opcodes that put what is on the stack into a tuple, and how many of them may be inside each other
 without harm: hashing takes some 100 bytes of stack a level."""

@@ -28,22 +28,16 @@ MIB, GIB = 1 << 20, 1 << 30
 EVENT_LIMIT = 300_000
 """Events of a history that is replayed at most: each replay takes about 4 us for each."""
 LATE_SHARE = 0.05
-"""Share of the peak that may be live before the first event, and still be allocated again: its
-order is unknown.
-"""
+"""Share of the peak that may be live before the first event: its order is unknown."""
 AGREES = 0.05
-"""By how much a replay of the recorded settings may miss the recorded peak, before its word counts
-for nothing.
-"""
+"""By how much a replay of the recorded settings may miss the recorded peak and count."""
 CHANGES = {
     "expandable_segments:True": "expandable_segments",
     "max_split_size_mb:128": "max_split_size",
     "max_split_size_mb:512": "max_split_size",
     "roundup_power2_divisions:8": "roundup_power2_divisions",
 }
-"""Settings that are tried, one at a time, and the field of :class:`AllocatorSettings` that each
-changes.
-"""
+"""Settings tried one at a time, and the :class:`AllocatorSettings` field that each changes."""
 
 
 @dataclass(frozen=True)
@@ -257,9 +251,7 @@ class OutOfMemory(Table):
     device: int = 0
     requested: int | None = None
     tried: int | None = None
-    """What the allocator then asked of the device: a segment, which torch's message names (``Tried
-    to allocate``).
-    """
+    """What the allocator asked of the device: a segment (torch: ``Tried to allocate``)."""
     device_free: int | None = None
     reserved: int = 0
     live: int = 0

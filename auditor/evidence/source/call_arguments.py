@@ -45,9 +45,7 @@ class CallArgument:
     written: str = ""
     set_at: Site | None = None
     why: str = ""
-    """What makes the expression come to something else than its author thought, where that
-    shows.
-    """
+    """What makes the expression come to something else than its author thought, if that shows."""
     home: Home | None = None
     shared: bool = False
     """The home's name is read for something else, too."""

@@ -169,17 +169,11 @@ class TraceSteps(Table):
     device: bool = False
     """Whether the trace shows a device's work."""
     device_missing: bool = False
-    """Whether it should show some and does not: then nothing can be said about what ran beside the
-    host.
-    """
+    """Whether it should show some and does not: nothing can be said of work beside the host."""
     loader: str = ""
-    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty if no loader was
-    recorded.
-    """
+    """The loader's iterator, ``_SingleProcessDataLoaderIter``; empty if none was recorded."""
     loader_site: Site | None = None
-    """The function that asked it for the batch which took longest, where the trace has Python
-    frames.
-    """
+    """The function that asked for the batch that took longest, if the trace has Python frames."""
     silence: Silence | None = None
 
     @classmethod

@@ -124,9 +124,7 @@ def _tuning(line: Timeline) -> Tuning | None:
 # -- optimizers ------------------------------------------------------------------------------------
 
 MANY_LAUNCHES = 50
-"""Launches in one ``step()`` from which it steps parameter by parameter: a foreach step of any
-model has about ten.
-"""
+"""Launches in one ``step()`` from which it steps one by one: a foreach step has about ten."""
 
 _NAME = re.compile(r"Optimizer\.step#(\w+)\.step")
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from auditor.timeline import Fleet
 
 RANKS = "ranks"
-"""Attribute of a recording that holds the facts of all ranks
-(:class:`auditor.recordings.standalone.RankedTraces`).
-"""
+"""Attribute of a recording with the facts of all ranks (``standalone.RankedTraces``)."""
 
 
 RECORDED = "rows_of_ranks"

@@ -24,9 +24,7 @@ KEPT = 20
 """Runs that are remembered after their end."""
 
 GRACE_S = 1.0
-"""Seconds that children have to end when the server does: clients kill it after two (the SDK's
-stdio client).
-"""
+"""Seconds that children have to end when the server does: clients kill it after two."""
 
 
 class Child:

@@ -382,9 +382,7 @@ NEAR = 1.05
 """A batch that is predicted to fit and larger by less than this is not worth another re-run."""
 
 JUMP = 32
-"""How many times the largest rehearsed batch is tried at most: memory may grow in another way from
-some size on.
-"""
+"""How many times the largest rehearsed batch is tried at most: growth may change from there."""
 
 MARGIN = 0.99
 """Share of the memory that is aimed at after a batch that was predicted to fit did not."""

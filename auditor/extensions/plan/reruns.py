@@ -35,9 +35,7 @@ RANKS = ("RANK", "MASTER_ADDR", "MASTER_PORT", "process group")
 """Words of programs, and of torch, that miss a launcher or the other ranks."""
 
 WARMUP, STEPS = 1, 3
-"""The first step makes gradients and optimizer state; the others show the peak, and whether it
-stays.
-"""
+"""The first step makes gradients and optimizer state; others show the peak, and if it stays."""
 
 ENDLESS = 1 << 44
 """Bytes of the card that is played: nothing runs out of memory, so that each peak is known."""
@@ -75,9 +73,7 @@ class Reruns:
     setting: BatchSetting | None = None
     n: int = 0
     files: tuple[str, ...] = ()
-    """The program's own files, relative to the working directory, the target's first; known after
-    the first run.
-    """
+    """The program's own files, relative, the target's first; known after the first run."""
     warnings: dict[str, None] = field(default_factory=dict)
     """What the re-runs warn of, each once."""
 

@@ -23,9 +23,7 @@ from auditor.recordings.folder import MANIFEST, Recording
 HOST = "127.0.0.1"
 
 MADE = 16
-"""Upper bound on runs whose files are written when a folder of runs is opened: each takes about a
-second for 100 MB of trace.
-"""
+"""Runs whose files are written on opening a folder, at most: 100 MB of trace take a second."""
 
 
 def view(*, path: str, port: int | None, browser: bool, debug: bool) -> NoReturn:

@@ -274,9 +274,7 @@ PATTERNS = {
     "DIST004": _COLLECTIVES,
     "TIME003": _STEP,
 }
-"""By code of rule. A rule that is not here has no kind of slice of its own (memory, graphs, idle
-time).
-"""
+"""By rule. One that is not here has no kind of slice of its own (memory, graphs, idle time)."""
 
 OUTERMOST = frozenset({"SYNC001", "SYNC002", "SYNC005", "OPT004"})
 """Rules about calls that the user's own line makes: such slices lie in no operator, backward pass

@@ -61,15 +61,11 @@ class Side:
 
 
 WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC011"})
-"""Rules whose findings count places where the host waits for the device; the rest of the family
-counts other calls.
-"""
+"""Rules that count places where the host waits; the rest of the family counts other calls."""
 
 
 REHEARSABLE = frozenset({"rehearsal", "null", "source"})
-"""Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both
-see.
-"""
+"""Where a finding was seen that a rehearsal alone, and one beside a CPU's run, can both see."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from auditor.recordings.folder import Recording
 Say = Callable[[str], None]
 
 GOOD = ("better", "same", "inconclusive")
-"""What a patch may have come to by now that is tried together with the others: it keeps the result,
-and slows nothing down.
-"""
+"""Patches that are tried together: they keep the result and slow nothing down."""
 
 
 class Experiment:

@@ -44,9 +44,7 @@ REORDERING = {
     "foreach": "a multi-tensor optimizer rounds in another order",
     "memory_format": "another layout chooses kernels that add in another order",
 }
-"""Keywords whose change may round differently without being wrong, and why. All other patches must
-keep every bit.
-"""
+"""Keywords whose change may round differently, and why. Other patches must keep every bit."""
 
 TOLERANCE = 1e-3
 """Largest relative difference of a loss, or of a parameter's norm, that is put down to rounding
@@ -142,15 +140,11 @@ def _near(one: float, other: float, tolerance: float) -> bool:
 
 SEED = 1337
 SECONDS = 1.0
-"""Time that the measured steps of one run should take: what a process needs to start is of the same
-size.
-"""
+"""Time that a run's measured steps should take: about what a process needs to start."""
 
 USUAL_STEPS, MOST_STEPS = 10, 100
 SLOW_SECONDS = 10.0
-"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this
-time, but ``FEWEST_STEPS``.
-"""
+"""Of fast steps ``USUAL_STEPS`` at least; of slow ones what fits, but ``FEWEST_STEPS``."""
 
 FEWEST_STEPS = 3
 

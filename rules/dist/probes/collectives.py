@@ -23,9 +23,7 @@ LOGGED = 20_000
 """Calls that are written down: about 2 MB."""
 
 AT_ONCE = 16
-"""Calls of a step that are written to the file before they are made, for 50 us each; more than
-these reach it when the step ends.
-"""
+"""Calls of a step written before they are made, for 50 us each; more come at its end."""
 
 
 class CollectivesProbe(Probe):

@@ -50,9 +50,7 @@ class _Leaf:
     touched: int = 0
     """Times that its gradient was cleared or changed between two backwards."""
     asked: bool = False
-    """The program asked for its gradient by name (``torch.autograd.grad``,
-    ``backward(inputs=...)``).
-    """
+    """The program asked for its gradient (``torch.autograd.grad``, ``backward(inputs=...)``)."""
     before: torch.Tensor | None = None
     """Its values, sampled after the second step."""
 

@@ -62,9 +62,7 @@ class Turns:
     last: int
     """The first turn and the latest one: numbers of operators of the step."""
     spoiled: bool = False
-    """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
-    a loader that loops.
-    """
+    """Sizes differ by turn, a turn needs the one before or a backward, or a loader loops."""
     chained: bool = False
     """What an earlier turn gave was read, or computed with in two turns one after the other: if
     another turn follows, it is needed there.
@@ -242,14 +240,10 @@ CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_si
 """Views that are pieces."""
 
 WHOLE = ("sort", "topk", "median", "quantile", "unique", "linalg", "multinomial", "randperm", "svd")
-"""Parts of the names of operators that no mask can make one of many: a loop over masks needs
-them.
-"""
+"""Parts of names of operators that no mask makes one of many: a loop over masks needs them."""
 
 PIECE = 1 << 16
-"""Elements of a piece at most: a larger one keeps a processor busy longer than Python takes to hand
-it over.
-"""
+"""Elements of a piece at most: a larger one takes longer than Python needs to hand it over."""
 
 BODY = 64
 """Operators after which a loop that has no further turn is over."""

@@ -228,9 +228,7 @@ class PeakExperimentsProbe(OptimizerProbe):
         self._at: int | None = None
         self._before: dict[int, Gradient] | None = None
         self._kept: set[int] | None = None
-        """Tensors whose gradient was still there at the first backward of a step; None: not
-        known.
-        """
+        """Tensors whose gradient was there at a step's first backward; None: not known."""
         self._switched: list[tuple[dict[str, Any], Any]] = []
         self._largest: LargestBatches | None = None
         self._capacity = 0

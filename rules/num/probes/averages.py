@@ -28,14 +28,10 @@ STEPS = 8
 OPTIMIZERS = 16
 PARAMETERS = 256
 ELEMENTS = 4096
-"""Optimizers, parameters of one and elements of a parameter that are looked at, at most: the first
-ones.
-"""
+"""Optimizers, parameters of one and elements of one looked at, at most: the first ones."""
 
 SMALL = 1e-8
-"""Gradients below this are left out: the epsilon of adaptive optimizers damps their updates,
-whatever the dtype.
-"""
+"""Gradients below this are left out: adaptive optimizers' epsilon damps their updates."""
 
 PROPORTIONAL = frozenset({"SGD", "ASGD", "LBFGS"})
 """Optimizers whose update is the rate times the gradient; that of the others is about the rate."""

@@ -50,8 +50,7 @@ ON_PURPOSE = frozenset(
     argsort topk randperm rand rand_like randn randn_like
     """.split()
 )
-"""Functions by which programs mix samples on purpose: statistics of a batch, another order of it
-(mixup), messages of a graph."""
+"""Functions that mix samples on purpose: batch statistics, orders (mixup), graph messages."""
 
 COMPARED = (
     paddings.NAMES

@@ -20,9 +20,7 @@ PADS = frozenset({"pad", "is_pad"})
 POOLING = frozenset({"mean", "sum", "amax", "max"})
 
 REPEATED = 4
-"""Times that a row must end in the same token for it to be padding where no mask says so: a text
-may end in two full stops.
-"""
+"""Times that a row must end in one token for it to be padding without a mask."""
 
 
 MOST_ROWS = 8

@@ -28,9 +28,7 @@ deterministic differ by less. Beyond, what was repeated is not what the program 
 """
 
 NUMBERS = 1 << 26
-"""Trained numbers up to which gradients of parameters are compared: two copies of so many take
-512 MiB in float32.
-"""
+"""Trained numbers for which gradients are compared at most: two copies take 512 MiB."""
 
 MIXES = frozenset(
     """

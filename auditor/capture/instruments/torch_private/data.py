@@ -29,9 +29,7 @@ pins: Callable[[Any], bool] = on_instances(f"{_ITERATOR}._pin_memory", False)
 """Whether the loader of an iterator pins memory. Without it: no."""
 
 yielded: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_yielded", 0)
-"""Batches that the iterator returned in this epoch. Without it: 0, and no batch is an epoch's
-first.
-"""
+"""Batches that the iterator returned in this epoch. Without it: 0, and none is the first."""
 
 persistent: Callable[[Any], bool | None] = on_instances(f"{_ITERATOR}._persistent_workers")
 """Whether the iterator's workers stay for the next epoch. Without it: None, unknown."""

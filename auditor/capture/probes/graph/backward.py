@@ -19,9 +19,7 @@ _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
 
 _MADE = "audit.gradient"
-"""Key in the metadata of the node behind a gradient: the call with ``create_graph`` that created
-it.
-"""
+"""Metadata key of the node behind a gradient: the ``create_graph`` call that created it."""
 
 _PASS_ON = frozenset(
     TORCH + path.replace("/", os.sep)
