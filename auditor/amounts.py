@@ -38,9 +38,7 @@ def duration(us: float) -> str:
 
 
 def within(us: float, low: float | None, high: float | None) -> str:
-    """A duration and between what it lies, in its own unit: ``12.4 ms [11.9 to 13.1]``; without
-    where that is not known.
-    """
+    """A duration and its interval, in its own unit: ``12.4 ms [11.9 to 13.1]``; or without one."""
     if low is None or high is None:
         return duration(us)
     unit, scale = _unit(us)
@@ -96,9 +94,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def some(words: Iterable[str], most: int = 5, of: int | None = None) -> str:
-    """The first ``most``, and the rest as a number: ``a, b and 3 more``. ``of``: how many there are,
-    where ``words`` are not all.
-    """
+    """The first ``most``, and the rest as a number: ``a, b and 3 more``; ``of``: how many."""
     every = list(words)
     more = (len(every) if of is None else of) - most
     return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,6 +1,4 @@
-"""Intervals of what single steps of one run show, whose neighbours are alike: batch means and
-Student's t. Standard library only.
-"""
+"""Intervals of what steps of one run show, whose neighbours are alike: batch means, Student's t."""
 
 import math
 from collections.abc import Callable, Sequence

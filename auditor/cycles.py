@@ -59,9 +59,7 @@ def prolonged(steps: int) -> str:
 
 
 def period_of(kinds: Sequence[object], most: int) -> int | None:
-    """After how many steps, of ``most``, the same kinds of steps come again; None if they do not,
-    or were not seen twice.
-    """
+    """After how many steps, of ``most``, kinds of steps come again; None if not seen twice."""
     return next(
         (
             period

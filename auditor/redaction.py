@@ -323,9 +323,7 @@ def _is_settings(suffix: str) -> bool:
 
 
 def _holds(match: re.Match[bytes], suffix: str) -> bool:
-    """Whether what was assigned is a secret. Inside a line that is no ``KEY=value``, only what no
-    word is: ``password: required`` is prose.
-    """
+    """Whether what was assigned is a secret. Outside ``KEY=value`` a word is none."""
     name, value = _text(match["name"]), _text(match["value"])
     begins = match["start"] is not None and suffix != ".py"
     if not is_secret(name, value, strict=begins and _is_settings(suffix)):

@@ -16,9 +16,7 @@ FAMILIES = tuple("SYNC DATA GRAPH MEM NUM AMP CFG OPT CKPT KERN DIST TIME WASTE 
 
 
 class NotLooked(Exception):
-    """Raised by ``detect`` (or by a table) when the recording cannot answer: the verdict is
-    *skipped*, with this reason.
-    """
+    """Raised by ``detect`` (or a table) if the recording cannot answer: *skipped*, and why."""
 
 
 def knob(default: Any, help: str) -> Any:  # noqa: A002 - reads as dataclasses.field does
@@ -82,9 +80,7 @@ class Rule:
     in_checkpoint: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        """What to do about one finding of this rule: what ``detect`` said of it, else ``advice``;
-        None when there is only the manual's advice.
-        """
+        """What to do about a finding: what ``detect`` said of it, else ``advice``; else None."""
         return finding.remedy or (Remedy(self.advice) if self.advice else None)
 
     def tells_growth(self, size: float) -> bool:

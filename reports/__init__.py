@@ -1,6 +1,4 @@
-"""Renderers: every page and format is a function of one frozen ``Report``, found here by name and
-loaded when asked for.
-"""
+"""Renderers: each is a function of one frozen ``Report``, found by name and loaded on demand."""
 
 import importlib
 from typing import Protocol

@@ -1,6 +1,4 @@
-"""Plots as geometry: points thinned without hiding an extreme, drawn as plain SVG and handed on to
-the page's scripts as data.
-"""
+"""Plots as geometry: points thinned, extremes kept, as plain SVG and as data for the scripts."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -44,9 +42,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Line:
-    """One series in the chart's unit. ``points`` are those that a script can tell and zoom into;
-    ``drawn`` are those of the SVG's ``path``.
-    """
+    """One series in the chart's unit. ``points`` for scripts to zoom; ``drawn`` for the SVG."""
 
     name: str
     colour: int

@@ -11,9 +11,7 @@ _MESSAGE_LIMIT = 2000
 
 
 class Github:
-    """One command a finding, in the report's order: GitHub shows ten of each level in a step, so
-    the costliest come first.
-    """
+    """One command a finding, in the report's order: GitHub shows ten of each level in a step."""
 
     name = "github"
     suffix = ".txt"

@@ -135,9 +135,7 @@ def _price(report: Report, part: what_ifs.Together) -> str:
 
 
 def _waits(report: Report) -> Iterator[Gain]:
-    """How often each step waits for a GPU that is not there, and where most; nothing where that is
-    less than once, or no program waits so.
-    """
+    """How often each step waits for a missing GPU, and where most; nothing if less than once."""
     found = [each for each in report.findings if unpriced_waits(each)]
     total = sum(map(unpriced_waits, found))
     if (
@@ -213,9 +211,7 @@ def largest_memory(report: Report) -> Finding | None:
 
 
 def _causes(report: Report) -> Iterable[Finding]:
-    """The findings without consequences of others among them; where the cause was silenced or not
-    selected, they stand for it.
-    """
+    """The findings without consequences of others; these stand for a cause that is missing."""
     there = {finding.code for finding in report.findings if not finding.follows}
     return (
         finding

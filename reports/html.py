@@ -272,9 +272,7 @@ def _policy(script: str, *, with_plotly: bool) -> str:
 
 
 def _script_json(value: Any) -> str:
-    """``value`` as JSON that may stand inside a script element: no ``<``, ``>``, ``&``; ASCII only,
-    so no U+2028 either.
-    """
+    """``value`` as JSON for a script element: no ``<``, ``>``, ``&``, and ASCII only."""
     dumped = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for char in "<>&":
         dumped = dumped.replace(char, f"\\u{ord(char):04x}")

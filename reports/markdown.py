@@ -23,9 +23,7 @@ _TICK = f"&#{ord('`')};"
 
 
 class Markdown:
-    """Headline, a table of findings, one folded section for each, what could not be looked at. The
-    least costly are left out first.
-    """
+    """Headline, table of findings, folded sections. The least costly are left out first."""
 
     name = "markdown"
     suffix = ".md"

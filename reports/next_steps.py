@@ -51,9 +51,7 @@ class Command:
 
 
 def steps(report: Report) -> tuple[Step, ...]:
-    """The fixes with the largest joint saving if a replay gave it, else the first findings; without
-    notes and findings without a remedy.
-    """
+    """The fixes with the largest joint saving by replay, else the first findings with a remedy."""
     numbered = [
         (f"finding-{number}", finding)
         for number, finding in enumerate(report.findings, 1)

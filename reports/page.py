@@ -173,9 +173,7 @@ def manual(markdown: str) -> Markup:
 
 
 def environment(report: Report) -> Iterator[tuple[str, str]]:
-    """Names and values of the environment as people read them: ``cpu_count`` without its
-    underscore, memory with a unit.
-    """
+    """Names and values of the environment for people: ``cpu_count`` without underscore, units."""
     for name, value in report.environment.items():
         shown = (
             amounts.size(int(value))

@@ -59,9 +59,7 @@ def cells(rank: Rank) -> tuple[str, ...]:
 
 
 def table(report: Report, limit: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows of at most ``limit`` ranks, without the columns that hold nothing: unknown
-    or zero on every rank.
-    """
+    """Headings and rows of at most ``limit`` ranks, without columns empty on every rank."""
     rows = [cells(rank) for rank in ordered(report, limit)]
     known = [
         column

@@ -1,6 +1,4 @@
-"""The JSON Schema of report.json, and the page of documentation that is written from it (``python
--m auditor.reports.schema``).
-"""
+"""The JSON Schema of report.json, and its page (``python -m auditor.reports.schema``)."""
 
 import json
 import sys

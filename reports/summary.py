@@ -349,9 +349,7 @@ def between(finding: Finding) -> str:
 
 
 def price(finding: Finding) -> str:
-    """:func:`cost` with its interval and its basis: ``9.17 ms [8.9 to 9.4] / step measured``; empty
-    if neither is known.
-    """
+    """:func:`cost` with interval and basis: ``9.17 ms [8.9 to 9.4] / step measured``; or empty."""
     lost = priced(finding)
     if lost is None:
         return f"{said} {finding.basis}" if (said := cost(finding)) else ""
@@ -425,9 +423,7 @@ def accepted(finding: Finding) -> bool:
 
 
 def baseline_sentences(report: Report) -> tuple[str, ...]:
-    """How many findings are new, which of the baseline are gone, and which could not be looked
-    for; none without a baseline.
-    """
+    """How many findings are new, which are gone, and which were not looked for; else nothing."""
     return tuple(_of_baseline(report))
 
 

@@ -1,6 +1,4 @@
-"""Text that comes from the user's program, made safe to show: nothing hidden, nothing that steers a
-terminal, nothing endless.
-"""
+"""Text of the user's program, made safe to show: nothing hidden, steering or endless."""
 
 import json
 import re

@@ -21,9 +21,7 @@ SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "
 
 
 def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -> Iterator[Edit]:
-    """Of what a function of torch ``makes``: where its device is named, for each call that moves it;
-    nothing without such a function.
-    """
+    """Where the device of what torch ``makes`` is named, for each call that moves it."""
     same = makes in SAME_ANYWHERE
     reason = (
         f"torch.{makes} makes the same values on any device"

@@ -33,9 +33,7 @@ class ObjectSearch:
 
 
 class Block:
-    """A stretch of memory in a segment, linked with its neighbours. ``mapped`` is False for address
-    space without memory.
-    """
+    """A stretch of memory in a segment, linked with its neighbours; not ``mapped``: addresses."""
 
     __slots__ = (
         "address", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",

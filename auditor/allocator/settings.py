@@ -45,9 +45,7 @@ class AllocatorSettings:
 
     @classmethod
     def parse(cls, text: str) -> AllocatorSettings:
-        """From ``key:value,key:[a:b,c:d]``. What torch would refuse, or this does not simulate, is
-        left out: torch itself tells the user.
-        """
+        """From ``key:value,key:[a:b,c:d]``. What torch refuses, or is not simulated, is dropped."""
         settings = cls(text=text)
         for key, value in _PAIR.findall("".join(text.split())):
             if key in _READERS:

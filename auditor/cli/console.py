@@ -109,9 +109,7 @@ def _write(text: str, *, err: bool) -> None:
 
 
 def to_nowhere(stream: TextIO) -> None:
-    """What is still buffered would be tried again as the interpreter ends, which would then report
-    that as its own failure.
-    """
+    """What is still buffered would be tried again, and fail, as the interpreter ends."""
     try:
         number = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

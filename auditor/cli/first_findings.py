@@ -155,9 +155,7 @@ def first(
     rules: Sequence[type[Rule]],
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Finding, ...]:
-    """The errors of ``rules``, and warnings that will not be notes for what little they cost, the
-    worst first. None once ``stop`` is true.
-    """
+    """Errors of ``rules``, and warnings that will not be notes, the worst first; until ``stop``."""
     settings, evidence = choice.settings, Evidence(recording)
     with no_collections():
         found = engine.settled(

@@ -78,9 +78,7 @@ def folder(met: RankMeeting | None, make: Callable[[], tuple[Path, bool]]) -> tu
 
 @contextmanager
 def led(met: RankMeeting | None, home: Path) -> Iterator[LaunchedRanks | None]:
-    """The ranks of a launcher, led by this one; the others are told when nothing follows. None
-    if no launcher has started us.
-    """
+    """The ranks of a launcher, led by this one. None if no launcher has started us."""
     if met is None:
         yield None
         return
@@ -160,9 +158,7 @@ def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def told(run: Callable[[], int]) -> int:
-    """The exit code of ``run``; where torchrun was started by us, that code is written for us to
-    read, and all is well for torchrun.
-    """
+    """The exit code of ``run``; where torchrun is ours, the code is written and torchrun gets 0."""
     ended = os.environ.pop(EXIT_FILE, "")
     if not ended or os.environ.get("RANK") != "0":
         return run()

@@ -58,9 +58,7 @@ class BaselineRequest:
 
 @dataclass(frozen=True)
 class Choice:
-    """The rules, the settings of ``pyproject.toml``, and sentences on rule packs that were left out
-    (``--allow-broken-rules``).
-    """
+    """The rules, the settings, and what rule packs were left out (``--allow-broken-rules``)."""
 
     rules: tuple[type[Rule], ...]
     settings: config.Settings
@@ -87,9 +85,7 @@ class Choice:
         return replace(self, baseline=BaselineRequest(known, update))
 
     def with_figures(self, *, interactive: bool) -> Choice:
-        """With plotly in the page, if that is asked for. Raises
-        :class:`auditor.errors.AuditProblem` where it is not installed.
-        """
+        """With plotly in the page, if asked for. Raises ``AuditProblem`` if it is not installed."""
         if not interactive:
             return self
         if importlib.util.find_spec("plotly") is None:

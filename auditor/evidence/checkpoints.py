@@ -140,9 +140,7 @@ class Checkpoints(Table):
 
     @property
     def latest_good(self) -> Checkpoint | None:
-        """The good one that is furthest in its training (by time where nothing says or all say the
-        same); None if there is none.
-        """
+        """The good one furthest in its training (by time if nothing says); None without any."""
         good = [each for each in self.each if each.good]
         counted = all(each.steps is not None for each in good)
 

@@ -178,9 +178,7 @@ class Evidence:
         return cast("T", self._once(table, lambda: self._build(table)))
 
     def once(self, make: Callable[[Evidence], V]) -> V:
-        """``make(self)``, called once: what several tables begin with. A :class:`NotLooked` that it
-        raises is remembered, too.
-        """
+        """``make(self)``, called once, for several tables. A :class:`NotLooked` is kept, too."""
         return self._once(make, lambda: make(self))
 
     def tell(self, others: Others) -> None:
@@ -188,9 +186,7 @@ class Evidence:
         self._kept[Others] = others
 
     def why_broken(self, tables: Iterable[type[Table]]) -> str:
-        """Why *nothing found* in these tables says nothing: a probe that writes for one of them
-        failed. Empty if none did.
-        """
+        """Why *nothing found* in these tables says nothing: a probe failed. Empty if none did."""
         return why_broken(self, tables)
 
     def why_unreadable(self, tables: Iterable[type[Table]]) -> str:

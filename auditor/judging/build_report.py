@@ -349,9 +349,7 @@ def _memory(evidence: Evidence) -> tuple[Layers, ...]:
 
 
 def _peaks(evidence: Evidence, run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
-    """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly
-    Python's and torch's own.
-    """
+    """Peak memory of the device in bytes, by where a finding was seen. A host's is torch's."""
     device = run.peak_bytes.device
     simulated = device_peak(rehearsed.rows(StepRow) if rehearsed is not None else [], device)
     beside = evidence.once(null_run)

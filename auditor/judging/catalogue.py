@@ -1,6 +1,4 @@
-"""The one door to the rooms rules/ and reports/, and to third-party rule packs (entry points of the
-group ``auditor.rules``).
-"""
+"""The one door to rules/ and reports/, and to third-party rule packs (entry points)."""
 
 import difflib
 import importlib

@@ -1,6 +1,4 @@
-"""Judging: asks each rule for its findings on a recording, with the evidence that its ``detect``
-names. No torch, no program.
-"""
+"""Judging: asks each rule for its findings, with the evidence that ``detect`` names. No torch."""
 
 import re
 import traceback
@@ -50,9 +48,7 @@ class Judgement:
 
 
 def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Table]]:
-    """The tables that a rule's ``detect`` (or ``in_trace``, ``in_snapshot``, ``in_checkpoint``)
-    asks for, by parameter name.
-    """
+    """The tables that a rule's ``detect`` (or ``in_trace``, ...) asks for, by parameter name."""
     hints = typing.get_type_hints(getattr(rule, question))
     return {
         name: table
@@ -464,9 +460,7 @@ def causes_of(rules: Iterable[type[Rule]]) -> Causes:
 def joined(
     findings: Iterable[Finding], causes: Causes, statements: Statements
 ) -> tuple[Finding, ...]:
-    """The findings, those of one cause and statement as one. Prices of another basis stay apart:
-    they must not be added.
-    """
+    """The findings, those of one cause and statement as one; prices of other bases stay apart."""
     groups: dict[Any, list[Finding]] = {}
     for number, finding in enumerate(findings):
         key: Any = number
@@ -588,9 +582,7 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
 def _with_places_named(
     finding: Finding, statements: Statements, names: Mapping[str, str]
 ) -> Finding:
-    """The finding, its message naming the other places; alone in its place it lists none.
-    ``names`` are the rules' by code.
-    """
+    """The finding, its message naming the other places. ``names`` are the rules' by code."""
     if len(finding.places) < 2:
         return replace(finding, places=())
     own = FoundAt(finding.site, shorten(finding.site.text)) if finding.site is not None else None

@@ -238,9 +238,7 @@ class PeakBytes:
 
 @dataclass(frozen=True)
 class TargetError:
-    """What ended the target early, in which ``step`` of the run (from 0). ``traceback`` holds the
-    user's own frames, none of ours.
-    """
+    """What ended the target early, in which ``step``. ``traceback``: the user's own frames."""
 
     type: str
     message: str

@@ -1,6 +1,4 @@
-"""What a step ran on (:class:`DeviceInfo`), and what kind of thing is judged (:data:`Input`): two
-questions, one word on disk.
-"""
+"""What a step ran on (:class:`DeviceInfo`), and what kind of thing is judged (:data:`Input`)."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -52,9 +52,7 @@ def priced(finding: Finding) -> float | None:
 
 
 def unpriced_waits(finding: Finding) -> float:
-    """How often in each step the host waits for a GPU, or would; 0 if it is no wait, or has a price
-    (also a price of 0).
-    """
+    """How often in each step the host waits for a GPU; 0 if it is no wait, or has a price."""
     wait = finding.code.startswith("SYNC") and priced(finding) is None
     return finding.per_step if wait and not costs_nothing(finding) else 0.0
 

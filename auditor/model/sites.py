@@ -1,6 +1,4 @@
-"""Where a finding is: a place in the user's source, and the parts of a finding that joins several.
-Standard library only.
-"""
+"""Where a finding is: a place in the user's source, and the parts of a joined finding."""
 
 import re
 from dataclasses import dataclass

@@ -125,9 +125,7 @@ def expect_only_logs(statement: ast.Expr, *, safe: bool) -> None:
 
 
 def expect_no_interval(module: Module, statement: ast.stmt) -> None:
-    """Raise :class:`Refused` unless all conditions around the statement are switches that no step
-    changes: ``if verbose:``.
-    """
+    """Raise :class:`Refused` unless all conditions around are fixed switches: ``if verbose:``."""
     below: ast.AST = statement
     conditions: list[ast.expr] = []
     for up in module.ancestors(statement):

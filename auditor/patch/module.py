@@ -197,9 +197,7 @@ class SourceText:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> SourceText:
-        """Decode by byte order mark or coding line. Raises :class:`Refused` when the bytes would
-        not come back the same.
-        """
+        """Decode by byte order mark or coding line. Raises :class:`Refused` if bytes change."""
         encoding = detect_encoding(raw)
         try:
             decoded = raw.decode(encoding)

@@ -167,9 +167,7 @@ def counter_of(module: Module, statement: ast.stmt) -> Counter:
 
 
 def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | ast.FunctionDef:
-    """The innermost loop around the statement that steps an optimizer, else the innermost loop
-    that is no part of a step, else the function.
-    """
+    """The innermost loop around the statement that steps an optimizer, or is a whole step's."""
     loops: list[ast.For | ast.While] = []
     below: ast.AST = statement
     for up in module.ancestors(statement):

@@ -1,6 +1,4 @@
-"""Files beside the directory of the run: which of them are the user's, and from where a diff that
-touches them is applied.
-"""
+"""Files beside the run's directory: which are the user's, and from where a diff is applied."""
 
 import difflib
 import os

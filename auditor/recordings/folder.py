@@ -327,9 +327,7 @@ class Recording:
         return [] if path is None else list(typed_rows(path, part, self._unreadable))
 
     def unreadable(self, part: str) -> str:
-        """A sentence about the first row of a part that was left out because it is not of the
-        part's type; empty if none was.
-        """
+        """A sentence about the first row left out as not of the part's type; empty if none was."""
         return self._unreadable.get(part, "")
 
     def damage(self) -> list[str]:
@@ -339,9 +337,7 @@ class Recording:
         return [self._unreadable[part] for part in sorted(self._unreadable)]
 
     def run_step(self, pass_name: str, step: int) -> int:
-        """Number in its run of a pass's step: from 0, warm-up and earlier passes included, as the
-        program's own loop counts.
-        """
+        """A step's number in its run: from 0, warm-up and earlier passes included."""
         starts, steps = self._pass_starts
         return step + starts.get(pass_name, steps)
 

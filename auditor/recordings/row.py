@@ -1,6 +1,4 @@
-"""What every row is: a struct with the fields of one JSON line, the part that it belongs to, and a
-sentence for each field.
-"""
+"""What every row is: a struct with one JSON line's fields, its part, and a sentence per field."""
 
 from __future__ import annotations
 

@@ -265,9 +265,7 @@ class Child:
                     raise
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs. A process that has written all and does not leave is
-        made to, which counts as 0.
-        """
+        """The exit code, None while it runs; 0 if it wrote all and had to be made to leave."""
         code = self.process.poll()
         if (
             code is None

@@ -52,9 +52,7 @@ def prepared(audit: Audit) -> Audit:
 
 
 def beside(course: Course) -> None:
-    """Run what was rehearsed on the null device too, inside the main run's recording; never raises
-    for what becomes of it.
-    """
+    """Run what was rehearsed on the null device too, inside the main recording; never raises."""
     recording, rehearsal = course.main.recording, course.rehearsal
     if rehearsal is None or rehearsal.outcome == "interrupted":
         return

@@ -1,6 +1,4 @@
-"""From ``script.py`` or ``-m package.module`` to what runs as ``__main__``, as Python itself would
-run it. No torch here.
-"""
+"""From ``script.py`` or ``-m package.module`` to what runs as ``__main__``, as Python runs it."""
 
 import builtins
 import importlib.machinery

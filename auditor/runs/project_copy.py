@@ -1,6 +1,4 @@
-"""A private copy of a project for one run of its program: what the run writes, replaces or removes
-does not reach the project.
-"""
+"""A private copy of a project for one run of its program: what it writes stays in there."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ NAMED = 8
 
 @dataclass(frozen=True)
 class Address:
-    """A TARGET taken apart: ``module`` or ``path`` (one of them is empty), and the dotted
-    ``attribute`` (empty for programs).
-    """
+    """A TARGET taken apart: ``module`` or ``path``, and the dotted ``attribute`` (or empty)."""
 
     text: str
     module: str = ""

@@ -21,9 +21,7 @@ _WRITES = frozenset({"write", "writelines", "writerow", "writerows"})
 
 
 def log_kind(call: ast.Call) -> Kind | None:
-    """Where the call logs to; None if it is not known to log. What it is called on is a path like
-    ``self.log``, never computed.
-    """
+    """Where the call logs to; None if unknown. It is called on a path like ``self.log``."""
     if isinstance(call.func, ast.Name):
         return _printed(call) if call.func.id == "print" else None
     if not isinstance(call.func, ast.Attribute) or not is_path(call.func.value):

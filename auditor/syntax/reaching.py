@@ -46,9 +46,7 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
 
 
 def bound_before(value: ast.expr, given: ast.Assign, parents: Parents) -> bool:
-    """Whether the names in an expression have where ``given`` stands what they have further below, as
-    far as their function shows.
-    """
+    """Whether names in an expression have at ``given`` what they have below, as is known."""
     scope = next(each for each in above(given, parents) if isinstance(each, _HOMES))
     names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
     return not any(

@@ -113,9 +113,7 @@ def ns_by_name(trace: Trace, rows: Ints) -> NDArray[Any]:
 
 
 def launch_delay_ns(line: Timeline) -> Ints:
-    """Time from the begin of the launching call to the start of each kernel: how far the host ran
-    ahead. One value a joined kernel.
-    """
+    """Time from the launching call's begin to each kernel's start: how far the host ran ahead."""
     trace, call = line.trace, line.launches.call_of_work
     rows = np.flatnonzero((trace.work.kind == KERNEL) & (call >= 0))
     delay: Ints = trace.work.start[rows] - trace.calls.start[call[rows]]

@@ -157,9 +157,7 @@ PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
 
 @dataclass(frozen=True)
 class TraceSteps:
-    """Training steps, in order of time. ``source`` says how they were found: it belongs into every
-    sentence about "a step".
-    """
+    """Training steps, in order of time. ``source`` (how found) belongs into words about them."""
 
     start: Ints
     end: Ints
@@ -256,9 +254,7 @@ OTHER_PRODUCTS = frozenset({"aten::mm", "aten::addmm"})
 
 @dataclass(frozen=True)
 class Attention:
-    """Softmaxes between two batched products, forward and backward. Rows of :class:`CallTree`;
-    ``ns`` is their device time.
-    """
+    """Softmaxes between two batched products, both ways, by :class:`CallTree` row; device ns."""
 
     softmax: Ints
     ns: int

@@ -245,9 +245,7 @@ _QUOTE = re.compile(rb'(?<!\\)"')
 
 
 def mended(text: bytes) -> bytes:
-    """The text with the quotes in names escaped, which Kineto leaves as they are up to torch 2.13
-    (mended in its eba157ad).
-    """
+    """The text with quotes in names escaped, as Kineto does from torch 2.14 on (eba157ad)."""
 
     def escaped(found: re.Match[bytes]) -> bytes:
         if b'"' not in found[1] or not _BEHIND.match(text, found.end()):
@@ -496,9 +494,7 @@ def small(value: Any, bits: int = 31) -> int:
 
 
 class Numbered(dict[Any, int]):
-    """Values to codes in order of appearance; over-long ones are cut, and beyond the total limit
-    share the code of ``""``.
-    """
+    """Values to codes by appearance; over-long ones are cut; beyond the limit they are ``""``."""
 
     def __init__(self, limit: int, empty: str | bytes) -> None:
         super().__init__()
@@ -608,9 +604,7 @@ class Builder:
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Exact to the nanosecond for text with three decimals; ``round(us * 1000)`` is off by one in a
-    quarter of the cases.
-    """
+    """Exact to the ns for text with three decimals; ``round(us * 1000)`` is often off by one."""
     whole = np.floor(microseconds)
     result: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint(
         (microseconds - whole) * 1000

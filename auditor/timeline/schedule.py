@@ -145,9 +145,7 @@ class Lists:
 
 
 def schedule(line: Timeline) -> Schedule | None:
-    """The schedule of a trace's steps (of all of it, where it marks none); None without work of a
-    device that a call launched.
-    """
+    """The schedule of a trace's steps (or all of it); None without work that a call launched."""
     trace, joined, steps = line.trace, line.launches, line.steps
     calls, work = trace.calls, trace.work
     window = int(steps.start.min()), int(steps.end.max())
@@ -427,9 +425,7 @@ and waits for the stream that it was launched on, as that one waits for it."""
 
 @dataclass(frozen=True)
 class Streams:
-    """Work in the order in which the host queued it. Columns of one length, one row a work, but for
-    those that say otherwise.
-    """
+    """Work in the order in which the host queued it. A row a work, but for what says otherwise."""
 
     work: Ints
     """Row of :class:`Work`."""
@@ -522,9 +518,7 @@ class _Queue:
 
 
 def streams_of(trace: Trace, joined: Launches, call: Ints, orphan: Ints, begin: Ints) -> Streams:
-    """Streams of a trace. ``call`` and ``orphan`` are columns of the schedule, ``begin`` for each
-    work the begin of its launching call.
-    """
+    """Streams of a trace. ``call``, ``orphan`` of the schedule; ``begin`` of the launching call."""
     table = trace.work
     event_of_call = np.full(len(trace.calls.start), -1)
     event_of_call[call[call >= 0]] = np.flatnonzero(call >= 0)

@@ -208,9 +208,7 @@ class Timeline:
 
     @cached_property
     def device_missing(self) -> bool:
-        """Whether kernels were launched, or devices are listed, and yet no work of a device was
-        recorded (CUPTI failed).
-        """
+        """Whether kernels were launched, or devices are listed, yet no device's work is there."""
         launched = mask(self.trace.names, self.trace.calls.name, is_launch).any()
         return not len(self.trace.work.start) and bool(launched or self.trace.info.devices)
 
@@ -235,9 +233,7 @@ class Timeline:
 
     @cached_property
     def wait_prices(self) -> Ints:
-        """For each host wait the idle time of the device that it cost, in ns, shared out with
-        everything else that made it idle.
-        """
+        """For each host wait the device's idle time that it cost, in ns, shared out with others."""
         return (
             self.idle.of_waits
             if self.idle is not None
@@ -249,9 +245,7 @@ class Timeline:
         return waiting.doing(self.trace, (start, end), thread)
 
     def call_prices(self, rows: Ints) -> Ints:
-        """What calls among :attr:`driver_calls` cost: the device's idle time while and because they
-        held the host, in ns.
-        """
+        """What calls among :attr:`driver_calls` cost: idle ns because they held the host."""
         if self.idle is None:
             return np.zeros(len(rows), np.int64)
         result: Ints = self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]

@@ -22,9 +22,7 @@ HALF_TYPES = frozenset({"c10::Half", "c10::BFloat16", "struct c10::Half", "struc
 
 
 def shapes(trace: Trace, row: int) -> list[Any]:
-    """``Input Dims`` of an operator: one list of sizes for each input, empty for what is no tensor.
-    Empty if not recorded.
-    """
+    """``Input Dims`` of an operator: sizes of each input, empty for no tensor, or not recorded."""
     return _decoded(trace, int(trace.operators.shapes[row]))
 
 
@@ -337,9 +335,7 @@ MATMULS = frozenset(
 
 
 def matmul_ns(line: Timeline, use: DeviceUse) -> dict[str, int]:
-    """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a
-    product's operator launched.
-    """
+    """Time of a device's matrix products (no convolutions) by arithmetic: by launching operator."""
     trace, work, tree = line.trace, line.trace.work, line.tree
     if not len(tree.name):
         return {}

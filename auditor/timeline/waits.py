@@ -546,9 +546,7 @@ def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
 
 
 def launched_in(found: Idle, spans: Intervals) -> int:
-    """:data:`LAUNCHING` as far as it lies inside these spans: the host's part of long gaps is
-    :data:`HOST`, which KERN002 prices.
-    """
+    """:data:`LAUNCHING` inside these spans: the host's part of long gaps is :data:`HOST`."""
     known = (found.call >= 0) & (found.dry < LONG_GAP_NS)
     covered = spans.covered(found.start[known], found.start[known] + found.dry[known])
     return int(np.minimum(covered, found.host[known]).sum())

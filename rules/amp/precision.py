@@ -197,9 +197,7 @@ BY_NORM = re.compile(r"norm|clip", re.IGNORECASE)
 
 
 def multiplies_by_norm(source: Source, site: Site) -> bool:
-    """True if the ``mul_`` on the line is given a factor that is made of a norm, or of a bound for
-    one, in the same function.
-    """
+    """True if the line's ``mul_`` is given a factor made of a norm, or its bound, in here."""
     scope = source.index(site.file).scope_at(site.line)
     given = {
         unparsed(call.args[0])

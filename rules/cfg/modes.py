@@ -181,9 +181,7 @@ def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
 
 
 def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
-    """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
-    function. None if it does not.
-    """
+    """Whether a name says that the line evaluates; ``whole``: without gradients. None if not."""
     function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)
     if function is None or block is None or _wanted(function, block, site.line):
@@ -299,9 +297,7 @@ def _differs(node: ast.AST) -> bool:
 
 
 def _compares_itself(statement: ast.stmt, line: int) -> bool:
-    """The call is given what should come out beside the input, or what it returns is
-    named a loss: the module compares them.
-    """
+    """The call is given what should come out, too, or gives a loss: the module compares them."""
     named = isinstance(statement, ast.Assign) and any(
         words(name) & LOSSES for name in names_in(statement.targets, ast.Store)
     )
@@ -315,9 +311,7 @@ def _compares_itself(statement: ast.stmt, line: int) -> bool:
 
 
 def _picked(function: ast.AST, block: ast.AST) -> bool:
-    """What only the block makes is used behind it for more than numbers: it is compared there with
-    something else, or chooses samples.
-    """
+    """What only the block makes is used behind it for more than numbers: it is compared there."""
     inside = set(nodes_in(block, ast.AST))
     outside = [node for node in nodes_in(function, ast.AST) if node not in inside]
     names = (node for node in outside if isinstance(node, ast.Name))

@@ -7,9 +7,7 @@ from auditor.recordings.row import At, MaybeAt, PassRow, doc
 
 
 class ConvSizesRow(PassRow, kw_only=True):
-    """Convolutions of a step on the rehearsed device, and how many of them met a size for the first
-    time since the warm-up began.
-    """
+    """Convolutions of a step on the rehearsed device, and how many met a size the first time."""
 
     part = "conv_sizes"
     when = "loud, of a rehearsal"
@@ -93,9 +91,7 @@ class SwitchedRow(PassRow, kw_only=True):
 
 
 class TrainModeForwardRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line that called a trained module in train mode while
-    gradients were off: of all passes so far.
-    """
+    """At the end, a row per line that called a trained module in train mode, gradients off."""
 
     part = "train_mode_forwards"
     when = "loud"

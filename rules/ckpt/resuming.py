@@ -301,9 +301,7 @@ class Unsaved:
 
 @dataclass(frozen=True)
 class Resumes(Table):
-    """All of the program that is unsaved, by its recorded source; ``looked``: it has a checkpoint
-    that training resumes from.
-    """
+    """All that the source leaves unsaved; ``looked``: it has a checkpoint that training resumes."""
 
     unsaved: tuple[Unsaved, ...] = ()
     looked: bool = False
@@ -333,9 +331,7 @@ def resumes(source: Source) -> Resumes:
 
 
 def _gone_on_from(source: Source) -> Iterator[tuple[Site, Site, str]]:
-    """Dictionaries with a counter and a state, the line that loads the state, and the counter by
-    which a loop of the program then begins.
-    """
+    """Dictionaries with a counter and a state, its loading line, and a loop's counter after it."""
     loads = [(file, call) for file, call in source.calls_of("load_state_dict")]
     for file, node in source.every(ast.Dict) if loads else ():
         entries = {
@@ -368,9 +364,7 @@ def _keys_read(node: ast.AST) -> Iterator[str]:
 
 
 def _loops_by(source: Source, counter: str) -> bool:
-    """Whether a loop of the program begins, or goes on, by a name that the counter went into: by
-    assignments, and by functions that return it.
-    """
+    """Whether a loop begins, or goes on, by a name that the counter went into, also by calls."""
     names, grown = set[str](), -1
     given = [(node.value, _written_to(node)) for node in _assigns(source)]
     given += [
@@ -420,9 +414,7 @@ def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _tells_what_it_saves(source: Source) -> bool:
-    """False if something is saved that the source does not show, or by a library. Of a parameter it
-    is not asked what calls give for it.
-    """
+    """False if something is saved that the source does not show, or by a library."""
     own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
 
     def tells(value: ast.expr) -> bool:

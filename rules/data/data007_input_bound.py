@@ -327,9 +327,7 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _worth_trying(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 if more would not help, or would repeat or tear the data (an
-    iterable dataset, an open file), or has no line.
-    """
+    """Workers worth trying; 0 if more would not help, would repeat data, or there is no line."""
     wanted = (
         loader.workers == 0
         and not loader.open_file

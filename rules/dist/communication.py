@@ -128,9 +128,7 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
 
 
 def _left(first: Recording, second: Recording) -> Parting | None:
-    """Where one rank waits for gradients in a step after which the other one called something else,
-    and both ended there.
-    """
+    """Where a rank waits for gradients, the other one called something else, and both ended."""
     ours, theirs = _calls(first), _calls(second)
     longer, shorter = (ours, second) if len(ours) > len(theirs) else (theirs, first)
     number = min(len(ours), len(theirs))

@@ -221,9 +221,7 @@ def _replaced(source: Source, name: str) -> Site | None:
 
 
 def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
-    """Where the optimizer is made: the only one in the recorded files, or the only one with the name
-    on which the program calls ``step()``.
-    """
+    """Where the optimizer is made: the only one, or the only one by the name that steps."""
     made = starmap(source.site_of, source.calls_of(*OPTIMIZERS))
     lines = [row.site.text for row in fed if row.site is not None]
     named = (

@@ -25,9 +25,7 @@ class SummedRow(PassRow, kw_only=True):
 
 
 class CycleRow(LineRow, kw_only=True):
-    """Leaves whose gradient has had a graph of its own since an earlier step, per step and line of
-    `backward(create_graph=True)`.
-    """
+    """Leaves whose gradient keeps an earlier step's graph, per `backward(create_graph=True)`."""
 
     part = "cycles"
     when = "loud"

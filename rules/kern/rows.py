@@ -22,9 +22,7 @@ class PiecewiseRow(PassRow, kw_only=True):
 
 
 class ModuleLoopRow(PassRow, kw_only=True):
-    """Per step, one row for each series of calls of one module by the same lines, in which each
-    call was given another piece of one tensor.
-    """
+    """Per step, a row for calls of one module by one line, each with a piece of one tensor."""
 
     part = "turns"
     when = "numbers"

@@ -278,9 +278,7 @@ class KeptTensors(Table):
         return cls(tuple(sorted(keepers, key=lambda each: -each.trend.total)))
 
     def growing(self, share: float, *, device: bool) -> Iterator[Keeper]:
-        """Those that hold more on ``share`` of the steps and never let go, on a device or in host
-        memory, and whose line is known.
-        """
+        """Those that hold more on ``share`` of the steps, never let go, and whose line is known."""
         return (
             each
             for each in self.keepers

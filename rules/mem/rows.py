@@ -26,9 +26,7 @@ class HooksRow(PassRow, kw_only=True):
 
 
 class DifferencesRow(PassRow, kw_only=True):
-    """One subtraction that made the differences of all pairs of rows, of which nothing was used but
-    the sums over the last dimension.
-    """
+    """A subtraction of all pairs of rows of which only sums over the last dimension are used."""
 
     part = "differences"
     when = "numbers"

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostMemory(Table):
-    """Resident set of the process at the end of each quiet step, in bytes; ``usable`` is the RAM
-    that it may use (0: unknown).
-    """
+    """Resident set at the end of each quiet step, in bytes; ``usable``: its RAM (0: unknown)."""
 
     parts: ClassVar[tuple[str, ...]] = ("steps",)
 
@@ -178,9 +176,7 @@ class DevicePeak:
 
 @dataclass(frozen=True)
 class TraceMemory(Table):
-    """Devices whose memory was profiled and whose capacity the trace tells. ``marked`` says whether
-    the trace shows steps.
-    """
+    """Devices whose memory was profiled and capacity is told. ``marked``: the trace shows steps."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 

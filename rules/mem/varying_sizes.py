@@ -96,9 +96,7 @@ class Varying:
 
 @dataclass(frozen=True)
 class VaryingSizes(Table):
-    """The cause of sizes that vary among ``steps`` steps of one course; None without varying sizes,
-    a history, or times of steps.
-    """
+    """Why sizes vary among ``steps`` steps; None without such, a history, or times of steps."""
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 

@@ -397,9 +397,7 @@ class Birth:
 
     @property
     def own_function(self) -> str:
-        """Name of the user's own ``autograd.Function`` in whose backward it was made: torch numbers
-        its nodes, users do not.
-        """
+        """The user's ``autograd.Function`` whose backward made it: torch numbers its nodes."""
         return self.node.removesuffix("Backward") if self.node.endswith("Backward") else ""
 
     @property
@@ -434,9 +432,7 @@ class Birth:
 
     @property
     def ran_away(self) -> bool:
-        """Whether it is a product with weights that had grown so large step by step, over the layers or
-        the turns of a recurrence.
-        """
+        """Whether it is a product with weights that grew step by step, over layers or turns."""
         largest = max(
             (max(abs(each.low or 0.0), abs(each.high or 0.0)) for each in self.inputs), default=0.0
         )

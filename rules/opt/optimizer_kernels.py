@@ -49,9 +49,7 @@ class SchedulerBeforeOptimizer(TorchSays):
         amp: Amp,
         schedulers: Rows[SchedulerRow],
     ) -> Iterator[Finding]:
-        """Silent under a GradScaler, which leaves the optimizer's first steps out: torch warns then,
-        whatever the order.
-        """
+        """Silent under a GradScaler, which skips first steps: torch warns then, in any order."""
         if any(event.what == "scale" for event in amp.events):
             return
         often = {row.site: row for row in schedulers if row.calls > 2 * row.steps > 0}

@@ -22,9 +22,7 @@ DRAWS = ("rand", "normal")
 
 
 def host_made(source: Source, site: Site, span: Span | None) -> ast.Call | None:
-    """The call of torch that makes on the host what the call at ``span`` on the site's line moves
-    (``x.to(device)``); None if it is not seen.
-    """
+    """The torch call that makes on the host what the call at ``span`` moves; None if unseen."""
     move = source.node_at(site.file, span) if span is not None else None
     if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute):
         return None

@@ -356,9 +356,7 @@ class EndNeverATarget(DependenceSays):
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
-        """Where labels of the padding's token are set to what is ignored, or the loss that ignores it,
-        as it is called or made.
-        """
+        """Where the padding's token is set to what is ignored, or the loss that ignores it."""
         by_token = [
             source.site_of(file, node)
             for file, node in source.every(ast.Assign)

@@ -71,9 +71,7 @@ class GradientRule(Rule):
         return Severity.ERROR if far else None
 
     def judged(self, lines: Iterable[tuple[Site, list[R]]]) -> Iterator[tuple[list[R], R, Finding]]:
-        """Rows of each line whose gradients differ, the one whose numbers are reported, and a finding
-        that says nothing yet.
-        """
+        """Rows of each line whose gradients differ, the one reported, and an empty finding."""
         for site, rows in lines:
             if self.differs(rows):
                 steps, per_step = _steps(rows)

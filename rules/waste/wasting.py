@@ -440,9 +440,7 @@ class ThrownWork(Table):
 
 
 def handed_on(source: Source, site: Site) -> bool:
-    """True if the statement gives a name to what the function that trains then returns: its caller
-    may read it, in a run that is not this one.
-    """
+    """True if the statement names what the training function returns: its caller may read it."""
     function = source.index(site.file).scope_at(site.line)
     if not isinstance(function, Function) or not called_in(function) & TRAINING:
         return False

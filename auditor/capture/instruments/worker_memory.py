@@ -240,9 +240,7 @@ def _deep(item: Any, depth: int = DEEPEST) -> int:
 
 
 def shared_bytes() -> int:
-    """Bytes of this process's memory that another process has too; 0 where the system does not say
-    (proc(5), ``smaps_rollup``: Linux 4.14).
-    """
+    """Bytes of this process's memory that another has too; 0 if unknown (``smaps_rollup``)."""
     try:
         with open("/proc/self/smaps_rollup", encoding="ascii") as file:
             shared = (line.split() for line in file if line.startswith("Shared_"))

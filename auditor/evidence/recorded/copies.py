@@ -82,9 +82,7 @@ class CopyLine(Line[CopyRow]):
 
     @property
     def moves(self) -> tuple[tuple[Site, str, Span | None], ...]:
-        """The ``.to(...)``, ``.cuda()`` and ``.type(torch.cuda.FloatTensor)`` calls that block: line,
-        name and place of each.
-        """
+        """The ``.to(...)``, ``.cuda()``, ``.type(torch.cuda.FloatTensor)`` calls that block."""
         made = (
             (copy.site, copy.call, copy.span)
             for copy in self.copies
@@ -223,9 +221,7 @@ def _is_number_maker(made: ast.Call | None) -> bool:
 
 
 def _made_in_place(node: ast.expr | None) -> ast.Call | None:
-    """``torch.zeros(3)`` for ``torch.zeros(3).to(device)`` and
-    ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves.
-    """
+    """``torch.zeros(3)`` in ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves."""
     while (node := _before(node)) is not None:
         if name_of(node.func) in FACTORIES | CONSTANTS:
             return node

@@ -1,6 +1,4 @@
-"""Data parallel training: how often gradients were averaged for a step of the optimizer, and which
-epochs the samplers drew alike.
-"""
+"""Data parallel training: how often gradients were averaged for a step, and repeated epochs."""
 
 from __future__ import annotations
 

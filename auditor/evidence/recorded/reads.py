@@ -102,9 +102,7 @@ def library_of(via: str) -> str:
 
 
 def framework_of(via: str) -> str:
-    """The library function, unless it is torch's: one call of a framework's loop stands for very
-    different reads inside it.
-    """
+    """The library function, unless torch's: inside a framework's loop reads are very different."""
     return "" if via.startswith("torch/") else via
 
 

@@ -167,18 +167,14 @@ class Trend:
 
     @property
     def returned(self) -> float:
-        """Share of all rises that falls took back: near 0 in a leak, much where memory comes and
-        goes in pieces of another size on each step.
-        """
+        """Share of all rises that falls took back: near 0 in a leak, much where sizes vary."""
         changes = [after - before for before, after in pairwise(self.values)]
         up = sum(each for each in changes if each > 0)
         return -sum(each for each in changes if each < 0) / up if up > 0 else 0.0
 
     @property
     def evenness(self) -> float:
-        """Median change between steps, as a share of the median slope: 1 where each step adds as
-        much, near 0 if a few steps add nearly all.
-        """
+        """Median change between steps by median slope: 1 if steady, near 0 if few add all."""
         whole = _median_slope(self.values[:: -(-len(self.values) // MOST)]) if self.values else 0.0
         changes = [after - before for before, after in pairwise(self.values)]
         return median(changes) / whole if whole > 0 else 0.0
@@ -222,9 +218,7 @@ def _median_slope(values: Sequence[float]) -> float:
 
 
 def sen_slope(values: Sequence[float]) -> Slope | None:
-    """Theil-Sen slope of equally spaced values, its 95 % interval by Kendall's variance (Sen 1968;
-    ties as in Gilbert 1987).
-    """
+    """Theil-Sen slope, its 95 % interval by Kendall's variance (Sen 1968; ties: Gilbert 1987)."""
     if len(values) < FEWEST:
         return None
     stride = -(-len(values) // MOST)

@@ -268,9 +268,7 @@ class Trained(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Trained:
-        """From the row that the probe wrote at its end; without one (a run that was killed) nothing
-        is said against the target.
-        """
+        """From the probe's row at its end; without one (killed) nothing is said against it."""
         row = next(iter(rows_of(evidence, TrainingRow)), None)
         steps = len(evidence.rows(StepRow))
         if row is None:

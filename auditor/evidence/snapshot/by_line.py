@@ -1,6 +1,4 @@
-"""Memory over time by the line that allocated it: what a chart shows of an allocation history, few
-points, every extreme.
-"""
+"""Memory over time by the line that allocated it: a chart's few points, with every extreme."""
 
 from array import array
 from bisect import bisect_left
@@ -36,9 +34,7 @@ OLDER, NO_FRAME, REST = (
 
 @dataclass(frozen=True)
 class OwnedHistory:
-    """A history with the owner of each change: ``owner`` has an index of ``owners`` for each event,
-    -1 where nothing changed.
-    """
+    """A history with the owner of each change: ``owner`` indexes ``owners``, -1: no change."""
 
     course: Course
     owners: tuple[Owner, ...]

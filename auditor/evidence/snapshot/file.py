@@ -1,6 +1,4 @@
-"""The memory snapshot of a recording, or one that stands alone: plain data in torch's schema, read
-once, whatever form it has.
-"""
+"""The memory snapshot of a recording, or one alone: plain data in torch's schema, read once."""
 
 import contextlib
 import faulthandler
@@ -78,9 +76,7 @@ def snapshot_of(evidence: Evidence) -> SnapshotData:
 
 
 def has_history(evidence: Evidence) -> bool:
-    """Whether the snapshot tells how its memory came about; also of one that cannot be read, since
-    another would be no better.
-    """
+    """Whether the snapshot tells how its memory came about, also of one that cannot be read."""
     try:
         return any(snapshot_of(evidence).traces)
     except NotLooked:
@@ -341,9 +337,7 @@ def no_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_capped(more: int) -> Iterator[None]:
-    """The process gets ``more`` bytes at most meanwhile, where the system can do that: ten bytes
-    may ask for a table of 64 GB.
-    """
+    """The process gets ``more`` bytes at most: ten bytes of a file may ask for a table of 64 GB."""
     try:
         import resource
 

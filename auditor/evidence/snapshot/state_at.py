@@ -220,9 +220,7 @@ def by_line(
 
 @dataclass(frozen=True)
 class NeverFreedLine:
-    """Blocks of one line that are live at the end and were born in the first, second and last third
-    of the history, in bytes.
-    """
+    """Bytes of a line's blocks live at the end, born in the first, second and last third."""
 
     site: Site
     thirds: tuple[int, int, int]
@@ -475,9 +473,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Snapshot(Table):
-    """Segments of all devices at one moment: the first out-of-memory error if the run ended by one,
-    else the end of a step.
-    """
+    """Segments of all devices at one moment: the first out-of-memory error, else a step's end."""
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
@@ -548,9 +544,7 @@ def _block(block: Event, origins: Origins) -> SegmentBlock:
 
 
 class Origins:
-    """Which line of the user's allocated a block. Blocks of one place share their list of frames:
-    each is looked at once.
-    """
+    """Which line of the user's allocated a block. Blocks of one place are looked at once."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._recording = evidence.recording

@@ -190,9 +190,7 @@ class Replays:
 
 
 def replays_of(evidence: Evidence, course: Course) -> Replays:
-    """One for all tables of a recording. Raises :class:`NotLooked` if a replay cannot be
-    believed, or would take too long.
-    """
+    """One for all tables of a recording. Raises :class:`NotLooked` if a replay is no use."""
     if course.untrusted:
         raise NotLooked(f"the snapshot cannot be replayed under other settings: {course.untrusted}")
     if len(course.reserved) > EVENT_LIMIT:

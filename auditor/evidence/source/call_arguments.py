@@ -33,9 +33,7 @@ LONGEST = 100
 
 @dataclass(frozen=True)
 class CallArgument:
-    """One keyword of one call. ``written`` is empty if the call is not given it, or as a
-    constant: then the call decides.
-    """
+    """One keyword of one call. ``written``: empty if the call decides, by a constant or none."""
 
     keyword: str
     ran: object
@@ -134,9 +132,7 @@ def given(
     ran: object,
     span: Span | None = None,
 ) -> CallArgument:
-    """What the call of ``call`` on the site's line (at ``span``, where there are several) is given
-    as ``keyword``, which was ``ran``.
-    """
+    """What the call of ``call`` on the site's line is given as ``keyword``, which was ``ran``."""
     found = _call(source, site, call, keyword, span)
     written, positional = _argument(found, call, keyword)
     if site is None or found is None:

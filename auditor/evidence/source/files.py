@@ -207,9 +207,7 @@ class Source(Table):
         )
 
     def logs_at(self, site: Site) -> Kind | None:
-        """Where the statement on the site's line logs to, if it does nothing but call a log, or
-        what is named like one; else None.
-        """
+        """Where the site's statement logs to, if it does nothing but call a log; else None."""
         statements = (node for node in self.index(site.file).on(site.line, ast.Expr))
         calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
         kinds = (
@@ -319,9 +317,7 @@ LONGEST_TEXT = 60
 
 
 class Statements:
-    """Which lines of a file are one statement. ``read`` gives a file's lines as they were recorded,
-    none where it was not.
-    """
+    """Which lines of a file are one statement. ``read`` gives a file's recorded lines, or none."""
 
     def __init__(self, read: Callable[[str], Sequence[str]] = lambda _: ()) -> None:
         self._read = read

@@ -1,6 +1,4 @@
-"""The trace of a recording, or one that stands alone, as the tables of :mod:`auditor.timeline`; and
-what a report shows of it.
-"""
+"""The trace of a recording, or one alone, as tables, and what a report shows of it."""
 
 from __future__ import annotations
 
@@ -237,9 +235,7 @@ class TraceSteps(Table):
         )
 
     def steady(self, part: str) -> float:
-        """The share without the first step, in which loaders start and models are sent; of all
-        steps where there are only two.
-        """
+        """The share without the first step (loaders start, models are sent), if over two."""
         later = self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps
         total = sum(step.us for step in later)
         return float(sum(getattr(step, part) for step in later)) / total if total else 0.0

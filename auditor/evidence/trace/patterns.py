@@ -24,9 +24,7 @@ LOOKED_AT = 64
 
 
 def where(line: Timeline, rows: Ints) -> Site | None:
-    """Where most of these operators (rows of the call tree) were called from; None if the trace
-    has no frames of the user's.
-    """
+    """Where most of these operators (rows of the call tree) were called from; None if unknown."""
     found = Counter(place for place in line.places_of(rows[:LOOKED_AT]) if place is not None)
     return next((Site(at.file, at.line, at.function) for at, _ in found.most_common(1)), None)
 

@@ -80,9 +80,7 @@ def passed_over(path: Path) -> tuple[str, ...]:
 
 
 def scans_of(paths: Sequence[Path]) -> list[Scan | NotACheckpoint]:
-    """What is in each file. torch is imported once, in a child that forks another one for each
-    file; never in this process.
-    """
+    """What is in each file. torch is imported once, in a child that forks others; never here."""
     if not paths:
         return []
     sizes = [_size(each) for path in paths for each in (path, *_shards_of(path))]

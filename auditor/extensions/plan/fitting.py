@@ -1,6 +1,4 @@
-"""The peak as a function of the batch size: lines through what was rehearsed, and the largest batch
-that they predict to fit.
-"""
+"""The peak as a function of the batch size: lines through rehearsals, the largest batch to fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

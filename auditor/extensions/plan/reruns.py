@@ -78,9 +78,7 @@ class Reruns:
     """What the re-runs warn of, each once."""
 
     def run(self, wanted: Rerun) -> Measured:
-        """One re-run. Raises :class:`Failed` if the program did not complete a step,
-        :class:`KeyboardInterrupt` where it was interrupted.
-        """
+        """One re-run. Raises :class:`Failed` without a step, or :class:`KeyboardInterrupt`."""
         self.n += 1
         folder = tempfile.mkdtemp(prefix="audit-plan-")
         began = time.monotonic()

@@ -307,9 +307,7 @@ BLAMED = ("hash", *GENERATORS)
 
 
 def lines_to_blame(text: str, cause: str) -> list[int]:
-    """Lines of a file, in order; ``hash`` also stands for addresses. Empty for text that is no
-    Python, and for other causes.
-    """
+    """Lines of a file, in order; ``hash`` stands for addresses, too. Empty for no Python."""
     tree = index_of(text).tree
     if tree is None:
         return []

@@ -106,9 +106,7 @@ def _recording_inside(run: RunFolder) -> Recording | None:
 
 
 def _wait() -> None:
-    """Until Ctrl-C or a request to end; under ``nohup`` a terminal that is closed is none. The
-    server's threads end with the process.
-    """
+    """Until Ctrl-C or a request to end (not a closed terminal under ``nohup``), then ends."""
     over = threading.Event()
     numbers = [getattr(signal, name) for name in ("SIGINT", *STOPPING) if hasattr(signal, name)]
     for each in numbers:

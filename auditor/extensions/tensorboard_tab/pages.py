@@ -307,9 +307,7 @@ _AFTER = '<script src="viewer.js"></script>'
 
 @dataclass(frozen=True)
 class Viewer:
-    """The page, and the content security policy under which it works: its own scripts by hash, and
-    nothing from elsewhere.
-    """
+    """The page, and its content security policy: own scripts by hash, nothing from elsewhere."""
 
     page: bytes
     policy: str

@@ -76,9 +76,7 @@ class Arm:
         return of_pairs(before, after)
 
     def decided(self, noise: Interval | None) -> bool:
-        """True if no further pair is made: a difference is proven, there is nothing to time, or no
-        more looks are allowed.
-        """
+        """True if no further pair is made: proven, nothing to time, or no more looks allowed."""
         if self.broken or self.unloaded or len(self.pairs) >= MOST_PAIRS:
             return True
         return _proven(self.interval(), noise)
@@ -191,9 +189,7 @@ class Candidate:
 def candidates(
     report: Report, recording: Recording, select: Collection[str], *, unsafe: bool
 ) -> tuple[Candidate, ...]:
-    """The patches to try: safe ones (all with ``unsafe``) of the selected codes or families that
-    apply to what was recorded.
-    """
+    """The patches to try: safe ones (all if ``unsafe``) of the selected rules that apply."""
     found: dict[tuple[bytes, ...], Candidate] = {}
     for number, finding in enumerate(report.findings):
         own = finding.remedy.edits if finding.remedy is not None else ()

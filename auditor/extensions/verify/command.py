@@ -1,6 +1,4 @@
-"""``audit verify``: run the target again with each patch and without, in turn, and write what was
-measured into the report.
-"""
+"""``audit verify``: run the target with each patch and without, in turn, and report it."""
 
 import importlib.util
 import os

@@ -261,9 +261,7 @@ class Laboratory:
 
 
 def files_read(recording: Recording) -> frozenset[str]:
-    """Files of the project that a run imported, or opened as its configuration: what a shell script
-    says is settled before.
-    """
+    """Files that a run imported, or opened as configuration; shell scripts are settled before."""
     manifest = recording.manifest
     files = (*manifest.get("target_files", ()), *manifest.get("configs", ()))
     return frozenset(recording.relative(file) for file in files if suffix_of(file) != ".sh")

@@ -139,9 +139,7 @@ class SaveRow(CalledRow, kw_only=True):
 
 
 class SyncedRow(CalledRow, kw_only=True):
-    """Calls of one function that waits until a file is on storage, at one line in a step; waiting for
-    a processor is not in their time.
-    """
+    """Calls that wait until a file is on storage, at a line in a step; without processor waits."""
 
     part = "synced"
     when = "quiet"
@@ -152,9 +150,7 @@ class SyncedRow(CalledRow, kw_only=True):
 
 
 class DrawsRow(PassRow, kw_only=True):
-    """At the pass's end, one row per random generator that several workers of a loader drew the
-    same numbers from for their first batch.
-    """
+    """At the end, a row per generator of which several workers drew the same first numbers."""
 
     part = "draws"
     when = "loud, of workers that were started in any pass"
@@ -217,9 +213,7 @@ class RateGroup(Item, kw_only=True):
 
 
 class LoadRow(PassRow, kw_only=True, tag_field="what"):
-    """A `load_state_dict` outside the steps, from the start of the run on; inside them of optimizers
-    that had not stepped.
-    """
+    """A `load_state_dict` outside the steps; inside them, of optimizers that had not stepped."""
 
     part = "loads"
     when = "from the start"

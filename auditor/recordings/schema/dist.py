@@ -8,9 +8,7 @@ from auditor.recordings.row import At, MaybeAt, PassRow, doc
 
 
 class DataParallelRow(PassRow, kw_only=True):
-    """A module in a ``DistributedDataParallel``, once a pass, at the first step of an optimizer
-    that holds parameters of it.
-    """
+    """A module in a ``DistributedDataParallel``, once a pass, at its optimizer's first step."""
 
     part = "data_parallel"
     when = "loud"

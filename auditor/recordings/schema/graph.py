@@ -1,6 +1,4 @@
-"""Rows about autograd graphs and gradients: backward calls, what is kept, never walked, thrown away,
-and how optimizers clear and step.
-"""
+"""Rows about graphs and gradients: backward calls, what is kept or thrown away, how they clear."""
 
 from typing import Annotated
 
@@ -228,9 +226,7 @@ class StillGroup(Item, kw_only=True):
 
 
 class FedRow(PassRow, kw_only=True):
-    """At the pass's end, one row per optimizer that stepped: its parameters that never had a
-    gradient. Absent where none stepped.
-    """
+    """At the end, a row per optimizer that stepped: its parameters that never had a gradient."""
 
     part = "fed"
     when = "loud"

@@ -214,9 +214,7 @@ class BirthInput(Item, kw_only=True):
 
 
 class BirthRow(PassRow, kw_only=True):
-    """Of the bad step, what its gradients or parameters inherited, earliest first, five at most.
-    `step` = when it was born.
-    """
+    """What the bad step's gradients or parameters inherited, five at most. `step`: when born."""
 
     part = "births"
     when = "replay"

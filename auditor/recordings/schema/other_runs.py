@@ -13,9 +13,7 @@ Inputs = Annotated[list[int], doc("numbers of the operators that created its inp
 
 
 class ReproduceRow(PassRow, kw_only=True, tag_field="what"):
-    """Of a run of `audit reproduce`, from the import of torch on; what comes before the first
-    recorded step has the pass `warmup`.
-    """
+    """Of a run of `audit reproduce`, from torch's import on; the pass `warmup` before the steps."""
 
     part = "reproduce"
     when = "reproduce"

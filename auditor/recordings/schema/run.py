@@ -1,6 +1,4 @@
-"""Rows about the run itself: places in the source, steps and their times, whether it trains, what
-was compiled, probes that failed.
-"""
+"""Rows about the run itself: places, steps and times, whether it trains, compilers, probes."""
 
 from typing import Annotated, TypedDict
 
@@ -64,9 +62,7 @@ class RegionRow(PassRow, kw_only=True):
 
 
 class RegionRunRow(PassRow, kw_only=True):
-    """What became in a pass of something that was given to ``torch.compile``. Only written where it
-    is known whether it ran.
-    """
+    """What became in a pass of something given to ``torch.compile``, if known."""
 
     part = "region_runs"
     when = "all passes"

@@ -1,6 +1,4 @@
-"""Rows about the device: what makes the host wait for it (reads, copies, calls), its memory, and the
-way that steps took on it.
-"""
+"""Rows about the device: what makes the host wait for it, its memory, and the steps' way on it."""
 
 from typing import Annotated
 

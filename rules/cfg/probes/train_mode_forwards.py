@@ -48,9 +48,7 @@ DROPOUTS = (
 
 @dataclass
 class _Switch:
-    """A call of ``eval()`` on a module in train mode. ``parts``: what of it then behaves in another
-    way; ``own``: its parameters.
-    """
+    """A call of ``eval()`` in train mode. ``parts`` that then change; ``own``: its parameters."""
 
     owner: weakref.ref[nn.Module]
     parts: list[weakref.ref[nn.Module]]
@@ -248,9 +246,7 @@ class _Taken:
 
 @dataclass
 class _Spot:
-    """A place that turns gradients off, and what was called in train mode there. ``after``: how
-    many steps there had been when it did so last.
-    """
+    """A place that turns gradients off, and what ran there in train mode, ``after`` which steps."""
 
     looked: int = 0
     times: int = 0
@@ -496,9 +492,7 @@ def _after(
 
 
 def _frames_up_to(last: FrameType) -> list[FrameType] | None:
-    """Of a call that is not part of another module's, from the innermost out; None of one that is,
-    or that does not come from ``last``.
-    """
+    """Of a call that is not part of another module's, innermost first; None of others."""
     found: list[FrameType] = []
     calls = 0
     frame: FrameType | None = sys._getframe(2)

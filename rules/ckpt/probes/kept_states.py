@@ -48,9 +48,7 @@ class _State:
 
 
 class KeptStatesProbe(OptimizerProbe):
-    """Writes ``states``: a row for each line whose state was kept over a step that changed it, when
-    the pass is over, of all steps until then.
-    """
+    """Writes ``states``: a row per line whose state was kept over a step that changed it."""
 
     name = "states"
     parts = ("states",)

@@ -1,6 +1,4 @@
-"""Tensors that a backward gives gradients to although no optimizer holds them, or no module: they
-stay as they are, or unsaved.
-"""
+"""Tensors with gradients that no optimizer, or no module, holds: they stay as is, or unsaved."""
 
 import sys
 import weakref

@@ -1,6 +1,4 @@
-"""Layers that took the place of others, or that a checkpoint lacked, and that stay as chance made
-them: frozen, and held by no optimizer.
-"""
+"""Layers that replaced others, or that a checkpoint lacked, and stay random: frozen, or unheld."""
 
 import weakref
 from dataclasses import dataclass

@@ -38,9 +38,7 @@ NAMED = 512
 
 @dataclass
 class _CallPath:
-    """The lines, from the outermost in, by which a module is called: one in eval mode, one that
-    nothing trains, or one that is trained.
-    """
+    """The lines, outermost first, by which a module is called: in eval mode, untrained, trained."""
 
     path: Path
     module: str
@@ -235,9 +233,7 @@ class UnusedGraphsProbe(Probe):
             node.metadata[_MARK] = (*node.metadata.get(_MARK, ()), built)
 
     def _mode(self, module: torch.nn.Module) -> str:
-        """``eval``; ``train`` where no optimizer holds its parameters, ``trained`` where one does;
-        empty if the call says nothing.
-        """
+        """``eval``; ``train`` if no optimizer holds its parameters, else ``trained``; or empty."""
         around = _around(module)
         if id(module) in self._trained:
             alone = not around and (not module.training or _own_parameters(module))

@@ -35,9 +35,7 @@ SUMS = frozenset({"sum", "mean"})
 
 @dataclass(eq=False)
 class Differences:
-    """A tensor of the differences of all pairs, and what became of it. ``used``: something else
-    was made of it, so that it is needed.
-    """
+    """The differences of all pairs, and what became of them. ``used``: they are needed."""
 
     at: int
     shape: torch.Size

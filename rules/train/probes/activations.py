@@ -1,6 +1,4 @@
-"""Losses that were given the result of an activation which they apply themselves, or scores where
-they ask for logarithms.
-"""
+"""Losses given the result of an activation that they apply, or scores instead of logarithms."""
 
 from __future__ import annotations
 

@@ -78,9 +78,7 @@ class TapeRequest:
 
 
 class FunctionTape(TorchFunctionMode):
-    """Keeps the newest calls of the thread that entered it. Their results are the functions' own,
-    whatever we get wrong.
-    """
+    """Keeps the newest calls of the thread that entered it. Results are the functions' own."""
 
     def __init__(
         self, context: Context, wanted: TapeRequest, on_error: Callable[[Exception], None]

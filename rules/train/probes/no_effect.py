@@ -1,6 +1,4 @@
-"""Calls by which something has no effect: weights of samples after their mean, a softmax over one
-value, a shift in front of a norm.
-"""
+"""Calls without effect: weights after the mean, a softmax over one value, a shift before a norm."""
 
 from collections.abc import Iterator
 
@@ -105,9 +103,7 @@ def _takes_a_shift_away(tape: FunctionTape, call: TapedCall) -> bool:
 
 
 def _axis_of_targets(tape: FunctionTape, call: TapedCall) -> int | None:
-    """The only dimension over which the targets of log-probabilities sum to 1; None if nothing
-    says it, or one of several targets agrees.
-    """
+    """The only dimension over which targets of log-probabilities sum to 1; None if unknown."""
     form, axis = call.result.shape, call.argument(1, "dim") % call.result.dim()
     for user in tape.users(call):
         for target, _ in user.parents if user.name in ("mul", "kl_div") else ():

@@ -98,9 +98,7 @@ class Compared:
 
 
 def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> Tail | None:
-    """What leads to ``loss``; None if nothing of it was seen. A ``whole`` one begins at the
-    parameters, and its ``outputs`` are these.
-    """
+    """What leads to ``loss``; None if unseen. ``whole``: from the parameters, its ``outputs``."""
     last = tape.maker(loss)
     if last is None or not repeatable(last, whole):
         return None

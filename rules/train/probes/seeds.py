@@ -229,9 +229,7 @@ class GeneratorsProbe(OperatorProbe):
 
 @dataclass
 class _Drawn:
-    """``states``: of the generator at the first draw of each step. ``trains`` where a result with a
-    gradient was computed from what was drawn.
-    """
+    """``states``: at each step's first draw. ``trains``: a gradient was computed from a draw."""
 
     states: dict[int, int] = field(default_factory=dict)
     trains: bool = False

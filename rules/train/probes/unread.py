@@ -103,9 +103,7 @@ class _Uses(TorchFunctionMode):
 
 
 class UnreadProbe(Probe):
-    """Writes ``unread``: from functions of the program that have a parameter which they never load,
-    and a mode over torch's functions.
-    """
+    """Writes ``unread``: from parameters never loaded, and a mode over torch's functions."""
 
     name = "unread"
     parts = ("unread",)

@@ -66,9 +66,7 @@ def trained_voids(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
 def _readers(
     tape: FunctionTape, tail: Tail, loss: TapedCall, target: torch.Tensor
 ) -> Iterator[tuple[TapedCall, TapedCall]]:
-    """Calls of the loss that are given something made of the targets, alike at what is ignored and
-    elsewhere; and the first call that made it.
-    """
+    """Calls that are given targets alike at what is ignored and elsewhere; and its first call."""
     void, root = target == paddings.ignored_by(loss), tape.origin(loss, target, FORMING)[0]
     first: dict[int, TapedCall] = {}
     for call in tape.calls.values():

@@ -206,9 +206,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
 
 
 def _cut_by_checkpoint() -> FrameType | None:
-    """The frame of the reentrant checkpoint() that runs what runs, if none of its inputs requires a
-    gradient: then its result has none.
-    """
+    """The frame of the reentrant checkpoint() that runs, if no input requires a gradient."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not CheckpointFunction.forward.__code__:
         frame = frame.f_back

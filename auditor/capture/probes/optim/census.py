@@ -135,9 +135,7 @@ class _Norm:
 
 @dataclass
 class _Woken:
-    """A network that the program put into eval mode and that a call of ``train()`` put back, of what
-    holds it; and what it held before.
-    """
+    """A network in eval mode that a call of ``train()`` put back, of what holds it."""
 
     owner: weakref.ref[nn.Module]
     at: int
