@@ -182,7 +182,6 @@ class RehearsalProbe(Probe, Listener):
 
     name = "rehearsal"
     parts = (READS, COPIES)
-    passes = frozenset({"loud"})
     tracks_memory = True
 
     def __init__(self, context: Context) -> None:

@@ -36,7 +36,6 @@ class ConvSizesProbe(Probe):
     """
 
     name = "conv_sizes"
-    parts = ("conv_sizes",)
     passes = frozenset({"warmup", "loud"})
     in_runs = False  # a trace of a real GPU shows the searching itself
     in_rehearsals = True
@@ -244,7 +243,6 @@ class Float64OpsProbe(OperatorProbe):
     """
 
     name = "doubles"
-    parts = ("doubles",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "float64 was not followed through some operators"

@@ -67,8 +67,6 @@ class EvalModeStepsProbe(OptimizerProbe):
     """
 
     name = "switched"
-    parts = ("switched",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -278,7 +276,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
 
     name = "train_mode_forwards"
     parts = ("train_mode_forwards", "census")
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

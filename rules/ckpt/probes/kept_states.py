@@ -51,8 +51,6 @@ class KeptStatesProbe(OptimizerProbe):
     """Writes ``states``: a row per line whose state was kept over a step that changed it."""
 
     name = "states"
-    parts = ("states",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -35,7 +35,6 @@ class CollectivesProbe(Probe):
 
     name = "collectives"
     parts = ("collectives", "collective_calls")
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -61,8 +61,6 @@ class LeavesOutsideOptimizerProbe(Probe):
     """
 
     name = "strays"
-    parts = ("strays",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -34,7 +34,6 @@ class NewLayersProbe(Probe):
 
     name = "new_layers"
     parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

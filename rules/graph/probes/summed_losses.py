@@ -37,8 +37,6 @@ class CreateGraphCyclesProbe(Probe):
     """Writes ``cycles``: per step and line, leaves whose gradient has an earlier step's graph."""
 
     name = "cycles"
-    parts = ("cycles",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -117,8 +115,6 @@ class SummedLossesProbe(Probe):
     """Writes ``summed``: a row for each such backward."""
 
     name = "summed"
-    parts = ("summed",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def backward_begins(self, call: Backward) -> None:

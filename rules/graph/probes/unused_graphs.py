@@ -99,8 +99,6 @@ class UnusedGraphsProbe(Probe):
     """
 
     name = "evals"
-    parts = ("evals",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -437,7 +437,6 @@ class IndexingLoopsProbe(OperatorProbe):
     """Writes ``piecewise``. Only a tensor's shape and its place in the storage are read."""
 
     name = "piecewise"
-    parts = ("piecewise",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "loops over tensors were not followed through some operators"

@@ -71,7 +71,6 @@ class ModuleLoopsProbe(Probe):
     """
 
     name = "turns"
-    parts = ("turns",)
     passes = frozenset({"numbers"})
 
     def __init__(self, context: Context) -> None:

@@ -17,8 +17,6 @@ class HooksProbe(Probe):
     """Writes ``hooks`` at the pass's end: a row per line whose registered hooks are there."""
 
     name = "hooks"
-    parts = ("hooks",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

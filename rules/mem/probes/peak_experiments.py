@@ -141,7 +141,6 @@ class PairwiseDifferencesProbe(OperatorProbe):
     """Writes ``differences``. Nothing of a tensor is read."""
 
     name = "differences"
-    parts = ("differences",)
     passes = frozenset({"numbers"})
     unseen = "differences of all pairs were not followed through some operators"
 
@@ -172,8 +171,6 @@ class BackwardCallersProbe(Probe):
     """Writes ``enclosing``: one row for each stack of user frames around the step's backwards."""
 
     name = "enclosing"
-    parts = ("enclosing",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -212,7 +209,6 @@ class PeakExperimentsProbe(OptimizerProbe):
     """
 
     name = "leaner"
-    parts = ("leaner",)
     passes = frozenset({"leaner"})
     in_runs = False
     in_rehearsals = True

@@ -68,8 +68,6 @@ class HalfUpdatesProbe(OptimizerProbe):
     """
 
     name = "updates"
-    parts = ("updates",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

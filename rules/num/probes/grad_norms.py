@@ -64,7 +64,6 @@ class GradNormsProbe(OptimizerProbe):
     """
 
     name = "norms"
-    parts = ("norms",)
     passes = frozenset({"warmup", "quiet", "loud", "values"})
     in_rehearsals = True
 

@@ -73,8 +73,6 @@ class StaleGradsProbe(OptimizerProbe):
     """Writes ``uncleared`` at the pass's end. Of a tensor only its version is read."""
 
     name = "uncleared"
-    parts = ("uncleared",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -173,8 +171,6 @@ class MisplacedClippingProbe(OptimizerProbe):
     """Writes ``clippings`` at the pass's end. Asks only whether a tensor's gradient is there."""
 
     name = "clippings"
-    parts = ("clippings",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -300,8 +296,6 @@ class MicroBatchesProbe(OptimizerProbe):
     """Writes ``micro_batches``."""
 
     name = "micro_batches"
-    parts = ("micro_batches",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

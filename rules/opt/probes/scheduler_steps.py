@@ -40,7 +40,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
 
     name = "stepping"
     parts = ("optimizer",)
-    passes = frozenset({"loud"})
     in_runs = False
     in_rehearsals = True
 
@@ -164,8 +163,6 @@ class SchedulerStepsProbe(OptimizerProbe):
     """
 
     name = "schedulers"
-    parts = ("schedulers",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -42,7 +42,6 @@ class CarriedStatesProbe(Probe):
 
     name = "carried_states"
     parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -72,7 +72,6 @@ class LayersProbe(Probe):
     """
 
     name = "layers"
-    parts = ("layers",)
     passes = frozenset({"loud", "gradients"})
     after = ("loss_repairs",)
 

@@ -82,7 +82,6 @@ class SeedsProbe(Probe):
     """
 
     name = "seeds"
-    parts = ("seeds",)
     passes = frozenset({"quiet", "loud"})
 
     def __init__(self, context: Context) -> None:
@@ -197,7 +196,6 @@ class GeneratorsProbe(OperatorProbe):
     """
 
     name = "generators"
-    parts = ("generators",)
     passes = frozenset({"numbers"})
 
     def __init__(self, context: Context) -> None:

@@ -106,7 +106,6 @@ class UnreadProbe(Probe):
     """Writes ``unread``: from parameters never loaded, and a mode over torch's functions."""
 
     name = "unread"
-    parts = ("unread",)
     passes = frozenset({"gradients"})
 
     def __init__(self, context: Context) -> None:

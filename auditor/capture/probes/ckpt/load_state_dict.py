@@ -32,7 +32,6 @@ class TorchSaveProbe(Probe):
     """Writes ``saves``. Its code is swapped in place, so that names taken before count."""
 
     name = "saves"
-    parts = ("saves",)
     passes = frozenset({"quiet"})
 
     def __init__(self, context: Context) -> None:
@@ -128,7 +127,6 @@ class LoadStateDictProbe(OptimizerProbe):
     """
 
     name = "loads"
-    parts = ("loads",)
     passes = frozenset()
     in_rehearsals = True
 

@@ -35,7 +35,6 @@ class DrillProbe(Probe):
     """
 
     name = "drill"
-    parts = ("drill",)
     passes = frozenset({"drill"})
 
     def __init__(self, context: Context) -> None:

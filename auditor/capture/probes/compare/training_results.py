@@ -30,7 +30,6 @@ class TrainingResultsProbe(OptimizerProbe):
     """
 
     name = "results"
-    parts = ("results",)
     passes = frozenset({"warmup", "quiet", "loud"})
     in_rehearsals = True
 

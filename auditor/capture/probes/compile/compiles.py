@@ -206,7 +206,6 @@ class CompilesProbe(Probe):
     """
 
     name = "compiles"
-    parts = ("compiles",)
     passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
 
     def __init__(self, context: Context) -> None:

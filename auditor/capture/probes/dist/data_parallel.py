@@ -91,7 +91,6 @@ class DataParallelProbe(OptimizerProbe):
 
     name = "data_parallel"
     parts = ("data_parallel", "gradient_syncs")
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

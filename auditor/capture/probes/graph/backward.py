@@ -56,7 +56,6 @@ class BackwardProbe(Probe):
 
     name = "backward"
     parts = ("backward", "reused")
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

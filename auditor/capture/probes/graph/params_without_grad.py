@@ -56,8 +56,6 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     """
 
     name = "fed"
-    parts = ("fed",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -53,8 +53,6 @@ class KeptTensorsProbe(Probe):
     """Writes ``kept`` when its pass is over: a row for each variable that held more at the end."""
 
     name = "kept"
-    parts = ("kept",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -95,8 +95,6 @@ class AmpProbe(OptimizerProbe):
     """
 
     name = "amp"
-    parts = ("amp",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -39,8 +39,6 @@ class NormBuffersProbe(Probe):
     """Writes ``buffers``: one row, at the first step that ends with such a buffer."""
 
     name = "buffers"
-    parts = ("buffers",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

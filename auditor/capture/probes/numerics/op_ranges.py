@@ -449,7 +449,6 @@ class OpRangesProbe(OperatorProbe):
     """
 
     name = "numerics"
-    parts = ("numerics",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "the numerics of some operators were not seen"

@@ -179,8 +179,6 @@ class CensusProbe(OptimizerProbe):
     """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing."""
 
     name = "census"
-    parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

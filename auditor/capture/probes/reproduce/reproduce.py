@@ -50,7 +50,6 @@ class ReproduceProbe(Probe):
     """Writes ``reproduce``. Slow on purpose: it reads every result; no times are taken."""
 
     name = "reproduce"
-    parts = ("reproduce",)
     passes = frozenset({"reproduce"})
     watches_operators = True
 

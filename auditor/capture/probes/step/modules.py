@@ -31,8 +31,6 @@ class ModulesProbe(OperatorProbe):
     """
 
     name = "modules"
-    parts = ("modules",)
-    passes = frozenset({"loud"})
     also = frozenset({"numbers"})
     unseen = "the operations of some modules were not counted"
 

@@ -204,7 +204,6 @@ class TorchWarningsProbe(Probe):
     """
 
     name = "torch_warnings"
-    parts = ("torch_warnings",)
     passes = frozenset({"warmup", "quiet", "loud"})
     always = True
     in_rehearsals = True

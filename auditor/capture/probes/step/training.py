@@ -51,7 +51,6 @@ class TrainingProbe(OperatorProbe):
     """
 
     name = "training"
-    parts = ("training",)
     passes = frozenset({"warmup", "quiet"})
     always = True
     in_rehearsals = True

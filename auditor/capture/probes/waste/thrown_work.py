@@ -534,7 +534,6 @@ class ThrownWorkProbe(OperatorProbe):
     """Writes ``thrown`` when its pass is over."""
 
     name = "thrown"
-    parts = ("thrown",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "the flow of some values was not seen"
