@@ -120,10 +120,7 @@ def _written(report: Report) -> Object:
 
 def _finding(finding: Finding) -> Object:
     bare = replace(
-        finding,
-        remedy=None,
-        severity=summary.severity(finding),
-        seen_on=summary.seen_on(finding),
+        finding, remedy=None, severity=summary.severity(finding), seen_on=summary.seen_on(finding)
     )
     built: Object = msgspec.to_builtins(bare)
     for name in UNWRITTEN:

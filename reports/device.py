@@ -99,10 +99,7 @@ def copies(found: DeviceTime) -> list[DeviceRow]:
     step_us = found.step_us or 1.0
     return [
         DeviceRow(
-            text.one_line(copy.kind, 80),
-            amounts.duration(copy.us),
-            copy.us / step_us,
-            _moved(copy),
+            text.one_line(copy.kind, 80), amounts.duration(copy.us), copy.us / step_us, _moved(copy)
         )
         for copy in found.copies
     ]

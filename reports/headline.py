@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.devices import device_named
-from auditor.model.prices import (
-    priced,
-    share_of_step,
-    trains_otherwise,
-    unpriced_waits,
-    usual_us,
-)
+from auditor.model.prices import priced, share_of_step, trains_otherwise, unpriced_waits, usual_us
 
 from . import outcomes, summary, text, verified, what_ifs
 

@@ -141,11 +141,7 @@ def report(
     judged = repriced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
-            with_diff(recording, finding),
-            Severity.NOTE,
-            note_below,
-            run.step_us,
-            peaks,
+            with_diff(recording, finding), Severity.NOTE, note_below, run.step_us, peaks
         )
     )
     found = {code for finding in findings for code in finding.codes}
@@ -236,10 +232,7 @@ def drawn(report: Report, evidence: Evidence) -> Report:
     layers = charts.drawn("memory over time", lambda: _memory(evidence), faults)
     said = (each for each in faults if each not in report.warnings)
     return replace(
-        report,
-        layers=layers,
-        parts=parts[0] if parts else None,
-        warnings=(*report.warnings, *said),
+        report, layers=layers, parts=parts[0] if parts else None, warnings=(*report.warnings, *said)
     )
 
 

@@ -17,16 +17,7 @@ from numpy.typing import NDArray
 
 from auditor import amounts
 from auditor.errors import AuditProblem
-from auditor.timeline.trace import (
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    TABLES,
-    Device,
-    Info,
-    Trace,
-    schema,
-)
+from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, TABLES, Device, Info, Trace, schema
 
 DEVICES = 256
 """Devices of one trace at most: a machine has up to 16. More are damage; each costs a lane."""

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor import amounts
-from auditor.evidence.source.files import (
-    Function,
-    Source,
-    lines_of,
-    name_of,
-    the_only,
-    unparsed,
-)
+from auditor.evidence.source.files import Function, Source, lines_of, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure

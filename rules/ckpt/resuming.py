@@ -223,11 +223,7 @@ def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
         "initial_lr" in group for optimizer in scan.optimizers for group in optimizer.groups
     )
     if driven and not scan.schedulers:
-        yield (
-            "scheduler",
-            "the schedule that set the rates starts over",
-            Severity.WARNING,
-        )
+        yield ("scheduler", "the schedule that set the rates starts over", Severity.WARNING)
     if in_half and not scan.scaler:
         yield (
             "GradScaler state",

@@ -190,10 +190,7 @@ class GraphBreak(Rule):
             yield Finding(
                 each.site,
                 f"this line {what}: {why}",
-                facts=(
-                    ("the compiler says", each.reason),
-                    ("its code", each.gb or "none"),
-                ),
+                facts=(("the compiler says", each.reason), ("its code", each.gb or "none")),
                 remedy=Remedy(KINDS[kind][2] if kind else OTHER),
             )
 

@@ -162,11 +162,7 @@ class TrainableTensorLeftOut(Rule):
     fewest: int = knob(8, "Report only if it got a gradient on at least this many steps.")
 
     def detect(
-        self,
-        strays: Rows[StrayRow],
-        fed: Rows[FedRow],
-        evaluations: Rows[EvalRow],
-        source: Source,
+        self, strays: Rows[StrayRow], fed: Rows[FedRow], evaluations: Rows[EvalRow], source: Source
     ) -> Iterator[Finding]:
         if not len(fed):  # gradients are looked at for their own sake
             return

@@ -50,10 +50,7 @@ OWNERS = {
         "the host had waited for the device",
         ("SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC007"),
     ),
-    DRIVER: (
-        "the host was in driver calls that allocate or free memory",
-        ("SYNC012",),
-    ),
+    DRIVER: ("the host was in driver calls that allocate or free memory", ("SYNC012",)),
     LAUNCHING: ("the host launches kernels more slowly than the device runs them", ("KERN003",)),
     HOST: ("the host is busy with something else", ("KERN002",)),
 }

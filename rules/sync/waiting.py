@@ -219,12 +219,7 @@ class CacheChurn(Table):
         data = snapshot_of(evidence)
         flushes, site = _flushes(data, course, origins_of(evidence))
         return cls(
-            flushes,
-            course.retries,
-            course.late_churn,
-            course.peak_reserved,
-            site,
-            course.facts,
+            flushes, course.retries, course.late_churn, course.peak_reserved, site, course.facts
         )
 
 

@@ -68,11 +68,7 @@ class RandomNumbersRepeat(Rule):
             ]
             row = next(iter((*orders, *steps)), None)
             if row is not None:
-                yield Finding(
-                    site,
-                    _message(row),
-                    steps=row.times,
-                )
+                yield Finding(site, _message(row), steps=row.times)
 
 
 def _message(row: SeedRow) -> str:

@@ -154,12 +154,7 @@ class Read:
     def key(self) -> ExpressionKey:
         """The expression, whatever function of torch was under it."""
         expression = self.expression
-        return (
-            *self.site.place,
-            expression.opcode,
-            expression.span,
-            framework_of(expression.via),
-        )
+        return (*self.site.place, expression.opcode, expression.span, framework_of(expression.via))
 
 
 @dataclass(frozen=True)

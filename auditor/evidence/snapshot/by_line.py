@@ -85,10 +85,7 @@ def layers(history: OwnedHistory, steps: Sequence[tuple[float, str]], *, note: s
     rest = set(range(len(history.owners))).difference(shown)
     rows = [tuple(held[number] for held in moments.held) for number in shown]
     others = tuple(sum(held[number] for number in rest) for held in moments.held)
-    stacked = [
-        *zip(tones, rows, strict=True),
-        *([(Tone(REST, -1), others)] if any(others) else []),
-    ]
+    stacked = [*zip(tones, rows, strict=True), *([(Tone(REST, -1), others)] if any(others) else [])]
     by_time = len(course.time_us) > 1 and course.time_us[-1] > course.time_us[0]
     return Layers(
         title=f"Memory on cuda:{course.device} over time, by the line that allocated it",

@@ -537,9 +537,7 @@ def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
 def _block(block: Event, origins: Origins) -> SegmentBlock:
     live = block["state"] != FREE
     return SegmentBlock(
-        int(block["size"]),
-        live,
-        origins.site(block.get("frames") or ()) if live else None,
+        int(block["size"]), live, origins.site(block.get("frames") or ()) if live else None
     )
 
 

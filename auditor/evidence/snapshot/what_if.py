@@ -115,12 +115,7 @@ def what_if(evidence: Evidence, course: Course) -> WhatIf:
             "the snapshot cannot be replayed under other settings: the replay does not reserve "
             "what was recorded"
         )
-    return WhatIf(
-        card,
-        recorded,
-        any(course.history.settings.roundup_power2_divisions),
-        replays,
-    )
+    return WhatIf(card, recorded, any(course.history.settings.roundup_power2_divisions), replays)
 
 
 class Replays:
@@ -163,18 +158,12 @@ class Replays:
         return self._made[setting, card]
 
     def replayed(
-        self,
-        settings: AllocatorSettings | None = None,
-        *,
-        total_bytes: int | None = None,
+        self, settings: AllocatorSettings | None = None, *, total_bytes: int | None = None
     ) -> AllocatorReplay:
         """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` if it cannot be done."""
         try:
             return replay(
-                self.course.history,
-                settings,
-                fresh=not self.from_recorded,
-                total_bytes=total_bytes,
+                self.course.history, settings, fresh=not self.from_recorded, total_bytes=total_bytes
             )
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise NotLooked(

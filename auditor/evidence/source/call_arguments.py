@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import (
-    Source,
-    Span,
-    span_of,
-    the_only,
-    unparsed,
-)
+from auditor.evidence.source.files import Source, Span, span_of, the_only, unparsed
 from auditor.model import Action, Edit, Remedy, Site
 from auditor.syntax.index import name_of, nodes_in, targets_of
 
@@ -264,13 +258,7 @@ class Home:
     def edit(self, value: str, *, safe: bool = False, reason: str) -> Edit:
         """The edit that sets the value here."""
         return Edit(
-            self.site,
-            self.action,
-            self.call,
-            self.keyword,
-            value,
-            safe=safe,
-            reason=reason,
+            self.site, self.action, self.call, self.keyword, value, safe=safe, reason=reason
         )
 
 

@@ -130,8 +130,7 @@ def start_board(root: Path, port: int | None, *, talkative: bool = False) -> str
         from tensorboard import default, program
     except ImportError as error:
         raise AuditProblem(
-            f"TensorBoard cannot be loaded: {error}",
-            "pip install 'torch-step-audit[all]'",
+            f"TensorBoard cannot be loaded: {error}", "pip install 'torch-step-audit[all]'"
         ) from None
     from auditor.extensions.tensorboard_tab.plugin import AuditPlugin
 

@@ -89,8 +89,7 @@ class BatchDigestRow(PassRow, kw_only=True):
     rank: Annotated[int, doc("of the default process group")] = 0
     ranks: Annotated[int, doc("its size")] = 0
     digest: Annotated[
-        str,
-        doc("of the first bytes of each batch's first tensor; empty if one was not looked at"),
+        str, doc("of the first bytes of each batch's first tensor; empty if one was not looked at")
     ] = ""
 
 

@@ -11,11 +11,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.nonfinite import (
-    norms_of,
-    parameters_of,
-    values_of,
-)
+from auditor.capture.probes.numerics.nonfinite import norms_of, parameters_of, values_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, watch_clipping
 
 from ..rows import NormRow

@@ -209,10 +209,7 @@ class LoadStateDictProbe(OptimizerProbe):
     def _optimizer_loaded(self, optimizer: Optimizer, at: int, before: Rates) -> None:
         earlier = self._loaded.get(id(optimizer))
         self._loaded[id(optimizer)] = _Loaded(
-            optimizer,
-            at,
-            before if earlier is None else earlier.before,
-            _rates(optimizer),
+            optimizer, at, before if earlier is None else earlier.before, _rates(optimizer)
         )
 
 

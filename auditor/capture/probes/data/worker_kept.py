@@ -57,9 +57,7 @@ def add_grown(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -
 
 
 def add_copied(
-    context: Context,
-    told: Iterable[tuple[Any, Mapping[str, Any]]],
-    number: Callable[[Any], int],
+    context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]], number: Callable[[Any], int]
 ) -> None:
     """Add a row for the container of each loader's workers; ``number`` gives a loader's."""
     rows: dict[tuple[Any, ...], WorkerPagesRow] = {}
