@@ -263,8 +263,7 @@ class UnevenLoaders(Rule):
     since = "0.1"
     advice = (
         "Let a DistributedSampler divide the dataset: it pads the shares to one length "
-        "(drop_last=True cuts them). If the shares must differ, train inside "
-        "`with model.join():`."
+        "(drop_last=True cuts them). If the shares must differ, train inside `with model.join():`."
     )
 
     def detect(

@@ -210,9 +210,8 @@ def _places(path: Sequence[Site]) -> Iterator[FoundAt]:
 REMEDIES = {
     "exp": "Limit exp's input: subtract the maximum first, stay "
     "in logarithms (logsumexp, log_softmax), or clamp it.",
-    "log": "Keep the logarithm's input above 0: use log_softmax or "
-    "logsigmoid instead of the log of a probability, or clamp(min=...) "
-    "with a number that its dtype can represent.",
+    "log": "Keep the logarithm's input above 0: use log_softmax or logsigmoid instead of the log "
+    "of a probability, or clamp(min=...) with a number that its dtype can represent.",
     "sqrt": "Add an epsilon inside the root: at 0 its derivative is infinite, below 0 it is NaN.",
     "div": "Keep the divisor away from 0 with an epsilon that its dtype can represent, or "
     "clamp(min=...).",

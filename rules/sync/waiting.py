@@ -157,8 +157,7 @@ class AllocatorCallEveryStep(LineRule):
         )
         yield Finding(
             churn.site,
-            f"{who} emptied the cache {churn.flushes} times in the second half of "
-            "the history, and "
+            f"{who} emptied the cache {churn.flushes} times in the second half of the history, and "
             f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
             basis="none",
             seen_on="snapshot",
@@ -293,10 +292,9 @@ class ScalarReadEveryStep(ReadingRule):
     rehearsed = True
     leads = 1
     advice = (
-        "Keep the value on the device: add loss.detach() to a running tensor, or collect "
-        "several values and read them with one "
-        "torch.stack(...).tolist(), only every N steps. A value that the computation needs (a bound, "
-        "a divisor) can stay a tensor."
+        "Keep the value on the device: add loss.detach() to a running tensor, or collect several "
+        "values and read them with one torch.stack(...).tolist(), only every N steps. A value that "
+        "the computation needs (a bound, a divisor) can stay a tensor."
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
@@ -329,9 +327,8 @@ class BranchOnTensor(ReadingRule):
     since = "0.1"
     rehearsed = True
     advice = (
-        "Keep the decision on the device: torch.where, torch.minimum, or multiply by "
-        "the condition. "
-        "For a guard, collect the condition in a tensor and read it every N steps."
+        "Keep the decision on the device: torch.where, torch.minimum, or multiply by the "
+        "condition. For a guard, collect the condition in a tensor and read it every N steps."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:

@@ -241,9 +241,8 @@ class ReshapedForTransposed(DependenceSays):
 
     def said(self, row: DependenceRow) -> str:
         return (
-            f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
-            "the numbers in their order in memory: each row mixes the values of "
-            "several original rows"
+            f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps the "
+            "numbers in their order in memory: each row mixes the values of several original rows"
         )
 
     def instead(self, row: DependenceRow) -> str:

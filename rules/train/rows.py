@@ -122,9 +122,8 @@ class UnreadRow(PassRow, kw_only=True):
     kind: Annotated[
         str,
         doc(
-            "`parameter` of a function; `constant`: "
-            "a floor division that gives one number for different values; `copy`: an "
-            "indexed tensor that is written in place"
+            "`parameter` of a function; `constant`: a floor division that gives one number for "
+            "different values; `copy`: an indexed tensor that is written in place"
         ),
     ]
     name: Annotated[str, doc("the parameter; of a copy, the indexed tensor")]

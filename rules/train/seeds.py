@@ -33,9 +33,8 @@ class RandomNumbersRepeat(Rule):
     since = "0.2"
     advice = (
         "For numbers that must repeat (a preview, an evaluation) use a generator of their own: "
-        "torch.Generator().manual_seed(...), random.Random(...), "
-        "numpy.random.default_rng(...), or torch.random.fork_rng(). To seed each epoch, add its "
-        "number to the seed."
+        "torch.Generator().manual_seed(...), random.Random(...), numpy.random.default_rng(...), or "
+        "torch.random.fork_rng(). To seed each epoch, add its number to the seed."
     )
 
     seeds: int = knob(2, "Report only if something repeated after this many seeds.")

@@ -17,10 +17,9 @@ class CompileRow(PassRow, kw_only=True):
     what: Annotated[
         str,
         doc(
-            "`compile`: a frame was compiled; `backward`: its backward was compiled; "
-            "`break`: its graph was broken; `recompile`: a guard failed and the frame"
-            " is compiled again; `limit`: the frame is not compiled any more and runs"
-            " eagerly"
+            "`compile`: a frame was compiled; `backward`: its backward was compiled; `break`: its "
+            "graph was broken; `recompile`: a guard failed and the frame is compiled again; "
+            "`limit`: the frame is not compiled any more and runs eagerly"
         ),
     ]
     at: MaybeAt = None
