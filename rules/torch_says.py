@@ -27,7 +27,6 @@ class TorchSays(Rule):
     """What is wrong at the line, and what follows from it."""
 
     def detect(self, warnings: Rows[TorchWarningRow], steps: Steps) -> Iterator[Finding]:
-        """One finding for each line."""
         return self.at_lines(warnings, steps)
 
     def at_lines(self, warnings: Iterable[TorchWarningRow], steps: Steps) -> Iterator[Finding]:

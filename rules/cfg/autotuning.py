@@ -42,7 +42,6 @@ class Autotuning(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Autotuning:
-        """From the loud pass of a rehearsal."""
         rows = [row for row in evidence.get(Rows[ConvSizesRow]) if row.new]
         pattern = step_pattern({row.step for row in rows}, len(evidence.get(Steps).loud))
         if not rows:

@@ -304,7 +304,6 @@ class Resumes(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Resumes:
-        """From the recorded source."""
         return resumes(evidence.get(Source))
 
 

@@ -156,7 +156,6 @@ class LoaderLengths(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> LoaderLengths:
-        """From the loaders of each rank."""
         members: tuple[Recording, ...] = getattr(evidence.recording, MEMBERS, ())
         if len(members) < 2:
             raise NotLooked(ONE_PROCESS)

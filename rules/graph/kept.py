@@ -39,7 +39,6 @@ class Backward(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Backward:
-        """From the loud pass."""
         walked = list(evidence.get(Rows[ReusedRow]))
         return cls(
             evidence.get(Lines[BackwardRow]),

@@ -119,7 +119,6 @@ class ModuleLoops(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> ModuleLoops:
-        """From the precision pass."""
         series: defaultdict[tuple[tuple[int, ...], str], list[ModuleLoopRow]] = defaultdict(list)
         for row in rows_of(evidence, ModuleLoopRow):
             series[tuple(row.lines), row.module].append(row)
@@ -174,7 +173,6 @@ class IndexingLoops(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> IndexingLoops:
-        """From what the pass left."""
         rows = [row for row in rows_of(evidence, PiecewiseRow) if _is_own(evidence, row)]
         loops = tuple(_loop(evidence, list(here)) for here in together(rows, lambda row: row.at))
         return cls(evidence.steps_of("numbers"), loops)

@@ -268,7 +268,6 @@ class KeptTensors(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the loud pass."""
         bounds = Bounds(evidence.get(Source))
         keepers = [
             _keeper(evidence, row, bounds)

@@ -94,7 +94,6 @@ class OomHandlers(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> OomHandlers:
-        """From the lines around backward calls, the error's traceback, and the recorded source."""
         ran = [
             (site.file, site.line)
             for row in rows_of(evidence, EnclosingRow)

@@ -105,7 +105,6 @@ class VaryingSizes(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> VaryingSizes:
-        """From the history of the device with most memory."""
         try:
             course = evidence.get(Allocations).devices[0]
             if course.untrusted or len(course.reserved) > EVENT_LIMIT:

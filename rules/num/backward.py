@@ -326,7 +326,6 @@ class GradientNorms(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> GradientNorms:
-        """From all passes that were watched."""
         rows = sorted(rows_of(evidence, NormRow), key=lambda row: (row.optimizer, row.global_step))
         return cls(tuple(_series(evidence, rows)))
 

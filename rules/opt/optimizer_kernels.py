@@ -320,7 +320,6 @@ class RunsOptimizerCalls(OptimizerCalls):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the trace, as the base."""
         return cls() if evidence.recording.device.shadow else super().build(evidence)
 
 

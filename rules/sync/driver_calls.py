@@ -244,7 +244,6 @@ class SegmentRequests(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> SegmentRequests:
-        """From the recording's snapshot."""
         try:
             courses, data = evidence.get(Allocations).devices, snapshot_of(evidence)
             origins = origins_of(evidence)

@@ -85,7 +85,6 @@ class DependenceSays(Rule):
         return row.site
 
     def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
-        """One finding a line."""
         for kind in self.SAID:
             for rows in by_line(row for row in dependence if row.kind == kind):
                 instead, site = self.instead(rows[0]), self.place(rows[0], source)
@@ -211,7 +210,6 @@ class InputUnread(Rule):
     }
 
     def detect(self, unread: Rows[UnreadRow]) -> Iterator[Finding]:
-        """One finding a name."""
         for row in {(row.site, row.name): row for row in unread}.values():
             yield Finding(
                 row.site,

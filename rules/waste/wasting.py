@@ -415,7 +415,6 @@ class ThrownWork(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> ThrownWork:
-        """From what the pass left; of one line each."""
         rows = evidence.get(Rows[ThrownRow])
         whole = next((row for row in rows if row.what == "all"), None)
         if whole is None:

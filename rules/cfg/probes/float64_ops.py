@@ -257,12 +257,10 @@ class Float64OpsProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        """Forget what led to the step's tensors."""
         if self._watching is not None:
             self._watching.end_step()
 
     def stop(self) -> None:
-        """Leave the watch, then write the rows."""
         super().stop()
         watch, self._watching = self._watching, None
         if watch is None:

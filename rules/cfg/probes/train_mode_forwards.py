@@ -81,7 +81,6 @@ class EvalModeStepsProbe(OptimizerProbe):
         self._rows: dict[int, SwitchedRow] = {}
 
     def install(self) -> None:
-        """Notice changes of mode, and steps."""
         super().install()
         original = nn.Module.train
         evaluated, trained = self.guarded(self._evaluated), self.guarded(self._trained)
@@ -288,7 +287,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
         self._dropping: set[int | None] = set()
 
     def install(self) -> None:
-        """Notice where gradients are turned off, and steps."""
         super().install()
         self.context.writer.touch("census")
         self._thread = threading.get_ident()

@@ -60,7 +60,6 @@ class KeptStatesProbe(OptimizerProbe):
         self._rows: dict[int, KeptStateRow] = {}
 
     def install(self) -> None:
-        """Notice states that are taken and loaded, and steps."""
         super().install()
         module = torch.nn.Module
         taken, loading = self.guarded(self._taken), self.guarded(self._loading)

@@ -55,13 +55,11 @@ class CollectivesProbe(Probe):
                     self._always.attribute(owner, name, counted)
 
     def start(self) -> None:
-        """Count, where there are several ranks."""
         self.context.writer.touch("collectives")
         self._calls.clear()
         self.watching = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
     def step_begin(self) -> None:
-        """None was called in this step."""
         super().step_begin()
         self._in_step = 0
 

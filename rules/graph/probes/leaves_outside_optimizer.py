@@ -75,7 +75,6 @@ class LeavesOutsideOptimizerProbe(Probe):
         super().start()
 
     def stop(self) -> None:
-        """Leave the door and write what was found. May be called twice."""
         super().stop()
         leaves, self._leaves = self._leaves, {}
         fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and alive(leaf.tensor) is not None]

@@ -67,7 +67,6 @@ class CreateGraphCyclesProbe(Probe):
                 self._fed[id(leaf)] = _Fed(weakref.ref(leaf), at or 0, self.context.step)
 
     def step_end(self) -> None:
-        """Write what has been there since an earlier step."""
         self._forget_reset()
         carried: dict[int, list[Node]] = {}
         for fed in self._fed.values():

@@ -131,7 +131,6 @@ class UnusedGraphsProbe(Probe):
             self._hook(module)
 
     def stop(self) -> None:
-        """Take the hooks away and write a row for each line. May be called twice."""
         super().stop()
         for handle in self._hooks.values():
             handle.remove()

@@ -294,7 +294,6 @@ class PeakExperimentsProbe(OptimizerProbe):
         super().backward_lost(error)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Notice where it steps."""
         if self.context.pass_name == "leaner" and self._what != "largest":
             self._at = self.context.frames.here()
             self._stepped[id(optimizer)] = optimizer

@@ -76,7 +76,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         self._cast_at: dict[int, tuple[weakref.ref[torch.Tensor], int | None]] = {}
 
     def install(self) -> None:
-        """Notice where a model is cast."""
         super().install()
         for name in ("to", "half", "bfloat16"):
             self._always.around(nn.Module, name, after=self._cast)
@@ -98,7 +97,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         super().start()
 
     def stop(self) -> None:
-        """Read the counts and write one row for each optimizer of half precision."""
         super().stop()
         for each in self._watched:
             if each.asked:
@@ -119,7 +117,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         self._watched.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Look, where it is time to."""
         if (
             self.watching
             and self.context.in_step

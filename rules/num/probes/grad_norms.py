@@ -85,7 +85,6 @@ class GradNormsProbe(OptimizerProbe):
         self._before_clipping.clear()
 
     def stop(self) -> None:
-        """Put everything back, then read the norms and write them."""
         super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
@@ -106,7 +105,6 @@ class GradNormsProbe(OptimizerProbe):
             )
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Look at the gradients, where it is time to."""
         if self._due():
             self._look(optimizer)
 

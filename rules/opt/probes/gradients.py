@@ -85,7 +85,6 @@ class StaleGradsProbe(OptimizerProbe):
         super().start()
 
     def stop(self) -> None:
-        """Write one row for each optimizer that stepped. May be called twice."""
         super().stop()
         for each in self._watched:
             self.context.add(each.row)
@@ -181,13 +180,11 @@ class MisplacedClippingProbe(OptimizerProbe):
         self._backwards = 0
 
     def start(self) -> None:
-        """Watch clipping, backwards and steps."""
         super().start()
         watch_clipping(self._patches, lambda parameters, _: self._clipping(parameters))
         watch_clipping_by_value(self._patches, self._clipping)
 
     def stop(self) -> None:
-        """Put everything back, then write the rows. May be called twice."""
         super().stop()
         for each in self._watched:
             for (at, absent), n in each.misplaced.items():
@@ -198,7 +195,6 @@ class MisplacedClippingProbe(OptimizerProbe):
         self._clips.clear()
 
     def backward_begins(self, call: Backward) -> None:
-        """Gradients come."""
         if not call.nested:
             self._backwards += 1
 
@@ -303,7 +299,6 @@ class MicroBatchesProbe(OptimizerProbe):
         self._weight, self._on = 0.0, False
 
     def start(self) -> None:
-        """Watch batches, backward passes and gradients that are cleared."""
         super().start()
         self._optimizers.clear()
         if LoaderIterator is None:
@@ -343,7 +338,6 @@ class MicroBatchesProbe(OptimizerProbe):
         self._weight = _weight(node_of(roots[0])) if one else 0.0
 
     def backward_ends(self, call: Backward) -> None:
-        """Count it at the optimizers that it was for."""
         if call.nested or call.failed or call.inputs:
             return
         at = self.context.frames.here()
@@ -354,7 +348,6 @@ class MicroBatchesProbe(OptimizerProbe):
                 one.versions = now
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Write what was added up for this step."""
         if not self._on:
             return
         one = self._optimizers.of(optimizer, _Followed)

@@ -96,7 +96,6 @@ class LossRepairsProbe(OptimizerProbe):
         BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
-        """Leave the tape and the door. May be called twice."""
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
         self._tape = None
@@ -170,7 +169,6 @@ class LossRepairsProbe(OptimizerProbe):
             self._sums.ends()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Write what was added up for this step."""
         sums = self._sums
         if self._tape is None:
             return

@@ -93,11 +93,9 @@ class SeedsProbe(Probe):
         self._all_steps = 0
 
     def install(self) -> None:
-        """Remember where each loader is made."""
         self._origins.install(self._always)
 
     def start(self) -> None:
-        """Notice calls that seed, and loaders that begin."""
         super().start()
         self._patches.around(Optimizer, "__init__", before=self._restarts)
         self._patches.around(DataLoader, "__iter__", before=self._begins)
@@ -112,7 +110,6 @@ class SeedsProbe(Probe):
                 self._patches.around(module, function, before=before, after=after)
 
     def stop(self) -> None:
-        """Put the functions back, and write what was seen so far. May be called twice."""
         super().stop()
         for name, draws in self._draws.items():
             for (loader, at, value), again in draws.again.items():
@@ -133,7 +130,6 @@ class SeedsProbe(Probe):
                 self.context.add(row)
 
     def step_begin(self) -> None:
-        """What the step will draw from."""
         super().step_begin()
         self._began, self._all_steps = random_states(), self._all_steps + 1
         self._seeded_in_step.clear()
@@ -208,12 +204,10 @@ class GeneratorsProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        """Forget what was computed from the step's draws."""
         if self._watching is not None:
             self._watching.trails.clear()
 
     def stop(self) -> None:
-        """Write what was seen. May be called twice."""
         super().stop()
         watching, self._watching = self._watching, None
         if watching is not None:

@@ -126,7 +126,6 @@ class UnreadProbe(Probe):
         self._counted: set[int] = set()
 
     def start(self) -> None:
-        """Enter the mode, and watch the functions."""
         super().start()
         mode = _Uses(self)
         mode.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
@@ -143,7 +142,6 @@ class UnreadProbe(Probe):
                     self._patches.code(function, partial(self._called, code, names))
 
     def step_end(self) -> None:
-        """Tell of what nothing read."""
         for given in self._given:
             key = "parameter", id(given.code), given.name
             if key not in self._seen and self._is_unread(given):

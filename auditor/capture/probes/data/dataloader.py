@@ -129,7 +129,6 @@ class LoadingStacks:
     # -- the diagnostic pass -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look from now on."""
         for row in (LoadingRow, DrawsRow, ListedRow, RereadRow, WorkerKeptRow, WorkerPagesRow):
             self._context.writer.touch(row.part)
         self._on = not self._context.device.shadow

@@ -478,7 +478,6 @@ class OpRangesProbe(OperatorProbe):
             self._poles.forget()
 
     def stop(self) -> None:
-        """Leave the watch; then read the ranges and write the rows."""
         watched = bool(self._patches)
         super().stop()
         if watched:

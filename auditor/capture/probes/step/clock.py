@@ -81,11 +81,9 @@ class Clock:
         self._queued = RunQueue()
 
     def install(self) -> None:
-        """Begin to note garbage collections."""
         COLLECTOR.install()
 
     def uninstall(self) -> None:
-        """Stop noting them; close what is open. May be called twice."""
         COLLECTOR.uninstall()
         self._context.freed.close()
         self._queued.close()
@@ -175,11 +173,9 @@ class Collector:
         self._begin = 0
 
     def install(self) -> None:
-        """Begin to note."""
         gc.callbacks.append(self._on_gc)
 
     def uninstall(self) -> None:
-        """Stop. May be called twice."""
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
 

@@ -637,7 +637,6 @@ class ThrownWorkProbe(OperatorProbe):
             frame = frame.f_back
 
     def stop(self) -> None:
-        """Leave the watch, then judge and write the rows."""
         super().stop()
         watch, self._watch = self._watch, None
         if watch is None:
@@ -721,7 +720,6 @@ class ThrownWorkProbe(OperatorProbe):
     # -- backwards ---------------------------------------------------------------------------------
 
     def backward_begins(self, call: Backward) -> None:
-        """What runs from now on is its."""
         self._open += 1
         watch = self._watch
         if watch is None or self._open > 1:
