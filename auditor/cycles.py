@@ -7,9 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 HEAVY = 3.0
-"""Times the median step from which a step has a phase of its own: rollouts and evaluations take ten
-times a step and more, a log less than one.
-"""
+"""Times the median step that make a phase: a rollout takes ten, a log less than one."""
 
 SIGHTINGS = 2
 """Cycles that a pass with instruments should hold: two sightings show how far they are apart."""

@@ -1,6 +1,4 @@
-"""``%load_ext auditor``: the magics ``%%audit`` and ``%audit`` of IPython and Jupyter
-(docs/python.md). Imports nothing of IPython before it is loaded there.
-"""
+"""``%load_ext auditor``: the magics ``%%audit`` and ``%audit`` of IPython (docs/python.md)."""
 
 from __future__ import annotations
 

@@ -68,9 +68,7 @@ _HARMLESS = re.compile(
     r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|%.*|.*\s.*",
     re.IGNORECASE | re.DOTALL,
 )
-"""Values that hold no secret: numbers, flags, references to variables, places to fill in, names of
-variables, prose.
-"""
+"""Values without a secret: numbers, flags, references, places to fill in, names, prose."""
 
 _RANDOM = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 _PLACEHOLDER = re.compile(rb"[A-Z]{2,12}")

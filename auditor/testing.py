@@ -1,6 +1,4 @@
-"""Audits as tests: ``assert_no_findings(step)`` (docs/python.md). For pytest there is a marker and a
-fixture too (:mod:`auditor.pytest_plugin`).
-"""
+"""Audits as tests: ``assert_no_findings(step)`` (docs/python.md); also pytest's marker, fixture."""
 
 from __future__ import annotations
 

@@ -312,9 +312,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Picture:
-    """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
-    ``of_memory``: it shows a device's memory over time.
-    """
+    """One chart; ``rows``: height in px without axis, ``said``: in numbers; maybe ``of_memory``."""
 
     id: str
     title: str

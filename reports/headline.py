@@ -194,9 +194,7 @@ def proven(report: Report) -> Finding | None:
 
 
 def largest_memory(report: Report) -> Finding | None:
-    """The finding that would give back most bytes by the end of the audited steps. Bytes of several
-    findings may be the same ones, so they are not added.
-    """
+    """The finding that gives back most bytes; bytes of several may be the same: never added."""
 
     def held(finding: Finding) -> int:
         return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)

@@ -23,9 +23,7 @@ _TEXT_LIMIT = 400
 
 @dataclass(frozen=True)
 class Step:
-    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff``
-    and ``proven`` (what a re-run measured) are empty if missing.
-    """
+    """A fix to begin with; ``anchor``: its finding on the page; missing texts are empty."""
 
     anchor: str
     code: str

@@ -77,9 +77,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class PagePlace:
-    """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and
-    ``share`` where it has one.
-    """
+    """A place that a finding joins; ``code``, ``price`` and ``share`` where it has them."""
 
     place: str
     code: str
@@ -184,9 +182,7 @@ def environment(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def breakable(name: str) -> Markup:
-    """A path or dotted name that may wrap after its slashes, and inside a long name after the
-    other separators; it is copied without a trace of that.
-    """
+    """A path or dotted name that may wrap after its slashes and separators, unseen in a copy."""
     parts = (
         part if len(part) <= _WHOLE else _SEPARATOR.sub(r"\1<wbr>", part)
         for part in str(Markup.escape(text.path(name))).split("/")

@@ -68,9 +68,7 @@ def rehearsed(report: Report) -> str:
 
 
 def asked(report: Report) -> str:
-    """How the first sentence begins: ``Audited for 50 steps, after 5 warm-up steps,``, ``Judged
-    from a trace of 6 steps,``.
-    """
+    """How the first sentence begins: ``Audited for 50 steps,``, ``Judged from a trace of ...``."""
     run = report.run
     if not run.steps:
         return "Judged"
@@ -125,9 +123,7 @@ def _taken(run: Run) -> str:
 
 
 def step_time(report: Report) -> str:
-    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without
-    what they cannot tell; empty if none was timed.
-    """
+    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``; empty if untimed."""
     times = report.run.step_us
     if times is None:
         return ""
@@ -186,9 +182,7 @@ def cost(finding: Finding) -> str:
 
 
 def per_step(finding: Finding) -> str:
-    """How often it happens in a step, ``<0.01`` where that is hardly ever, ``once`` where it was on
-    one step of many; empty if it was not counted.
-    """
+    """How often it happens in a step: ``<0.01``, ``once`` on one of many; empty if not counted."""
     return "once" if _on_one_step(finding) else seldom(finding.per_step)
 
 

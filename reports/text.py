@@ -87,9 +87,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def tail_lines(text: str, limit: int, width: int = 500) -> list[str]:
-    """The last ``limit`` lines of ``text``, each made visible and no wider than about ``width``;
-    says what was left out.
-    """
+    """The last ``limit`` lines of ``text``, made visible; says what was left out."""
     lines = text.rstrip("\n").split("\n")
     shown = [shorten(visible(line), width) for line in lines[-limit:]]
     if len(lines) > limit:

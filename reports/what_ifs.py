@@ -90,9 +90,7 @@ def _played(report: Report, found: WhatIf) -> str:
 
 @dataclass(frozen=True)
 class Together:
-    """What findings give back together, in us per step; ``alone_us`` is the sum of their single
-    prices where that is another number, else None.
-    """
+    """What findings give back together, in us per step; ``alone_us``: summed prices if other."""
 
     us: float
     alone_us: float | None

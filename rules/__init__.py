@@ -25,9 +25,7 @@ APART = ("rows", "probes")
 
 
 def find(package: ModuleType) -> tuple[type[Rule], ...]:
-    """The rules of all families of a package, by family and number. Raises TypeError for a family
-    that is not in the manual, and as :func:`family_of`.
-    """
+    """All families' rules of a package, in order. Raises TypeError for an unknown family."""
     names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg]
     for name in names:
         if name.upper() not in FAMILIES:

@@ -1,6 +1,4 @@
-"""What the rules have in common that repeat a warning of torch's: with the user's line, the defect
-in one sentence, and what to do. A rule is a row.
-"""
+"""What rules that repeat torch's warnings share: the user's line, the defect and what to do."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

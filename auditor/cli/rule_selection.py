@@ -96,9 +96,7 @@ class Choice:
         return replace(self, settings=replace(self.settings, interactive_figures=True))
 
     def judged(self, evidence: Evidence, stop: Callable[[], bool] = lambda: False) -> Report:
-        """The report on a recording, without its charts, its findings marked by the baseline. No
-        further rule is asked when ``stop`` becomes true.
-        """
+        """The report, without charts, with the baseline's marks. Asks no rule after ``stop``."""
         report = write_results.judge(evidence, self.rules, self.settings, self.broken, stop)
         return report if self.baseline is None else self.baseline.marked(report)
 

@@ -1,6 +1,4 @@
-"""The folder ``tensorboard/`` of a run: the trace for TensorBoard's profiler tab, and step times,
-memory and host syncs as scalars for its dashboards.
-"""
+"""The folder ``tensorboard/`` of a run: the profiler tab's trace, and scalars by step."""
 
 import contextlib
 import gzip

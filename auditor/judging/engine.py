@@ -38,9 +38,7 @@ INTERRUPTED = "judging was interrupted before this rule ran"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the rules said: one verdict for each, all findings by price, one for each cause and
-    statement, and sentences about the judging itself.
-    """
+    """What the rules said: a verdict each, findings by price, and sentences about the judging."""
 
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]

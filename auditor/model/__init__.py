@@ -407,9 +407,7 @@ class Report:
     folder: str = ""
     """Name of the folder that the page is written into, as it knows it again after it was copied."""
     editor_links: dict[str, str] = field(default_factory=dict)
-    """What opens a finding's line in an editor, by ``file:line``, where the file lies on this
-    machine as it was recorded; never written to report.json.
-    """
+    """What opens a finding's line in an editor, by ``file:line`` here; never in report.json."""
     interactive_figures: bool = False
     """Whether the page holds plotly, which redraws its figures; never in report.json."""
 

@@ -20,9 +20,7 @@ class Gpu:
     name: str
     """As the driver gives it."""
     memory_bytes: int
-    """What ``torch.cuda.get_device_properties(0).total_memory`` says there; it differs by a few MiB
-    between drivers.
-    """
+    """What ``get_device_properties(0).total_memory`` says there; drivers differ by some MiB."""
     capability: tuple[int, int]
     processors: int
     """Streaming multiprocessors."""

@@ -34,9 +34,7 @@ TRAINED = frozenset(
     "AMP006 CFG009 CFG012 CFG013 DATA011 DATA014 GRAPH005 GRAPH006 GRAPH011 NUM005 NUM012 OPT005 OPT006 "
     "OPT007 OPT009 OPT010 OPT011 OPT013 OPT014 OPT015 OPT016 OPT017 OPT018".split()
 )
-"""Rules, besides the family TRAIN, whose findings say that something else is trained than the program
-says: what a step costs comes behind that.
-"""
+"""Rules, besides TRAIN, that say that something else is trained: costs come behind that."""
 
 
 def trains_otherwise(finding: Finding) -> bool:

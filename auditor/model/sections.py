@@ -312,9 +312,7 @@ class CopyUse:
 
 @dataclass(frozen=True)
 class KernelUse:
-    """One of the costliest kernels: calls and time of each step, and its share of the step
-    (concurrent runs count twice).
-    """
+    """A costly kernel: calls and time of each step, share of the step (concurrent runs add up)."""
 
     name: str
     calls: float

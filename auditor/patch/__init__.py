@@ -161,9 +161,7 @@ CELL = re.compile(r"In\[\d+\]")
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """One file before and after. ``path`` is relative to the directory of the run, with ``/``;
-    absolute for one beside it.
-    """
+    """One file before and after; ``path`` relative to the run's directory, absolute beside it."""
 
     path: str
     before: bytes

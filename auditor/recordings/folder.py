@@ -247,9 +247,7 @@ class Recording:
         return int(self.manifest.get("rank") or 0)
 
     def inside(self, name: str) -> Recording | None:
-        """The recording of a further run that lies inside this one (``replay``, ``rehearsal``);
-        None if it cannot be read.
-        """
+        """A recording inside this one (``replay``, ``rehearsal``); None if it cannot be read."""
         try:
             return Recording(self.folder / name)
         except UnreadableRecording:

@@ -83,9 +83,7 @@ def receive(connection: socket.socket) -> tuple[Any, list[int]]:
 
 
 class Forked:
-    """A recording child that a fork server began: as ``subprocess.Popen``, of which our process is
-    the parent. ``stdout`` is what it prints, errors too.
-    """
+    """A fork server's recording child, as ``subprocess.Popen``; ``stdout`` has errors, too."""
 
     def __init__(self, pid: int, stdout: IO[bytes]) -> None:
         self.pid = pid

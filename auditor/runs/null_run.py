@@ -33,9 +33,7 @@ COULD_NOT = "the run on the null device (torch's own CUDA code without a GPU)"
 
 
 def prepared(audit: Audit) -> Audit:
-    """The audit with the model of GPU that shadow and null device play alike, and with what lets
-    the two be compared, where there will be both.
-    """
+    """The audit with a GPU that shadow and null device play alike, to compare them."""
     run = audit.run
     if (
         not audit.rehearsed

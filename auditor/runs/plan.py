@@ -16,9 +16,7 @@ TRACE_STEPS = 5
 """Steps under torch.profiler and nothing else: a trace takes 1-2 MB per step, unpacked."""
 
 OVERHEAD_S = 60.0
-"""What the passes after the timing pass may take together, and a rehearsal as much again, as far as
-fewer of their steps still tell something.
-"""
+"""What passes after the timing pass may take together, and a rehearsal as much again."""
 
 REPLAY = "replay"
 """Folder of a replay's own recording, inside the one that it explains."""
@@ -150,9 +148,7 @@ class Passes(msgspec.Struct, frozen=True, tag=True):
 
 
 class Replay(msgspec.Struct, frozen=True, tag=True):
-    """The same steps again as they come, without passes, up to ``step``, which is explained;
-    operators are watched from step ``first`` on.
-    """
+    """The same steps without passes, up to ``step``, to be explained; watched from ``first``."""
 
     step: int
     first: int

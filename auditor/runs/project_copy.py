@@ -112,9 +112,7 @@ class NoCopy(AuditProblem):
 
 @contextmanager
 def sheltered(plan: Plan, files: Mapping[str, bytes | None] = NOTHING) -> Iterator[Plan]:
-    """The plan in a copy of the working directory, with ``files`` in the place of its own. A plan
-    that has a copy stays as it is. Raises :class:`NoCopy`.
-    """
+    """The plan in a copy of the directory with ``files``; once only. Raises :class:`NoCopy`."""
     if plan.copied is not None:
         yield plan
         return

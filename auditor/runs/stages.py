@@ -32,9 +32,7 @@ from auditor.runs.rehearsal import needs_cuda, rehearse, rehearse_alone
 # see how they are born. It is a recording of its own inside the one that it explains.
 
 ATTEMPTS = 2
-"""Replays at most: one that goes bad before its watched steps (a GPU's quiet pass is not looked at)
-is made again for that earlier step.
-"""
+"""Replays at most: one that goes bad before its watched steps is made again for that step."""
 
 
 def first_bad(made: Made) -> NonfiniteRow | None:

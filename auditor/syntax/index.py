@@ -259,9 +259,7 @@ def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def run_in(body: Iterable[ast.AST], *unopened: type[ast.AST]) -> Iterator[ast.AST]:
-    """Nodes that run with some statements: of functions and classes that they define, and of what
-    is ``unopened``, nothing but the node itself.
-    """
+    """Nodes that run with some statements; of what they define, or is ``unopened``, only itself."""
     waiting = list(body)
     while waiting:
         node = waiting.pop()

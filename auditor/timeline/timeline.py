@@ -36,9 +36,7 @@ from auditor.timeline.tree import CallTree, UserFunction, call_tree
 from auditor.timeline.waits import profilers_own
 
 STRETCH_NS = 1_000_000
-"""Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of
-us), not a residual.
-"""
+"""Shorter gaps are Python's ordinary pace between operators (tens of us), no residual."""
 
 
 @dataclass(frozen=True)

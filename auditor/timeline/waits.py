@@ -410,9 +410,7 @@ class Idle:
 
 
 def idle(line: Timeline) -> Idle | None:
-    """Gaps of the busiest device inside the marked steps; inside the span of its own work where the
-    trace marks none. None if no device worked.
-    """
+    """Gaps of the busiest device inside the marked steps, else in its span. None without work."""
     if not line.devices:
         return None
     trace, use, steps, waits = line.trace, line.devices[0], line.steps, line.waits

@@ -1,6 +1,4 @@
-"""CKPT001 to 4 and 6 to 8: what a saved file holds, what saving and loading it costs, and a variant of
-checkpointing that torch asks to choose.
-"""
+"""CKPT001 to 4 and 6 to 8: what saved files hold and cost, and a variant of checkpointing."""
 
 from __future__ import annotations
 

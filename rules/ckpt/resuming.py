@@ -141,9 +141,7 @@ def _mentions(value: ast.expr, kept: _Kept) -> bool:
 
 
 def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
-    """False if a state is always taken before the use in the same turn of a loop, and where one
-    is taken in every turn and used behind the loop.
-    """
+    """False if a state is always taken before the use, or in every turn and used after the loop."""
     around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))
     chosen = BEST in kept.name.lower() or any(isinstance(node, ast.If) for node in around)
     if not index.holds(home, use):

@@ -118,9 +118,7 @@ class RecompileLimitReached(Rule):
 
 
 def _price(reached: list[Recompiled], steps: Steps) -> Estimate | None:
-    """What a step lost by it, where that is proven: of one function, given up in the timing pass.
-    Where lengths vary, later steps may have more to do.
-    """
+    """What a step lost by it, where that is proven: of one function given up in the timing pass."""
     (only, *others) = reached
     if others or only.since is None or of_a_length(only.guard):
         return None

@@ -48,9 +48,7 @@ def cause(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
 
 
 def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
-    """The line that makes an iterator for each batch, where it drops what workers had loaded, or
-    draws a whole order again.
-    """
+    """The line that makes an iterator per batch, which drops loaded work or draws orders again."""
     site = loader.iter_at or loader.consumed_at
     dropped = starts.made >= LEAST_STARTS and starts.batches_each < ONE and loader.length != 1
     if not dropped or site is None or starts.share < MOST:

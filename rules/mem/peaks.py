@@ -322,9 +322,7 @@ class PeakMemoryCutByOneChange(Rule):
 
 
 def _unchanged(leaner: Rows[LeanerRow]) -> int:
-    """Peak of the step as it is; 0 if it was too small to look. Raises :class:`NotLooked` if steps
-    differ or too few ran.
-    """
+    """Peak of the step; 0 if it is too small. Raises :class:`NotLooked` if steps differ or lack."""
     same = [row.peak_allocated for row in leaner if not row.what]
     if not len(leaner):
         return 0

@@ -1,6 +1,4 @@
-"""Sizes that differ from step to step: which line makes them, and what other sizes or another
-setting would have held, by replays of the recorded steps.
-"""
+"""Sizes that differ by step: which line makes them, and what others would have held."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ class Varying:
         return max(0, self.reserved - self.fixed)
 
     def many(self, sizes: int, spread: float) -> bool:
-        """So many sizes, in the second half of the steps (a warm-up ends) as well, and so far
-        apart; not those of a grid of few (lengths that are rounded up).
-        """
+        """So many sizes, also in the later half, and so far apart; not a few rounded lengths."""
         ordered = sorted(set(self.sizes))
         late = set(self.sizes[len(self.sizes) // 2 :])
         unit = reduce(gcd, (after - before for before, after in pairwise(ordered)), 0)

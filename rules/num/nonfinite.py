@@ -1,6 +1,4 @@
-"""NUM002, 13 and 15: numbers that stopped being finite: at which step, what was bad, and where it
-was born, or that it was there before the step.
-"""
+"""NUM002, 13 and 15: numbers that stopped being finite: at which step, and where they were born."""
 
 from __future__ import annotations
 
@@ -328,9 +326,7 @@ PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution")
 """Operators that multiply activations with weights."""
 
 RUNAWAY = 1e18
-"""Magnitude of an activation that only many products in a row reach: the square of it is about the
-largest number of float32 and bfloat16 (3.4e38).
-"""
+"""Magnitude that only many products in a row reach: its square is about the largest float32."""
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
 

@@ -223,9 +223,7 @@ class ScheduleInEpochs(Rule):
 
 
 def _training_loader(batches: Batches) -> tuple[int, int]:
-    """Batches of an epoch of the loader that gave nearly all batches of the loud pass, and how many
-    it gave; 0 without such a loader, or if it has no length.
-    """
+    """Batches of an epoch of the loader that gave nearly all, and how many; 0 if unknown."""
     gave: Counter[int] = Counter()
     for each in batches.loud:
         gave[each.loader] += each.n

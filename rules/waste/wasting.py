@@ -514,9 +514,7 @@ def read_on_some_steps(source: Source, site: Site) -> bool:
 
 
 def _changes(test: ast.expr, counted: set[str]) -> bool:
-    """Whether a condition is another one on each step, as far as it shows: a remainder, a counter of
-    a loop, an order, or a function that is asked.
-    """
+    """Whether a condition differs by step, as it seems: a remainder, counter, order or function."""
     ordered = any(
         isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
         for each in nodes_in(test, ast.Compare)

@@ -120,9 +120,7 @@ def null_run(evidence: Evidence) -> NullRun | None:
 def unseen_waits(
     run: NullRun, evidence: Evidence, share: float = 0.5
 ) -> tuple[DeviceRequests, ...]:
-    """Lines on which torch's own code made the host wait, on that share of the judged steps, and
-    where the rehearsal saw no read, copy or call.
-    """
+    """Lines where torch's own code waited, on that share of steps, and the rehearsal saw none."""
     shadow = evidence if evidence.recording.device.shadow else evidence.inside(REHEARSAL)
     if shadow is None or not run.steps:
         return ()

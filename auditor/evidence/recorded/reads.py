@@ -314,9 +314,7 @@ class Reads(Table):
             yield self._place(reads[0].act, reads)
 
     def places(self, act: Act) -> Iterator[ReadStatement]:
-        """Statements with lines to be reported as ``act``, in the order of file and line: each line
-        leads with one act only.
-        """
+        """Statements to report as ``act``, by file and line: each line leads with one act only."""
         return (place for place in self.all_places if place.act == act)
 
     def counts(self, read: Read) -> bool:

@@ -52,9 +52,7 @@ class StepPattern:
         return range(first, last) if bursts and goes_on else range(0)
 
     def mean(self, amounts: Iterable[tuple[int, float]]) -> float:
-        """What is known of single steps (number, amount) as an average of a step: over whole cycles
-        where it comes in phases, else over all that were watched.
-        """
+        """Single steps (number, amount) averaged: over whole cycles in phases, else over all."""
         over = self.cycles or range(self.of)
         return sum(amount for step, amount in amounts if step in over) / max(1, len(over))
 

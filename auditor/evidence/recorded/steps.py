@@ -323,9 +323,7 @@ TIMED = {
     "compiled_again": "compiled again",
     "warmup": "warm-up",
 }
-"""Passes without instruments, and what their line is called: steps of the others take longer than
-the program's own.
-"""
+"""Passes without instruments, and their line's name: steps of others take longer."""
 
 
 def step_series(evidence: Evidence, steps: Sequence[StepRow]) -> tuple[Series, ...]:

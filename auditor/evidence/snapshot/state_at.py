@@ -494,9 +494,7 @@ class Snapshot(Table):
 
     @property
     def untold_bytes(self) -> int:
-        """Free bytes pinned by blocks of unknown origin: allocated before the history was recorded,
-        or by autograd's threads.
-        """
+        """Free bytes pinned by blocks from before the history, or of autograd's threads."""
         return sum(
             segment.free_bytes
             for segment in self._pinned

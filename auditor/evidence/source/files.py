@@ -119,9 +119,7 @@ class Source(Table):
         return self.site_of(file, min(self.index(file).calls[name], key=lambda call: call.lineno))
 
     def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:
-        """Where ``name`` is called, if that is on one line of all recorded files, with the one
-        keyword and without the other.
-        """
+        """The only line where ``name`` is called, with the one keyword and without the other."""
         found: dict[tuple[str, int], ast.Call] = {}
         for file, call in self.calls_of(name):
             found[file, call.lineno] = call
@@ -146,9 +144,7 @@ class Source(Table):
         )
 
     def only_flag(self, path: str, *, value: bool) -> Site | None:
-        """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the
-        recorded files sets it; else None.
-        """
+        """The only line that sets an attribute like ``cudnn.benchmark`` to the flag; else None."""
         found = [
             (file, node)
             for file in self.texts

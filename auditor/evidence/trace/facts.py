@@ -155,9 +155,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class TraceSteps(Table):
-    """Steps in order of time. ``source`` says how they were found; where not ``marked``, the whole
-    trace is the only one.
-    """
+    """Steps in order of time. ``source``: how they were found; not ``marked``: the whole trace."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 

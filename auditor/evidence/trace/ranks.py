@@ -17,9 +17,7 @@ RANKS = "ranks"
 
 
 RECORDED = "rows_of_ranks"
-"""Attribute of the recordings of one run's processes: rows with their own times
-(:class:`auditor.runs.rank_recordings.RankedRecording`).
-"""
+"""Attribute of a run's recordings with rows of their own times (``RankedRecording``)."""
 
 
 @dataclass(frozen=True)

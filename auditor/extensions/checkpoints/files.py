@@ -42,9 +42,7 @@ CPU_SECONDS, WALL_SECONDS = 20.0, 60.0
 """Time that a file may take: of a processor, and in all."""
 
 BYTES_A_SECOND = 200_000
-"""Bytes for each of which a reader may take a second more: a tensor of four numbers has 270, and
-takes half a millisecond on a busy machine.
-"""
+"""Bytes for which a reader may take a second more: small tensors take half a millisecond."""
 
 PASSED_ON = (Scan, TensorFacts, ElementCounts, OptimizerFacts, SchedulerFacts, NotACheckpoint)
 """Classes that come from one process to another."""

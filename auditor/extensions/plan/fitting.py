@@ -83,9 +83,7 @@ def rounded(batch: int) -> int:
 
 
 def usable_bytes(gpu: Gpu) -> int:
-    """What is left to torch's allocator: the card's memory as torch reports it, without what a
-    process takes beside (the driver's context and loaded kernels).
-    """
+    """What torch's allocator has: the card's memory without the driver's context and kernels."""
     return gpu.memory_bytes - (gpu.context_mib << 20)
 
 

@@ -35,9 +35,7 @@ BEFORE, STEP, UPDATE = "before the steps", "forward and backward", "optimizer's 
 
 @dataclass(frozen=True)
 class Loader:
-    """A DataLoader that gave batches to the steps. ``file`` and ``line`` are its constructor's call;
-    ``size`` is None if a batch sampler cuts the batches.
-    """
+    """A DataLoader that fed the steps, by its constructor's call; ``size`` None: batch sampler."""
 
     file: str
     line: int

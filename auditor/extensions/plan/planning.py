@@ -30,9 +30,7 @@ Basis = Literal["rehearsed", "estimated"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest batch that fits on a GPU, None if none does. ``why`` says why it was not
-    rehearsed, or no larger one; ``more``: a larger one may fit.
-    """
+    """The largest batch that fits a GPU, or None. ``why`` it is not rehearsed; ``more`` may fit."""
 
     batch: int | None
     basis: Basis
@@ -374,9 +372,7 @@ class Planning:
 
 
 TRIES = 6
-"""Re-runs for one GPU at most. Memory that is linear in the batch takes one or two; of what is not
-each re-run is nearer to the limit.
-"""
+"""Re-runs for one GPU at most: linear memory takes one or two; else each comes nearer."""
 
 NEAR = 1.05
 """A batch that is predicted to fit and larger by less than this is not worth another re-run."""

@@ -187,9 +187,7 @@ def aside(one: Log, other: Log) -> int:
 
 
 def suspects(one: Log, other: Log, found: Difference) -> list[str]:
-    """Of :data:`auditor.runs.repeat.HELD`, what the program drew from in different states, or read,
-    before the operator; what lies nearest to it first.
-    """
+    """Of :data:`HELD`, what the program drew or read in other states before; nearest first."""
     last: dict[str, int] = {}
     for row in one.operators:
         twin = other.by_key.get(one.keys[row.number])

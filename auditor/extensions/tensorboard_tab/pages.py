@@ -277,9 +277,7 @@ PATTERNS = {
 """By rule. One that is not here has no kind of slice of its own (memory, graphs, idle time)."""
 
 OUTERMOST = frozenset({"SYNC001", "SYNC002", "SYNC005", "OPT004"})
-"""Rules about calls that the user's own line makes: such slices lie in no operator, backward pass
-or optimizer step.
-"""
+"""Rules about calls on the user's own line: their slices lie in no operator or backward."""
 
 
 def pattern(code: str) -> str:

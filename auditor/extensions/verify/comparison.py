@@ -1,6 +1,4 @@
-"""Two audits set side by side: step time with an interval, memory, host syncs, and which findings
-are new, gone or kept.
-"""
+"""Two audits side by side: step time with an interval, memory, host syncs, findings compared."""
 
 from __future__ import annotations
 
@@ -200,9 +198,7 @@ def program_of(target: str) -> str:
 
 
 def barred_rows(before: Report, after: Report) -> dict[Row, str]:
-    """The reason for each row that cannot be compared of two that are not refused. Whose step times
-    are of other steps is seen in their recordings.
-    """
+    """The reason for each row that cannot be compared, of two reports that are not refused."""
     barred: dict[Row, str] = {}
     for rows, reason in _bars(before, after):
         for row in rows:

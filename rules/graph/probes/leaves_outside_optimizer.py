@@ -25,9 +25,7 @@ SAMPLED = 1 << 20
 """Elements of a tensor that are kept to see whether it changes; of larger ones every n-th."""
 
 KEPT = 1 << 25
-"""Elements of all tensors together that are kept at most (128 MiB of float32): of the rest it stays
-unknown whether they change.
-"""
+"""Elements kept at most (128 MiB of float32): whether the rest changes stays unknown."""
 
 LEAVES = 4096
 """Leaves that are followed at most, and rows that are written."""

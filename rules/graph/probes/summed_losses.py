@@ -1,6 +1,4 @@
-"""Backward calls over a sum of losses whose graphs have nothing in common but the parameters, and
-gradients that carry a graph of their own from step to step.
-"""
+"""Backwards over sums of losses that share only parameters, and gradients that keep a graph."""
 
 import weakref
 from collections.abc import Iterator

@@ -64,9 +64,7 @@ class Turns:
     spoiled: bool = False
     """Sizes differ by turn, a turn needs the one before or a backward, or a loader loops."""
     chained: bool = False
-    """What an earlier turn gave was read, or computed with in two turns one after the other: if
-    another turn follows, it is needed there.
-    """
+    """What an earlier turn gave was read, or computed with twice: a further turn needs it."""
     begins: Any = None
     """Inputs of the first turn: with them the loop starts again."""
     seen: set[Any] = field(default_factory=set)
@@ -232,9 +230,7 @@ def _place_of(tensor: torch.Tensor) -> tuple[int, int] | None:
 PIECES, MASKS, PARAMETERS = "pieces", "masks", "parameters"
 
 TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10}
-"""Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten,
-too), values that one is compared with, and parameters.
-"""
+"""Pieces that make a loop (``_pattern_matcher`` takes ten), compared values, and parameters."""
 
 CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_sizes"})
 """Views that are pieces."""

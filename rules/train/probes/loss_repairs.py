@@ -41,9 +41,7 @@ ROWS = 8
 """Losses of one line that are compared in a step."""
 
 THOROUGH = 1
-"""Steps of the pass in which the gradients of parameters are compared, which takes two more
-backwards; in the others those of the model's outputs are.
-"""
+"""Steps in which parameters' gradients are compared, by two more backwards; else outputs'."""
 
 
 class LossRepairsProbe(OptimizerProbe):

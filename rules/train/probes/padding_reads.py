@@ -217,9 +217,7 @@ def _is_written_over(call: TapedCall) -> bool:
 
 
 def _share(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> float | None:
-    """The part of the gradient at the call's values that is on padding, of the first row where there
-    is any; None if it reads no sequences of this form.
-    """
+    """The gradient on padding at the call's values, of the first such row; None of other forms."""
     share = None
     shares, _ = _shares_summed(tape, call)
     for row in tokens.rows:

@@ -50,9 +50,7 @@ class Beside:
 
 
 def beside(context: Context) -> list[Beside]:
-    """Masks and lengths that the user's frames around a loss, or around attention, hold, also in
-    the dictionary, the named tuple or the dataclass of a batch.
-    """
+    """Masks and lengths in the user's frames around a loss or attention, also inside a batch."""
     found: list[Beside] = []
     for frame in context.frames.user_frames(sys._getframe(1), NEAR):
         for name, value in islice(frame_locals(frame).items(), HELD):

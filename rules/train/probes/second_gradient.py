@@ -123,9 +123,7 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
 
 
 def _conditions(tape: FunctionTape, calls: dict[int, TapedCall]) -> dict[int, TapedCall]:
-    """Calls that are computed from these and lead to them without a gradient, as ``error.abs() < 1``
-    of a Huber loss: where one is changed, so are they.
-    """
+    """Calls computed from these that lead to them without gradient: they are changed alike."""
     made: dict[int, TapedCall] = {}
     for call in tape.calls.values():
         given = {number for _, number in call.parents}

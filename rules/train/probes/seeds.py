@@ -1,6 +1,4 @@
-"""Whether steps, or epochs of a loader, draw the random numbers of earlier ones, because a generator
-was seeded again, or one of the same seed made again.
-"""
+"""Whether steps or epochs draw the random numbers of earlier ones, from generators seeded again."""
 
 import random
 import sys

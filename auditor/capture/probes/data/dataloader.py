@@ -288,9 +288,7 @@ class WorkerQueues:
         self._told: dict[int, int] = {}
 
     def longest_us(self, workers: Iterable[int]) -> float | None:
-        """The longest that one of these processes waited for a processor since it was asked last,
-        or since it began; None if the system knows no such time.
-        """
+        """The longest wait for a processor of these processes since asked last; None if unknown."""
         waits: list[int] = []
         for pid in list(workers)[:MOST]:
             with contextlib.suppress(OSError, IndexError):  # it ended; no such count

@@ -1,6 +1,4 @@
-"""Containers that grow in the worker processes of a loader, and those whose reading copies memory:
-what workers wrote of them, as rows with the user's lines.
-"""
+"""Containers that grow in a loader's workers, or are copied by reading: rows with user's lines."""
 
 import sys
 from collections import defaultdict
