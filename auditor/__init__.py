@@ -1,6 +1,4 @@
-"""A training-step auditor for PyTorch: the exact line, its measured price, and a patch that
-applies.
-"""
+"""A training-step auditor for PyTorch: the exact line, its measured price, a patch that applies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""``python -m auditor``: the command ``audit``, for environments whose scripts are not on the
-path.
-"""
-
-from __future__ import annotations
+"""``python -m auditor``: the command ``audit``, where scripts are not on the path."""
 
 from auditor.cli.main import main
 

@@ -1,8 +1,4 @@
-"""Numbers with their units, as people read them, in messages and on pages alike: three significant
-digits, never more.
-"""
-
-from __future__ import annotations
+"""Numbers with their units, as people read them: three significant digits, never more."""
 
 import math
 from collections.abc import Iterable
@@ -42,9 +38,7 @@ def duration(us: float) -> str:
 
 
 def within(us: float, low: float | None, high: float | None) -> str:
-    """A duration and between what it lies, in its own unit: ``12.4 ms [11.9 to 13.1]``; without
-    where that is not known.
-    """
+    """A duration and its interval, in its own unit: ``12.4 ms [11.9 to 13.1]``; or without one."""
     if low is None or high is None:
         return duration(us)
     unit, scale = _unit(us)
@@ -86,9 +80,7 @@ def digits(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as ``32%``; small ones keep a digit, and what is there is never shown as
-    nothing.
-    """
+    """A share of 1 as ``32%``; small ones keep a digit, and only nothing is shown as nothing."""
     if not math.isfinite(share):
         return "?"
     if 0 < share < 0.001:
@@ -102,9 +94,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def some(words: Iterable[str], most: int = 5, of: int | None = None) -> str:
-    """The first ``most``, and the rest as a number: ``a, b and 3 more``. ``of``: how many there are,
-    where ``words`` are not all.
-    """
+    """The first ``most``, and the rest as a number: ``a, b and 3 more``; ``of``: how many."""
     every = list(words)
     more = (len(every) if of is None else of) - most
     return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")

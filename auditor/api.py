@@ -41,9 +41,7 @@ _LIMIT = "the watched block took {} steps of the audit, so that some passes are 
 
 @dataclass(frozen=True, repr=False)
 class Report(model.Report):
-    """The report of an audit, as report.json has it (docs/report-json.md); shows itself in a
-    notebook.
-    """
+    """The report of an audit, as in report.json (docs/report-json.md); notebooks show it."""
 
     def __repr__(self) -> str:
         from auditor.amounts import count
@@ -140,9 +138,7 @@ def audit(
 
 
 def target_of(step: Callable[..., Any]) -> str | None:
-    """The TARGET by which another process finds a function in its module's file; None for what has
-    none.
-    """
+    """The TARGET by which another process finds a function in its file; None without one."""
     name, module = getattr(step, "__qualname__", ""), getattr(step, "__module__", None) or ""
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None)
@@ -157,9 +153,7 @@ def target_of(step: Callable[..., Any]) -> str | None:
 
 
 def _imported_from_here(module: str, file: str) -> bool:
-    """Whether the module's name leads to its file from the working directory, or by what is
-    installed.
-    """
+    """Whether the module's name leads to its file from here, or by what is installed."""
     stem = os.path.join(os.getcwd(), *module.split("."))
     near = (f"{stem}.py", os.path.join(stem, "__init__.py"))
     if os.path.realpath(file) in map(os.path.realpath, near):
@@ -372,9 +366,7 @@ def _own(file: str) -> str:
 
 
 class _Work:
-    """The rules to run, and the folder to write; the folder is removed at the end if the caller
-    gave none.
-    """
+    """The rules to run, and the folder to write; removed at the end if the caller gave none."""
 
     def __init__(self, select: Codes, ignore: Codes, out: str | os.PathLike[str] | None) -> None:
         from auditor.cli import rule_selection

@@ -1,8 +1,4 @@
-"""Intervals of what single steps of one run show, whose neighbours are alike: batch means and
-Student's t. Standard library only.
-"""
-
-from __future__ import annotations
+"""Intervals of what steps of one run show, whose neighbours are alike: batch means, Student's t."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -127,9 +123,7 @@ def _error(values: Sequence[float]) -> float:
 
 
 def student_t(confidence: float, freedom: int) -> float:
-    """The t that a Student variable with ``freedom`` degrees keeps below in size with this
-    probability.
-    """
+    """The t that a Student variable with ``freedom`` degrees stays below with that probability."""
     low, high = 0.0, 1.0
     while _within(high, freedom) < confidence:
         high *= 2

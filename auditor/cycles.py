@@ -2,16 +2,12 @@
 their times, and steps of several kinds in turn. Standard library only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
 HEAVY = 3.0
-"""Times the median step from which a step has a phase of its own: rollouts and evaluations take ten
-times a step and more, a log less than one.
-"""
+"""Times the median step that make a phase: a rollout takes ten, a log less than one."""
 
 SIGHTINGS = 2
 """Cycles that a pass with instruments should hold: two sightings show how far they are apart."""
@@ -61,9 +57,7 @@ def prolonged(steps: int) -> str:
 
 
 def period_of(kinds: Sequence[object], most: int) -> int | None:
-    """After how many steps, of ``most``, the same kinds of steps come again; None if they do not,
-    or were not seen twice.
-    """
+    """After how many steps, of ``most``, kinds of steps come again; None if not seen twice."""
     return next(
         (
             period

@@ -1,16 +1,12 @@
 """Errors that the user sees as one sentence: what, where, and the way out."""
 
-from __future__ import annotations
-
 import signal
 import traceback
 from collections.abc import Callable
 
 
 class AuditProblem(Exception):
-    """The audit cannot be done; exit code 2. ``hint`` is the way out, ``detail`` (a traceback) is
-    shown with ``--debug``.
-    """
+    """The audit cannot be done; exit code 2. ``hint``: the way out, ``detail``: for ``--debug``."""
 
     def __init__(self, message: str, hint: str = "", detail: str = "") -> None:
         super().__init__(message)
@@ -73,9 +69,7 @@ def traceback_of(
     error: BaseException,
     prepare: Callable[[traceback.TracebackException], object] = lambda told: None,
 ) -> str:
-    """The traceback as text, after ``prepare`` has changed it; of an error that cannot be told so,
-    its frames and :func:`fault`.
-    """
+    """The traceback as text, changed by ``prepare``; if that fails, frames and :func:`fault`."""
     try:
         told = traceback.TracebackException.from_exception(error)
         prepare(told)

@@ -1,7 +1,5 @@
 """The user's repository, as git tells it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -7,8 +7,6 @@ write no file and gain no privilege; its result comes back as a pickle of the cl
 caller names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler
@@ -28,14 +26,10 @@ MEMORY = 2 << 30
 """Bytes of memory that a reader may take, beyond what the process has."""
 
 SECONDS = 60.0
-"""Time that a reader may take of a file, and more for each byte of a large one
-(:data:`BYTES_A_SECOND`).
-"""
+"""Time for a file's reader; more for each byte of a large one (:data:`BYTES_A_SECOND`)."""
 
 BYTES_A_SECOND = 1_000_000
-"""Bytes of a file that are read in a second at least: those of a hundred thousand small tensors on
-a busy machine.
-"""
+"""Bytes of a file read in a second at least: those of 100,000 small tensors, machine busy."""
 
 PIPE = 1 << 20
 
@@ -47,9 +41,7 @@ OUT_OF_MEMORY = "reading it takes more memory than its content can need"
 
 
 class ReaderDied(Exception):
-    """The process that read the file came to no result; the message is one sentence for the
-    user.
-    """
+    """The process that read the file came to no result; the message is a sentence for the user."""
 
 
 def seconds_for(size: int) -> float:

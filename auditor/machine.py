@@ -1,7 +1,5 @@
 """How much of the machine this process may use: memory and processors, within its control groups."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +42,7 @@ def processors(root: Path = ROOT) -> int:
 
 
 def _memory_groups(root: Path) -> Iterator[tuple[Path, str, str, str]]:
-    """Groups that limit memory: folder, its files of the limit and of what is in use, and what
-    ``memory.stat`` calls the part of that which is only cached.
-    """
+    """Groups that limit memory: folder, files of limit and use, and what is only cached there."""
     for folder in _groups(root, "memory"):
         yield folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
         yield folder, "memory.max", "memory.current", "inactive_file"

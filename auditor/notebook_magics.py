@@ -1,6 +1,4 @@
-"""``%load_ext auditor``: the magics ``%%audit`` and ``%audit`` of IPython and Jupyter
-(docs/python.md). Imports nothing of IPython before it is loaded there.
-"""
+"""``%load_ext auditor``: the magics ``%%audit`` and ``%audit`` of IPython (docs/python.md)."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ def _step(shell: Any, line: str) -> Report:
 
 
 def _cell(shell: Any, line: str, cell: str) -> Report:
-    """Run the cell as the shell would, in its names. What it raises is raised after the report is
-    shown.
-    """
+    """Run the cell as the shell would, in its names; raise its error after the report."""
     from auditor import api
 
     given, _ = _parsed(line, cell=True)

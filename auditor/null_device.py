@@ -2,8 +2,6 @@
 torch-null-device of this repository (``nulldevice/``), used where it is installed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from types import ModuleType
@@ -14,9 +12,7 @@ INSTALL = "pip install ./nulldevice, in a checkout of torch-step-audit"
 
 
 def lacking() -> AuditProblem | None:
-    """Why there is no null device for this Python's torch, as one sentence with the way out; None
-    if it is there, or can be built.
-    """
+    """Why there is no null device here, in a sentence with the way out; None if it can be."""
     try:
         import torch_null_device
     except ImportError:

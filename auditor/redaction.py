@@ -6,8 +6,6 @@ sources, the target's output, its error and its command line are kept with the s
 A mask has as many bytes as what it covers, so that lines and columns stay.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
@@ -24,14 +22,10 @@ TEXT = ".txt"
 """Suffix of words that are no file of settings: output, errors, arguments."""
 
 SHORTEST = 6
-"""Characters of an argument's secret from which it is looked for in other words: shorter ones are
-words of their own.
-"""
+"""Characters of an argument's secret that is looked for in words: shorter ones are words."""
 
 LONGEST_LINE = 2000
-"""Bytes of a line that a detector sees at once; a longer one is looked at in pieces that
-overlap.
-"""
+"""Bytes of a line that a detector sees at once; a longer one is split into pieces that overlap."""
 
 OVERLAP = 256
 """Bytes that two pieces of a long line share: as long as most keys."""
@@ -74,9 +68,7 @@ _HARMLESS = re.compile(
     r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|%.*|.*\s.*",
     re.IGNORECASE | re.DOTALL,
 )
-"""Values that hold no secret: numbers, flags, references to variables, places to fill in, names of
-variables, prose.
-"""
+"""Values without a secret: numbers, flags, references, places to fill in, names, prose."""
 
 _RANDOM = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 _PLACEHOLDER = re.compile(rb"[A-Z]{2,12}")
@@ -130,9 +122,7 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True)
 class Masked:
-    """One secret that was masked: the line (from 1) and what kind of secret a detector took it
-    for.
-    """
+    """One masked secret: the line (from 1) and what kind of secret a detector took it for."""
 
     line: int
     kind: str
@@ -140,9 +130,7 @@ class Masked:
 
 @functools.lru_cache(4096)
 def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]]:
-    """The bytes with every secret masked, and what was masked. ``suffix`` says how the file assigns
-    values.
-    """
+    """The bytes with each secret masked, and what was. ``suffix``: how the file assigns values."""
     spans = sorted(set(_spans(raw, suffix)))
     if not spans:
         return raw, ()
@@ -158,9 +146,7 @@ def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]
 
 
 def redacted_text(text: str, known: Iterable[str] = ()) -> str:
-    """Words of the target's (output, an error) with secrets masked; ``known`` are secrets that were
-    seen elsewhere.
-    """
+    """Words of the target's (output, an error), secrets masked; ``known``: seen elsewhere."""
     for secret in known:
         if len(secret) >= SHORTEST:
             text = text.replace(secret, ARGUMENT_MASK)
@@ -171,9 +157,7 @@ def redacted_text(text: str, known: Iterable[str] = ()) -> str:
 def holds_secret(
     raw: bytes, suffix: str, values: Iterable[tuple[Sequence[str | int], Any]]
 ) -> bool:
-    """True if a configuration file shows a secret: in its text, or in its ``values`` (path and
-    value of each).
-    """
+    """True if a configuration file shows a secret: in its text, or ``values`` (path, value)."""
     if next(_spans(raw, suffix), None) is not None:
         return True
     return any(
@@ -199,9 +183,7 @@ def is_secret(name: str, value: str, *, strict: bool = False) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """True if a string's entropy is that of a generated key, by detect-secrets' own limits for hex
-    and base64.
-    """
+    """True if a string's entropy is that of a key, by detect-secrets' limits for hex and base64."""
     if not _RANDOM.fullmatch(value):
         return False
     return any(
@@ -214,9 +196,7 @@ def looks_random(value: str) -> bool:
 def redacted_arguments(
     arguments: Sequence[str],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A command line to show; names (``--token``, or ``argument 3``) and values of what was masked
-    in it.
-    """
+    """A command line to show; names (``--token``, ``argument 3``) and values that were masked."""
     shown, names, values = [], [], []
     for number, word in enumerate(arguments):
         name, equals, value = word.partition("=")
@@ -341,9 +321,7 @@ def _is_settings(suffix: str) -> bool:
 
 
 def _holds(match: re.Match[bytes], suffix: str) -> bool:
-    """Whether what was assigned is a secret. Inside a line that is no ``KEY=value``, only what no
-    word is: ``password: required`` is prose.
-    """
+    """Whether what was assigned is a secret. Outside ``KEY=value`` a word is none."""
     name, value = _text(match["name"]), _text(match["value"])
     begins = match["start"] is not None and suffix != ".py"
     if not is_secret(name, value, strict=begins and _is_settings(suffix)):
@@ -389,9 +367,7 @@ def _text(raw: bytes) -> str:
 
 @dataclass(frozen=True)
 class Detector:
-    """One of detect-secrets' detectors. ``shapes`` say whether a whole text is worth asking it line
-    by line.
-    """
+    """A detector of detect-secrets. ``shapes``: whether a text is worth asking line by line."""
 
     kind: str
     find: Callable[[str], Iterable[str]]
@@ -400,9 +376,7 @@ class Detector:
 
 @functools.cache
 def _detectors() -> tuple[Detector, ...]:
-    """All but :data:`NOT_ASKED`. Their ``analyze_line`` is not called: it may ask a service whether
-    a key is valid.
-    """
+    """All but :data:`NOT_ASKED`; ``analyze_line``, which may ask a service, is not called."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     plugins: dict[str, Any] = dict(get_mapping_from_secret_type_to_class())

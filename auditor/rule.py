@@ -2,8 +2,6 @@
 naming it.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -18,15 +16,11 @@ FAMILIES = tuple("SYNC DATA GRAPH MEM NUM AMP CFG OPT CKPT KERN DIST TIME WASTE 
 
 
 class NotLooked(Exception):
-    """Raised by ``detect`` (or by a table) when the recording cannot answer: the verdict is
-    *skipped*, with this reason.
-    """
+    """Raised by ``detect`` (or a table) if the recording cannot answer: *skipped*, and why."""
 
 
 def knob(default: Any, help: str) -> Any:  # noqa: A002 - reads as dataclasses.field does
-    """A threshold that users may set under ``[tool.audit.rules.CODE]``; ``help`` says its unit and
-    where it comes from.
-    """
+    """A threshold under ``[tool.audit.rules.CODE]``; ``help`` says its unit and its origin."""
     return field(default=default, metadata={"help": help})
 
 
@@ -63,17 +57,11 @@ class Rule:
     shadow: the real allocator's bytes and history."""
 
     cause: ClassVar[str] = ""
-    """What rules that find the same thing in a statement have in common: there their findings are
-    one. Empty: its own code.
-    """
+    """What rules that find the same in a statement share: one finding. Empty: its own code."""
     leads: ClassVar[int] = 0
-    """Of rules with the same cause, equally severe, the one with the lowest number gives the joined
-    finding code and message.
-    """
+    """Of rules with one cause, equally severe, the lowest number gives code and message."""
     follows_at_line: ClassVar[str] = ""
-    """Code of a rule whose finding at the same line is the cause of this rule's: what that one advises
-    mends both.
-    """
+    """Code of a rule whose finding at the line is this rule's cause: its advice mends both."""
     advice: ClassVar[str] = ""
     """What to do, where that is the same for every finding; else a finding brings its ``remedy``."""
 
@@ -92,9 +80,7 @@ class Rule:
     in_checkpoint: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        """What to do about one finding of this rule: what ``detect`` said of it, else ``advice``;
-        None when there is only the manual's advice.
-        """
+        """What to do about a finding: what ``detect`` said of it, else ``advice``; else None."""
         return finding.remedy or (Remedy(self.advice) if self.advice else None)
 
     def tells_growth(self, size: float) -> bool:

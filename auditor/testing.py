@@ -1,6 +1,4 @@
-"""Audits as tests: ``assert_no_findings(step)`` (docs/python.md). For pytest there is a marker and a
-fixture too (:mod:`auditor.pytest_plugin`).
-"""
+"""Audits as tests: ``assert_no_findings(step)`` (docs/python.md); also pytest's marker, fixture."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ __all__ = ["FindingsFound", "assert_no_findings", "check"]
 
 
 class FindingsFound(AssertionError):
-    """An audit found something that a test does not allow, or could not look; ``report`` has all of
-    it.
-    """
+    """An audit found what a test does not allow, or could not look; ``report`` has all of it."""
 
     def __init__(self, message: str, report: Report) -> None:
         super().__init__(message)

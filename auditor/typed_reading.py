@@ -1,7 +1,5 @@
 """What msgspec reads into our classes, safe where several threads read (``audit view``)."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, TypeVar
 

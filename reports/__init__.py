@@ -1,8 +1,4 @@
-"""Renderers: every page and format is a function of one frozen ``Report``, found here by name and
-loaded when asked for.
-"""
-
-from __future__ import annotations
+"""Renderers: each is a function of one frozen ``Report``, found by name and loaded on demand."""
 
 import importlib
 from typing import Protocol
@@ -11,9 +7,7 @@ from auditor.model import Report
 
 
 class Renderer(Protocol):
-    """One format. ``suffix`` is what a file of it ends in; ``render`` reads the report and nothing
-    else.
-    """
+    """One format. ``suffix`` is what its files end in; ``render`` reads only the report."""
 
     name: str
     suffix: str
@@ -41,9 +35,7 @@ RENDERERS: tuple[str, ...] = tuple(_HOMES)
 
 
 def renderer(name: str) -> Renderer:
-    """The renderer of that name, with its own defaults. Raises ``ValueError`` with one sentence for
-    an unknown name.
-    """
+    """The renderer of that name, by its defaults. Raises ``ValueError`` for an unknown name."""
     if name not in _HOMES:
         raise ValueError(
             f"there is no report format {name!r}; known formats: {', '.join(RENDERERS)}"

@@ -1,8 +1,4 @@
-"""A report for a coding agent: a line for each finding and one for what to do, within a bound on its
-length.
-"""
-
-from __future__ import annotations
+"""A report for a coding agent: a line per finding, one for what to do, and no more than a limit."""
 
 import re
 import shlex
@@ -43,9 +39,7 @@ class Agent:
     suffix = ".txt"
 
     def render(self, report: Report) -> str:
-        """The text, at most ``limit`` characters. Each line is begun by us: no text of a
-        stranger's has one of its own.
-        """
+        """The text, at most ``limit`` characters. We begin each line: no stranger's text does."""
         parts = {**_PARTS, "next": lambda report: _next(report, self.folder)}
         room = self.limit - _CUT - sum(len(line) + 1 for line in _lines(report, parts))
         parts["findings"] = lambda report: _findings(report, room)

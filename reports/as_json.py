@@ -1,8 +1,4 @@
-"""report.json, written with the documented fields of ``audit-report/1`` and read back without
-loss.
-"""
-
-from __future__ import annotations
+"""report.json, written with the documented fields of ``audit-report/1`` and read back whole."""
 
 import math
 from dataclasses import replace
@@ -124,10 +120,7 @@ def _written(report: Report) -> Object:
 
 def _finding(finding: Finding) -> Object:
     bare = replace(
-        finding,
-        remedy=None,
-        severity=summary.severity(finding),
-        seen_on=summary.seen_on(finding),
+        finding, remedy=None, severity=summary.severity(finding), seen_on=summary.seen_on(finding)
     )
     built: Object = msgspec.to_builtins(bare)
     for name in UNWRITTEN:
@@ -168,9 +161,7 @@ def _edit(edit: Edit) -> Object:
 
 
 def _in_model_shape(written: Object) -> Object:
-    """The written object in the shape of the model; what has another shape is left for msgspec to
-    refuse.
-    """
+    """The object in the shape of the model; msgspec refuses what has another shape."""
     findings = written.get("findings")
     series = written.get("series")
     kept = {name: value for name, value in written.items() if name not in UNWRITTEN_OF_REPORT}

@@ -1,8 +1,4 @@
-"""Plots as geometry: points thinned without hiding an extreme, drawn as plain SVG and handed on to
-the page's scripts as data.
-"""
-
-from __future__ import annotations
+"""Plots as geometry: points thinned, extremes kept, as plain SVG and as data for the scripts."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,9 +11,7 @@ from auditor.model.charts import Bar, Layers, Parts, Series
 from . import text
 
 POINTS = 5000
-"""Points that one chart hands to the page's scripts at most: above it zooming stutters (research:
-50k SVG points paint in 4.7 s).
-"""
+"""Points that one chart hands to scripts at most: 50k SVG points paint in 4.7 s."""
 
 DRAWN = 1200
 """Points of one chart's SVG at most: as many columns as a wide screen has for it."""
@@ -48,9 +42,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Line:
-    """One series in the chart's unit. ``points`` are those that a script can tell and zoom into;
-    ``drawn`` are those of the SVG's ``path``.
-    """
+    """One series in the chart's unit. ``points`` for scripts to zoom; ``drawn`` for the SVG."""
 
     name: str
     colour: int
@@ -113,9 +105,7 @@ class Chart:
 
 
 def charts(series: Sequence[Series]) -> tuple[Chart, ...]:
-    """One chart for each unit of which a series has two finite points, in the order in which units
-    first appear.
-    """
+    """A chart for each unit with two finite points in a series, in order of first appearance."""
     by_unit: dict[str, list[Series]] = {}
     for line in series:
         if (
@@ -156,9 +146,7 @@ def _extremes(stretch: Sequence[Point]) -> Iterator[Point]:
 
 
 def ticks(low: float, high: float, about: int) -> tuple[float, ...]:
-    """Round numbers (1, 2 or 5 times a power of ten) from ``low`` to ``high``, about ``about`` of
-    them.
-    """
+    """About ``about`` round numbers (1, 2 or 5 times a power of ten) from ``low`` to ``high``."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         return (low,)
@@ -171,9 +159,7 @@ def ticks(low: float, high: float, about: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The chart's window: x from ``left`` to ``right``, y from zero (or the lowest below it) to
-    ``high``.
-    """
+    """The chart's window: x from ``left`` to ``right``, y from zero (or below) to ``high``."""
 
     left: float
     right: float
@@ -230,9 +216,7 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
-    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, and how many of ``unit``
-    it is.
-    """
+    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, in units of ``unit``."""
     steps = {"us": _US, "bytes": _BYTES}.get(unit)
     if steps is None:
         return text.one_line(unit, 40), 1.0
@@ -277,9 +261,7 @@ def _line(number: int, series: Series, points: list[Point], frame: _Frame, of: i
 
 
 def _path(points: Sequence[Point], frame: _Frame) -> str:
-    """SVG path data; a gap lifts the pen, and a point alone becomes a dot (a line of no length with
-    round caps).
-    """
+    """SVG path data; a gap lifts the pen, a point alone is a dot (no length, round caps)."""
     parts: list[str] = []
     drawing = False
     for x, y in points:
@@ -308,16 +290,12 @@ def _data(line: Line) -> dict[str, Any]:
 
 
 SHADES = 9
-"""Colours of the style sheet for lines and kinds of work, besides *nothing there* and *the
-rest*.
-"""
+"""Colours of the style sheet for lines and work, besides *nothing there* and *the rest*."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """One row of the legend: colour (a class of the style sheet), name, and an amount where there
-    is one.
-    """
+    """A row of the legend: colour (a class of the style sheet), name, maybe an amount."""
 
     shade: str
     name: str
@@ -334,9 +312,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Picture:
-    """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
-    ``of_memory``: it shows a device's memory over time.
-    """
+    """One chart; ``rows``: height in px without axis, ``said``: in numbers; maybe ``of_memory``."""
 
     id: str
     title: str

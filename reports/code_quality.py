@@ -1,7 +1,5 @@
 """GitLab's Code Quality report: findings beside the lines of a merge request."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

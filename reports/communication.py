@@ -1,7 +1,5 @@
 """What the ranks of a job hold and exchange in a step, as rows that every renderer shows alike."""
 
-from __future__ import annotations
-
 from auditor import amounts
 from auditor.model import Report
 from auditor.model.sections import Communication, Exchange, RankShare
@@ -40,9 +38,7 @@ def shares(report: Report, limit: int) -> list[tuple[str, ...]]:
 
 
 def exchanges(report: Report, limit: int) -> list[tuple[str, ...]]:
-    """One row for each line and kind of collective, under :data:`EXCHANGES`; at most ``limit``, those
-    with the most bytes.
-    """
+    """A row per line and kind of collective (:data:`EXCHANGES`); the ``limit`` with most bytes."""
     found = report.communication
     return [] if found is None else [_exchange(found, each) for each in found.exchanges[:limit]]
 

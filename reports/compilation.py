@@ -1,7 +1,5 @@
 """What ``torch.compile`` did, in words and rows that every renderer shows alike."""
 
-from __future__ import annotations
-
 from auditor import amounts
 from auditor.model import Report
 from auditor.model.sections import Compilation, CompiledPart

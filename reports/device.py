@@ -1,7 +1,5 @@
 """Where the time of a trace's device went, in words and rows that every renderer shows alike."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator
@@ -27,9 +25,7 @@ NOTED = 0.1
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """One line of a table: what, time of each step, share of the step (0 to 1), and what more there
-    is to say.
-    """
+    """One line of a table: what, time per step, share of the step (0 to 1), and more."""
 
     name: str
     time: str
@@ -69,9 +65,7 @@ def _floor(share: float) -> str:
 
 
 def heading(report: Report) -> str:
-    """``Each step on NVIDIA A100``, of which rank where there are several; empty without a
-    device.
-    """
+    """``Each step on NVIDIA A100``, and which rank of several; empty without a device."""
     found = report.device_time
     if found is None:
         return ""
@@ -105,10 +99,7 @@ def copies(found: DeviceTime) -> list[DeviceRow]:
     step_us = found.step_us or 1.0
     return [
         DeviceRow(
-            text.one_line(copy.kind, 80),
-            amounts.duration(copy.us),
-            copy.us / step_us,
-            _moved(copy),
+            text.one_line(copy.kind, 80), amounts.duration(copy.us), copy.us / step_us, _moved(copy)
         )
         for copy in found.copies
     ]
@@ -135,9 +126,7 @@ def queue(found: QueueUse | None) -> str:
 
 
 def host(found: DeviceTime) -> str:
-    """What the host waited for, and the peak of the device's memory, in a sentence; empty if
-    there is nothing to say.
-    """
+    """What the host waited for, and the device's peak, in a sentence; empty without either."""
     told = [
         f"{what} {amounts.duration(us)}"
         for what, us in (
@@ -164,9 +153,7 @@ def kernels(found: DeviceTime, width: int) -> list[DeviceRow]:
 
 
 def kernel_name(name: str, width: int) -> str:
-    """A kernel's name without its return type, namespaces and parameters, cut to ``width`` with an
-    ellipsis.
-    """
+    """A kernel's name without return type, namespaces and parameters, cut to ``width``."""
     short = _QUALIFIED.sub(
         "", name[:4096].removeprefix("void ").replace("(anonymous namespace)::", "")
     )

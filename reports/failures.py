@@ -1,7 +1,5 @@
 """Findings as the message of a test that fails: line, price and patch of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from auditor.model import Finding

@@ -1,7 +1,5 @@
 """GitHub annotations: workflow commands that put each finding at its line of a pull request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from auditor.model import Finding, Report, Severity
@@ -13,9 +11,7 @@ _MESSAGE_LIMIT = 2000
 
 
 class Github:
-    """One command a finding, in the report's order: GitHub shows ten of each level in a step, so
-    the costliest come first.
-    """
+    """One command a finding, in the report's order: GitHub shows ten of each level in a step."""
 
     name = "github"
     suffix = ".txt"

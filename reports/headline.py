@@ -1,8 +1,4 @@
-"""What a report says first, in every format: what re-runs proved, what could be saved, how often a
-step waits.
-"""
-
-from __future__ import annotations
+"""What a report says first in all formats: what is proven, what could be saved, how it waits."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,13 +6,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 from auditor.model.devices import device_named
-from auditor.model.prices import (
-    priced,
-    share_of_step,
-    trains_otherwise,
-    unpriced_waits,
-    usual_us,
-)
+from auditor.model.prices import priced, share_of_step, trains_otherwise, unpriced_waits, usual_us
 
 from . import outcomes, summary, text, verified, what_ifs
 
@@ -87,9 +77,7 @@ def _nothing(report: Report) -> Gain:
 
 
 def _trained_otherwise(report: Report) -> Iterator[str]:
-    """How many findings say that something else is trained than the program says; the page has a
-    section of them.
-    """
+    """How many findings say that something else is trained than the program says."""
     found = tuple(each for each in report.findings if trains_otherwise(each))
     if found:
         verb, first = "changes" if len(found) == 1 else "change", found[0]
@@ -141,9 +129,7 @@ def _price(report: Report, part: what_ifs.Together) -> str:
 
 
 def _waits(report: Report) -> Iterator[Gain]:
-    """How often each step waits for a GPU that is not there, and where most; nothing where that is
-    less than once, or no program waits so.
-    """
+    """How often each step waits for a missing GPU, and where most; nothing if less than once."""
     found = [each for each in report.findings if unpriced_waits(each)]
     total = sum(map(unpriced_waits, found))
     if (
@@ -208,9 +194,7 @@ def proven(report: Report) -> Finding | None:
 
 
 def largest_memory(report: Report) -> Finding | None:
-    """The finding that would give back most bytes by the end of the audited steps. Bytes of several
-    findings may be the same ones, so they are not added.
-    """
+    """The finding that gives back most bytes; bytes of several may be the same: never added."""
 
     def held(finding: Finding) -> int:
         return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)
@@ -219,9 +203,7 @@ def largest_memory(report: Report) -> Finding | None:
 
 
 def _causes(report: Report) -> Iterable[Finding]:
-    """The findings without consequences of others among them; where the cause was silenced or not
-    selected, they stand for it.
-    """
+    """The findings without consequences of others; these stand for a cause that is missing."""
     there = {finding.code for finding in report.findings if not finding.follows}
     return (
         finding

@@ -2,8 +2,6 @@
 in it only where that was asked for, and wakes when a chart is looked at.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import gzip
@@ -51,9 +49,7 @@ FEW = 5
 
 @dataclass(frozen=True)
 class FindingRow:
-    """A finding in the list. ``behind`` says why it stands below another one, empty if it does
-    not.
-    """
+    """A finding in the list. ``behind`` says why it stands below another; empty if it does not."""
 
     card: Card
     behind: str
@@ -167,17 +163,13 @@ _NO_PLOTLY = (
     "pip install 'torch-step-audit[all]'."
 )
 _PACKING = 3
-"""Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's
-highest.
-"""
+"""Level of gzip: 9 would save 0.2 MB and take 0.1 s more of every audit. isal's highest."""
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
 _TRAINING_LISTED = 8
 
 
 class Html:
-    """``report.html``. The plotly bundle is inside, once, only where it was asked for and there is
-    something to plot.
-    """
+    """``report.html``. The plotly bundle is inside once, if asked for and there is a plot."""
 
     name = "html"
     suffix = ".html"
@@ -280,9 +272,7 @@ def _policy(script: str, *, with_plotly: bool) -> str:
 
 
 def _script_json(value: Any) -> str:
-    """``value`` as JSON that may stand inside a script element: no ``<``, ``>``, ``&``; ASCII only,
-    so no U+2028 either.
-    """
+    """``value`` as JSON for a script element: no ``<``, ``>``, ``&``, and ASCII only."""
     dumped = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for char in "<>&":
         dumped = dumped.replace(char, f"\\u{ord(char):04x}")
@@ -373,9 +363,7 @@ def _plotly_packed() -> Markup:
 
 
 def _gzip(script: bytes) -> bytes:
-    """By isal where there is a wheel for this machine: four times cheaper than the standard
-    library, and as small.
-    """
+    """By isal where it has a wheel: four times cheaper than the standard library, as small."""
     try:
         from isal import igzip
     except ImportError:

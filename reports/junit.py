@@ -1,7 +1,5 @@
 """JUnit XML: a test case for each rule, as CI systems list them."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
@@ -24,9 +22,7 @@ class Junit:
     suffix = ".xml"
 
     def render(self, report: Report) -> str:
-        """The document. Characters that XML cannot hold, or that steer a terminal, are written as
-        escapes.
-        """
+        """The document. Characters that XML cannot hold, or that steer a terminal, are escaped."""
         suite = ET.Element(
             "testsuite",
             name=_name(f"audit of {report.run.target}"),

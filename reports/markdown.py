@@ -1,8 +1,4 @@
-"""A Markdown summary that fits a pull request comment: bounded, and inert whatever the program's
-texts hold.
-"""
-
-from __future__ import annotations
+"""A Markdown summary that fits a pull request comment: bounded, and inert whatever it quotes."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -27,9 +23,7 @@ _TICK = f"&#{ord('`')};"
 
 
 class Markdown:
-    """Headline, a table of findings, one folded section for each, what could not be looked at. The
-    least costly are left out first.
-    """
+    """Headline, table of findings, folded sections. The least costly are left out first."""
 
     name = "markdown"
     suffix = ".md"

@@ -1,7 +1,5 @@
 """The step by module, in words and rows that every renderer shows alike."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from auditor import amounts

@@ -1,8 +1,4 @@
-"""What to do with a report: the fixes to begin with, and the commands that show, make and measure
-its patches.
-"""
-
-from __future__ import annotations
+"""What to do with a report: fixes to begin with, commands that show, make and measure patches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,9 +23,7 @@ _TEXT_LIMIT = 400
 
 @dataclass(frozen=True)
 class Step:
-    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff``
-    and ``proven`` (what a re-run measured) are empty if missing.
-    """
+    """A fix to begin with; ``anchor``: its finding on the page; missing texts are empty."""
 
     anchor: str
     code: str
@@ -43,9 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of ``audit`` (its words after that, up to the folder, and behind it), and what it
-    does.
-    """
+    """A command of ``audit`` (words up to the folder, and behind it), and what it does."""
 
     before: str
     behind: str
@@ -57,9 +49,7 @@ class Command:
 
 
 def steps(report: Report) -> tuple[Step, ...]:
-    """The fixes with the largest joint saving if a replay gave it, else the first findings; without
-    notes and findings without a remedy.
-    """
+    """The fixes with the largest joint saving by replay, else the first findings with a remedy."""
     numbered = [
         (f"finding-{number}", finding)
         for number, finding in enumerate(report.findings, 1)

@@ -1,7 +1,5 @@
 """What stands first on the page of a run that ran out of memory, and of saved checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,9 +20,7 @@ class HeadAmount:
 
 
 def shortage(report: Report) -> tuple[HeadAmount, ...]:
-    """Limit, what was in use, what was asked for and what was missing to it; empty if memory did
-    not run out.
-    """
+    """Limit, in use, asked for, and missing to it; empty if memory did not run out."""
     return tuple(_shortage(report.ran_out)) if report.ran_out is not None else ()
 
 

@@ -1,6 +1,4 @@
-"""What the HTML page shows, made ready for the template: ids, cut source lines, marked diffs, words
-for enums.
-"""
+"""What the HTML page shows, made ready for the template: ids, cut lines, marked diffs, words."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class PagePlace:
-    """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and
-    ``share`` where it has one.
-    """
+    """A place that a finding joins; ``code``, ``price`` and ``share`` where it has them."""
 
     place: str
     code: str
@@ -135,9 +131,7 @@ class Shown:
     title: str
     codes: frozenset[str]
     device: bool = False
-    """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen
-    there.
-    """
+    """Whether it shows a device's memory: it cannot show what a CPU's memory finding is about."""
 
 
 def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
@@ -152,9 +146,7 @@ def title(name: str) -> str:
 
 
 def prose(words: str) -> Markup:
-    """A rule's words: parts between backticks are code, and microseconds are spelt as on the rest
-    of the page.
-    """
+    """A rule's words: code between backticks, microseconds spelt as on the rest of the page."""
     parts = text.shorten(words, _MESSAGE_LIMIT).split("`")
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
         return Markup("{}").format(words)
@@ -179,9 +171,7 @@ def manual(markdown: str) -> Markup:
 
 
 def environment(report: Report) -> Iterator[tuple[str, str]]:
-    """Names and values of the environment as people read them: ``cpu_count`` without its
-    underscore, memory with a unit.
-    """
+    """Names and values of the environment for people: ``cpu_count`` without underscore, units."""
     for name, value in report.environment.items():
         shown = (
             amounts.size(int(value))
@@ -192,9 +182,7 @@ def environment(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def breakable(name: str) -> Markup:
-    """A path or dotted name that may wrap after its slashes, and inside a long name after the
-    other separators; it is copied without a trace of that.
-    """
+    """A path or dotted name that may wrap after its slashes and separators, unseen in a copy."""
     parts = (
         part if len(part) <= _WHOLE else _SEPARATOR.sub(r"\1<wbr>", part)
         for part in str(Markup.escape(text.path(name))).split("/")
@@ -212,9 +200,7 @@ def brief(words: str) -> str:
 
 
 def explained(report: Report) -> dict[str, str]:
-    """Id of the manual page of each rule that found something: it stands with the rule's first
-    finding.
-    """
+    """Id of the manual page of each rule that found something: with its first finding."""
     known: dict[str, str] = {}
     for number, finding in enumerate(report.findings, 1):
         for code in finding.codes:
@@ -349,9 +335,7 @@ class CodeLine:
 
 
 def excerpt_lines(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
-    """The source around a finding, its own lines marked; the line alone where nothing around it is
-    known.
-    """
+    """The source around a finding, its lines marked; the line alone if that is all there is."""
     site = finding.site
     if site is None:
         return

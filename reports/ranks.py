@@ -1,8 +1,4 @@
-"""The ranks of a job as a table: the rank that waits least in collectives comes first, because the
-others wait for it.
-"""
-
-from __future__ import annotations
+"""A job's ranks as a table: the one that waits least comes first, since the others wait for it."""
 
 import statistics
 
@@ -24,15 +20,11 @@ HEADINGS = (
 UNKNOWN = "-"
 
 STANDS_OUT = 0.8
-"""Share of the median rank's communication below which a rank is named: ours; ranks that wait alike
-differ by less.
-"""
+"""Share of the median's communication below which a rank is named. Ours."""
 
 
 def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
-    """At most ``limit`` ranks; all in their own order where that is enough, else those with the
-    least communication.
-    """
+    """At most ``limit`` ranks; in their order if all fit, else those that communicate least."""
     if len(report.ranks) <= limit:
         return report.ranks
     return tuple(sorted(report.ranks, key=lambda rank: rank.communication_us)[:limit])
@@ -67,9 +59,7 @@ def cells(rank: Rank) -> tuple[str, ...]:
 
 
 def table(report: Report, limit: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows of at most ``limit`` ranks, without the columns that hold nothing: unknown
-    or zero on every rank.
-    """
+    """Headings and rows of at most ``limit`` ranks, without columns empty on every rank."""
     rows = [cells(rank) for rank in ordered(report, limit)]
     known = [
         column

@@ -1,7 +1,5 @@
 """SARIF 2.1.0: findings for code scanning. Patches are in report.json and fixes.patch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -37,9 +35,7 @@ class Sarif:
     suffix = ".sarif"
 
     def render(self, report: Report) -> str:
-        """Indented JSON in ASCII: other characters, and whatever steers a terminal, are escapes of
-        JSON.
-        """
+        """Indented JSON in ASCII: other characters, and what steers a terminal, are escaped."""
         return (
             json.dumps(
                 {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [_run(report)]}, indent=2
@@ -65,9 +61,7 @@ def _run(report: Report) -> Object:
 
 
 def _judged(report: Report) -> tuple[Verdict, ...]:
-    """One verdict for each code, those of findings among them even where a report forgot the
-    verdict.
-    """
+    """One verdict for each code, also for codes of findings for which the report has none."""
     found = {verdict.code: verdict for verdict in report.verdicts}
     for finding in report.findings:
         for code in finding.codes:

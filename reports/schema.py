@@ -1,8 +1,4 @@
-"""The JSON Schema of report.json, and the page of documentation that is written from it (``python
--m auditor.reports.schema``).
-"""
-
-from __future__ import annotations
+"""The JSON Schema of report.json, and its page (``python -m auditor.reports.schema``)."""
 
 import json
 import sys

@@ -1,7 +1,5 @@
 """The sections of a report, in the order in which every format has them: :data:`SECTIONS`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 

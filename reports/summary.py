@@ -1,8 +1,4 @@
-"""What a report says in a few words and sums: read by every renderer, so that no two pages
-disagree.
-"""
-
-from __future__ import annotations
+"""What a report says in a few words and sums: read by every renderer, so that no two disagree."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -46,9 +42,7 @@ _FILES: dict[Input, str] = {
     "checkpoint": "saved checkpoints",
 }
 _FROM: dict[Input, str] = dict.fromkeys(("snapshot", "checkpoint"), "from")
-"""What is judged where it is no run, in words, and how it is said that something comes from
-there.
-"""
+"""What is judged where it is no run, in words, and how it is said that it comes from there."""
 
 
 def device(report: Report) -> str:
@@ -78,9 +72,7 @@ def rehearsed(report: Report) -> str:
 
 
 def asked(report: Report) -> str:
-    """How the first sentence begins: ``Audited for 50 steps, after 5 warm-up steps,``, ``Judged
-    from a trace of 6 steps,``.
-    """
+    """How the first sentence begins: ``Audited for 50 steps,``, ``Judged from a trace of ...``."""
     run = report.run
     if not run.steps:
         return "Judged"
@@ -93,9 +85,7 @@ def asked(report: Report) -> str:
 
 
 def processes(report: Report) -> str:
-    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one
-    process.
-    """
+    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one."""
     world, ranks = report.run.world_size, report.ranks
     if world <= 1:
         return ""
@@ -115,9 +105,7 @@ def place(report: Report) -> str:
 
 
 def steps(report: Report) -> str:
-    """``30 steps``, or how many of them were to be taken; empty if steps are not what was looked
-    at.
-    """
+    """``30 steps``, or how many were to be taken; empty if steps are not what was looked at."""
     run = report.run
     if not run.steps:
         return ""
@@ -139,9 +127,7 @@ def _taken(run: Run) -> str:
 
 
 def step_time(report: Report) -> str:
-    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without
-    what they cannot tell; empty if none was timed.
-    """
+    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``; empty if untimed."""
     times = report.run.step_us
     if times is None:
         return ""
@@ -200,9 +186,7 @@ def cost(finding: Finding) -> str:
 
 
 def per_step(finding: Finding) -> str:
-    """How often it happens in a step, ``<0.01`` where that is hardly ever, ``once`` where it was on
-    one step of many; empty if it was not counted.
-    """
+    """How often it happens in a step: ``<0.01``, ``once`` on one of many; empty if not counted."""
     return "once" if _on_one_step(finding) else seldom(finding.per_step)
 
 
@@ -218,9 +202,7 @@ def seldom(times: float) -> str:
 
 
 def frequency(finding: Finding, report: Report) -> str:
-    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty if it was
-    not counted by steps.
-    """
+    """``2 per step, on all 50 steps``; empty if it was not counted by steps."""
     if _on_one_step(finding):
         return "once"
     words = []
@@ -345,18 +327,14 @@ NOT_PROVEN = "not proven"
 
 
 def basis(finding: Finding) -> str:
-    """How the price was come by, ``measured`` or ``estimated``; ``not proven`` where its interval
-    reaches zero.
-    """
+    """``measured``, ``estimated``, or ``not proven`` where a price's interval reaches zero."""
     return (
         NOT_PROVEN if priced(finding) is not None and finding.proven_us is None else finding.basis
     )
 
 
 def short_price(finding: Finding) -> str:
-    """:func:`cost` where there is room for one number: ``not proven`` instead of a price whose
-    interval reaches zero.
-    """
+    """:func:`cost` as one number: ``not proven`` if a price's interval reaches zero."""
     return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding)
 
 
@@ -369,9 +347,7 @@ def between(finding: Finding) -> str:
 
 
 def price(finding: Finding) -> str:
-    """:func:`cost` with its interval and its basis: ``9.17 ms [8.9 to 9.4] / step measured``; empty
-    if neither is known.
-    """
+    """:func:`cost` with interval and basis: ``9.17 ms [8.9 to 9.4] / step measured``; or empty."""
     lost = priced(finding)
     if lost is None:
         return f"{said} {finding.basis}" if (said := cost(finding)) else ""
@@ -410,9 +386,7 @@ def share(finding: Finding, report: Report) -> str:
 
 
 def beside_step(us: float, report: Report, findings: int) -> str:
-    """``38% of the mean step``, or that it is more than all of that, and why it can be; empty if
-    no step was timed.
-    """
+    """``38% of the mean step``, or more than all of it and why; empty without timed steps."""
     found = share_of_step(us, report.run.step_us)
     if found is None:
         return ""
@@ -447,9 +421,7 @@ def accepted(finding: Finding) -> bool:
 
 
 def baseline_sentences(report: Report) -> tuple[str, ...]:
-    """How many findings are new, which of the baseline are gone, and which could not be looked
-    for; none without a baseline.
-    """
+    """How many findings are new, which are gone, and which were not looked for; else nothing."""
     return tuple(_of_baseline(report))
 
 

@@ -1,8 +1,4 @@
-"""Traces for TensorBoard: a copy whose categories the legacy torch-tb-profiler tab understands,
-laid out as it expects.
-"""
-
-from __future__ import annotations
+"""Traces for TensorBoard: a copy laid out in categories that torch-tb-profiler understands."""
 
 import gzip
 import re
@@ -14,9 +10,7 @@ BLOCK = 1 << 20
 """Bytes of trace text that are read at a time."""
 
 HELD_LIMIT = 64 * BLOCK
-"""Bytes held at most while no event begins in them; a longer stretch is no event list and is passed
-on as it comes.
-"""
+"""Bytes held at most while no event begins in them; longer stretches are passed on as is."""
 
 # torch >= 1.13 writes categories that torch-tb-profiler 0.4.3 (its last release) does not know: it
 # then shows no device time and no DataLoader time at all. Both orders of "cat" and "name" occur:

@@ -1,6 +1,4 @@
-"""The report as a person reads it in a terminal: one line for each finding, never a cut path,
-nothing that steers the terminal.
-"""
+"""The report in a terminal: one line for each finding, no path cut, nothing that steers it."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ class Terminal:
 
     @classmethod
     def for_stream(cls, stream: TextIO) -> Terminal:
-        """As fits ``stream``: colour only on a terminal without ``NO_COLOR`` (any value but the
-        empty one) or ``TERM=dumb``.
-        """
+        """As fits ``stream``: colour only on a terminal without ``NO_COLOR`` or ``TERM=dumb``."""
         tty = stream.isatty()
         colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         width = shutil.get_terminal_size().columns if tty else 80

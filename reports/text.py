@@ -1,8 +1,4 @@
-"""Text that comes from the user's program, made safe to show: nothing hidden, nothing that steers a
-terminal, nothing endless.
-"""
-
-from __future__ import annotations
+"""Text of the user's program, made safe to show: nothing hidden, steering or endless."""
 
 import json
 import re
@@ -12,9 +8,7 @@ _MICRO = re.compile(r"(?<=\d) us\b")
 _MARKED = re.compile(r"##(?=(?:vso|teamcity)?\[)")
 
 PATH_LIMIT = 4096
-"""Characters of a path that are always shown whole (PATH_MAX of Linux): no real path is ever
-cut.
-"""
+"""Characters of a path that are always shown whole (PATH_MAX of Linux): no path is ever cut."""
 
 
 def visible(text: str) -> str:
@@ -53,9 +47,7 @@ def inert(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """``text`` without the marks that begin a command anywhere in a line: ``##[error]`` becomes
-    ``## [error]``.
-    """
+    """``text`` without marks that begin a command: ``##[error]`` becomes ``## [error]``."""
     return _MARKED.sub("## ", text)
 
 
@@ -95,9 +87,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def tail_lines(text: str, limit: int, width: int = 500) -> list[str]:
-    """The last ``limit`` lines of ``text``, each made visible and no wider than about ``width``;
-    says what was left out.
-    """
+    """The last ``limit`` lines of ``text``, made visible; says what was left out."""
     lines = text.rstrip("\n").split("\n")
     shown = [shorten(visible(line), width) for line in lines[-limit:]]
     if len(lines) > limit:

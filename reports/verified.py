@@ -1,8 +1,4 @@
-"""What re-runs with the patches measured, in words and as two bars: for the page and the
-terminal.
-"""
-
-from __future__ import annotations
+"""What re-runs with the patches measured, in words and two bars: for the page and the terminal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,9 +28,7 @@ _UNTIMED = "Checked in the rehearsal: the result, not the time"
 
 @dataclass(frozen=True)
 class Proof:
-    """What a re-run with the patch measured; the shares scale two bars against the slower run.
-    Times are 0 if none is.
-    """
+    """What a re-run with the patch measured; shares scale bars by the slower run. Times 0: none."""
 
     words: str
     status: str
@@ -63,9 +57,7 @@ def proof(verified: Verified) -> Proof:
 
 
 def banner(report: Report) -> tuple[str, ...]:
-    """What all good patches together bought, as measured, and which they are; empty if that was
-    not measured.
-    """
+    """What all good patches together saved, as measured, and which; empty if not measured."""
     verification = report.verification
     together = verification.together if verification is not None else None
     if (
@@ -82,9 +74,7 @@ def banner(report: Report) -> tuple[str, ...]:
 
 
 def settled(finding: Finding) -> bool:
-    """True if re-runs with its patch have measured the saving, which then replaces the audit's
-    price.
-    """
+    """True if re-runs with its patch measured the saving, which replaces the audit's price."""
     verified = finding.verified
     if verified is None or verified.status == "inconclusive":
         return False

@@ -1,8 +1,4 @@
-"""What the fixes of a trace save, alone and one after the other, in words and rows for all
-renderers.
-"""
-
-from __future__ import annotations
+"""What the fixes of a trace save, alone and one after the other, in words and rows."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -85,9 +81,7 @@ def _sentences(report: Report, found: WhatIf) -> Iterator[str]:
 
 
 def _played(report: Report, found: WhatIf) -> str:
-    """That the steps of the replay are not all of those whose mean is shown; empty if these take
-    as long.
-    """
+    """That the replay's steps are not all whose mean is shown; empty if these take as long."""
     mean = usual_us(report.run.step_us)
     if not mean or amounts.duration(mean) == amounts.duration(found.recorded_us):
         return ""
@@ -96,9 +90,7 @@ def _played(report: Report, found: WhatIf) -> str:
 
 @dataclass(frozen=True)
 class Together:
-    """What findings give back together, in us per step; ``alone_us`` is the sum of their single
-    prices where that is another number, else None.
-    """
+    """What findings give back together, in us per step; ``alone_us``: summed prices if other."""
 
     us: float
     alone_us: float | None
@@ -106,9 +98,7 @@ class Together:
 
 
 def together(report: Report, found: Iterable[Finding]) -> Together:
-    """Of these findings. Those that the replay prices together count as it says, others are
-    added.
-    """
+    """Of these findings. Those that the replay prices together count so, others are added."""
     priced = {
         (fix.code, fix.key, fix.message): fix.after_us
         for fix in (report.what_if.fixes if report.what_if is not None else ())

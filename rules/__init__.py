@@ -21,15 +21,11 @@ FILE = re.compile(r"([a-z]+[0-9]{3})_\w+")
 """Name of the module of a single rule: its code in small letters, and what is wrong."""
 
 APART = ("rows", "probes")
-"""Modules and packages of a family that hold no rules: the rows of a recording, and their probes
-(which import torch).
-"""
+"""Modules and packages of a family without rules: recorded rows, and probes (with torch)."""
 
 
 def find(package: ModuleType) -> tuple[type[Rule], ...]:
-    """The rules of all families of a package, by family and number. Raises TypeError for a family
-    that is not in the manual, and as :func:`family_of`.
-    """
+    """All families' rules of a package, in order. Raises TypeError for an unknown family."""
     names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg]
     for name in names:
         if name.upper() not in FAMILIES:

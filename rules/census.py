@@ -1,8 +1,4 @@
-"""What the rules have in common about state that should change, or should not: a row of the census
-is a finding. A rule is a sentence.
-"""
-
-from __future__ import annotations
+"""What the rules about state share that should change, or not: a row of the census is a finding."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

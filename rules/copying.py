@@ -1,8 +1,4 @@
-"""What the rules about copies to the device have in common: every step, seen on a GPU's path,
-reported by line.
-"""
-
-from __future__ import annotations
+"""What the rules about copies to the device share: every step, on a GPU's path, by line."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,9 +21,7 @@ SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "
 
 
 def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -> Iterator[Edit]:
-    """Of what a function of torch ``makes``: where its device is named, for each call that moves it;
-    nothing without such a function.
-    """
+    """Where the device of what torch ``makes`` is named, for each call that moves it."""
     same = makes in SAME_ANYWHERE
     reason = (
         f"torch.{makes} makes the same values on any device"
@@ -46,9 +40,7 @@ class CopyRule(LineRule):
     cause = "copy to the device"
 
     def own(self, lines: Iterable[CopyLine]) -> Iterator[CopyLine]:
-        """The usual ones that copy by themselves: what a library copies for a line is not theirs to
-        change.
-        """
+        """The usual ones that copy by themselves: a library's copy for a line is not theirs."""
         return (line for line in self.usual(lines) if not line.library)
 
     @staticmethod
@@ -64,18 +56,14 @@ class CopyRule(LineRule):
 
     @staticmethod
     def waits_because(moves: Iterable[CallArgument]) -> str:
-        """What they are given instead of True, and where that was set; empty if they are given
-        nothing.
-        """
+        """What they are given instead of True, and where that was set; empty if nothing."""
         return next((move.said for move in moves if move.said), "")
 
     @staticmethod
     def without_waiting(
         moves: Iterable[CallArgument], places: Iterable[CopyLine]
     ) -> Iterator[Edit]:
-        """``non_blocking=True`` for each call that moves a batch in pinned memory, at these
-        places.
-        """
+        """``non_blocking=True`` for each call here that moves a batch in pinned memory."""
         safe = not any(row.rewritten for place in places for row in place.rows)
         reason = (
             "the device runs the copy before the kernels that need it; no step wrote to the batch "
@@ -88,9 +76,7 @@ class CopyRule(LineRule):
 
     @staticmethod
     def decided_elsewhere(moves: Iterable[CallArgument]) -> tuple[str, str | None]:
-        """What to add to the advice where an expression decides whether a move waits, and why it is
-        not edited then.
-        """
+        """What to advise where an expression decides whether a move waits: it is not edited."""
         moves = [move for move in moves if move.written]
         advice = next((move.advice for move in moves), "")
         return advice, next((move.refused for move in moves if move.refused), None)
@@ -105,11 +91,7 @@ WITHOUT = {"to_device": Change("copies to device"), "to_host": Change("copies to
 class TransferRule(Rule):
     """Base of the rules about time in which a device does nothing but copy; no rule itself."""
 
-    share: float = knob(
-        0.1,
-        "Warn if copies that no kernel overlaps take at least this share of the steps' time (TraceML's "
-        "limit).",
-    )
+    share: float = knob(0.1, "Warn if copies alone take at least this share (TraceML's limit).")
     severe: float = knob(0.2, "Report an error if they take at least this share (TraceML's limit).")
     least_us: float = knob(100.0, "Report only if they take at least this many us per step.")
 

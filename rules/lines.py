@@ -1,8 +1,4 @@
-"""What the rules about lines that the step runs have in common: which are reported, and what the
-report has of one.
-"""
-
-from __future__ import annotations
+"""What the rules about lines of the step share: which are reported, and what is said of one."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,9 +12,7 @@ from auditor.rule import Rule, knob
 
 
 def between(finding: Finding, price: Estimate | None) -> Finding:
-    """The finding with the interval of its price in us per step; as it is where too little was seen
-    for one.
-    """
+    """The finding with the interval of its price in us per step, if enough was seen."""
     if price is None:
         return finding
     return replace(finding, lost_us_per_step_low=price.low, lost_us_per_step_high=price.high)
@@ -78,9 +72,7 @@ class LineRule(LineReport):
                 yield self.report(line, f"... on {line.pattern}: ...")
     """
 
-    share: float = knob(
-        0.5, "Report a line that does it on at least this share of the watched steps."
-    )
+    share: float = knob(0.5, "Report a line that does it on at least this share of the steps.")
 
     def usual(self, lines: Iterable[L]) -> Iterator[L]:
         """Those that do it on most of enough steps, or in phases and as often."""

@@ -1,8 +1,4 @@
-"""What the rules about lines that read tensors have in common: how often is often, and how a line
-is reported.
-"""
-
-from __future__ import annotations
+"""What the rules about lines that read tensors share: how often is often, how one is reported."""
 
 import ast
 import re
@@ -20,9 +16,7 @@ from auditor.syntax.reaching import shared_names
 from .lines import LineReport
 
 LOG_EVERY = 50
-"""Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to
-follow a curve.
-"""
+"""Steps between two logs in the patch: a wait then costs nothing, and a curve shows."""
 
 THROTTLED = (
     f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
@@ -71,19 +65,10 @@ class ReadingRule(LineReport):
 
     cause = "read"
 
-    share: float = knob(
-        0.5, "Warn about a line that does it on at least this share of the diagnosed steps."
-    )
-    rare: float = knob(
-        0.1, "Report only if it happens on at least this share of the diagnosed steps."
-    )
-    interval: int = knob(
-        10,
-        "Do not report a line that does it at a fixed interval of this many steps or more.",
-    )
-    enough: int = knob(
-        10, "With fewer diagnosed steps than this, report only a line that does it on every step."
-    )
+    share: float = knob(0.5, "Warn about lines that do it on at least this share of the steps.")
+    rare: float = knob(0.1, "Report only if at least this share of the diagnosed steps does it.")
+    interval: int = knob(10, "Do not report a fixed interval of at least this many steps.")
+    enough: int = knob(10, "With fewer steps than this, report only what every step does.")
 
     def reads(
         self, places: Iterable[ReadStatement]
@@ -134,9 +119,7 @@ class ReadingRule(LineReport):
         return None
 
     def instead(self, place: ReadStatement) -> str:
-        """``advice`` for a read of the line's own; of one inside a library nothing can be written
-        differently there.
-        """
+        """``advice`` for a line's own read; one inside a library cannot be written otherwise."""
         if place.library:
             known = [
                 said
@@ -205,9 +188,7 @@ INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
 """A ``%`` format that takes no tensor of floats."""
 
 DEEPEST = 3
-"""Names that a sum is handed on to (``mean = total / n``), one after the other, that are
-followed.
-"""
+"""Names that a sum is handed on to (``mean = total / n``), one after another, at most."""
 
 
 def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | None:

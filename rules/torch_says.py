@@ -1,8 +1,4 @@
-"""What the rules have in common that repeat a warning of torch's: with the user's line, the defect
-in one sentence, and what to do. A rule is a row.
-"""
-
-from __future__ import annotations
+"""What rules that repeat torch's warnings share: the user's line, the defect and what to do."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,13 +25,10 @@ class TorchSays(Rule):
     """What is wrong at the line, and what follows from it."""
 
     def detect(self, warnings: Rows[TorchWarningRow], steps: Steps) -> Iterator[Finding]:
-        """One finding for each line."""
         return self.at_lines(warnings, steps)
 
     def at_lines(self, warnings: Iterable[TorchWarningRow], steps: Steps) -> Iterator[Finding]:
-        """Counted in the diagnostic pass; outside it (torch warns once, or when something is made)
-        no number is given.
-        """
+        """Counted in the diagnostic pass; outside it (torch warns once) no number is given."""
         watched = len(steps.loud)
         for rows in by_line(row for row in warnings if row.name == self.warning):
             seen = [row for row in rows if row.pass_name == "loud" and row.step < watched]

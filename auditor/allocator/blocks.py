@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Frames = Sequence[Mapping[str, Any]]
-"""A stack, innermost first, as torch's snapshots hold it: ``{"filename": ..., "line": ..., "name":
-...}``.
-"""
+"""A stack, innermost first, as in snapshots: ``{"filename": ..., "line": ..., "name": ...}``."""
 
 State = Literal["inactive", "active_allocated", "active_pending_free"]
 
 
 @dataclass(frozen=True)
 class ObjectSearch:
-    """The address space of an expandable segment: pages of device memory are mapped into it and out
-    of it.
-    """
+    """The address space of an expandable segment: pages of device memory are mapped into it."""
 
     address: int
     size: int
@@ -37,9 +33,7 @@ class ObjectSearch:
 
 
 class Block:
-    """A stretch of memory in a segment, linked with its neighbours. ``mapped`` is False for address
-    space without memory.
-    """
+    """A stretch of memory in a segment, linked with its neighbours; not ``mapped``: addresses."""
 
     __slots__ = (
         "address", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",

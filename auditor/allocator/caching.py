@@ -445,9 +445,7 @@ def room(block: Block) -> int:
 
 
 class ExpandableSegments:
-    """Maps and unmaps. Pages are of 2 MiB in the small pool, of ``large_segment_size`` (20 MiB) in
-    the large one.
-    """
+    """Maps and unmaps pages: 2 MiB (small pool), ``large_segment_size`` or 20 MiB (large)."""
 
     def __init__(self, ledger: Ledger, settings: AllocatorSettings) -> None:
         self._ledger, self._settings = ledger, settings
@@ -498,9 +496,7 @@ class ExpandableSegments:
             pool.add_unmapped(block)  # else the address space is empty, and given up
 
     def _candidate(self, pool: Pool, stream: int, size: int) -> Block:
-        """The lowest place where enough can be mapped, counting a free block before it
-        (``find_expandable_block``).
-        """
+        """The lowest place with enough to map, with a free block before it."""
         for block in pool.unmapped(stream):
             start = (
                 block.previous if block.previous is not None and block.previous.is_free else block

@@ -1,7 +1,5 @@
 """The device's memory and its books: what is free, what was allocated and returned, and when."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -73,9 +71,7 @@ class Ledger:
         self.stats.reserved_bytes.add(size, small=small)
 
     def take(self, entry: Entry, *, small: bool) -> None:
-        """Memory came from the device: ``segment_alloc`` or ``segment_map``. The caller has looked
-        that there was enough.
-        """
+        """Memory came from the device (``segment_alloc``, ``segment_map``), as the caller saw."""
         self.reserved += entry.size
         self.stats.num_device_alloc += 1
         self.stats.reserved_bytes.add(entry.size, small=small)

@@ -225,13 +225,9 @@ class History:
     settings: AllocatorSettings
     recorded: Recorded
     expandable: bool
-    """Whether the recorded run used expandable segments: then ``start`` names live blocks, but no
-    segment can be restored.
-    """
+    """Whether expandable segments were used: ``start`` names live blocks, segments are lost."""
     unknown_flushes: int
-    """Times that cached memory went back to the device and the recording does not say why; taken
-    for ``empty_cache``.
-    """
+    """Times that cached memory went back for no recorded reason; taken for ``empty_cache``."""
 
     @classmethod
     def from_snapshot(cls, data: Mapping[str, Any], device: int = 0) -> History:
@@ -267,9 +263,7 @@ class History:
 
 
 class _Reader:
-    """Walks a history forwards for the calls, and backwards from the final segments for the
-    start.
-    """
+    """Walks a history forwards for the calls, backwards from the final segments for the start."""
 
     def __init__(
         self, trace: Sequence[Event], segments: Sequence[Event], settings: AllocatorSettings
@@ -413,9 +407,7 @@ def _live(segment: Event) -> Iterator[BlockAtStart]:
 def _placed(
     held: Mapping[int, HeldSegment], live: Mapping[int, BlockAtStart], settings: AllocatorSettings
 ) -> list[HeldSegment]:
-    """Live blocks in their segments. A block freed since is known by its request only: its size
-    follows from its place.
-    """
+    """Live blocks in segments. One freed since is known by its request: its place has its size."""
     segments = sorted(held.values(), key=lambda segment: segment.address)
     starts = [segment.address for segment in segments]
     inside: dict[int, list[BlockAtStart]] = defaultdict(list)

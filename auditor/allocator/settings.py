@@ -21,17 +21,13 @@ SMALL_SIZE = 1 * MIB
 SMALL_BUFFER = 2 * MIB
 """kSmallBuffer: what the small pool obtains from the device at once."""
 LARGE_BUFFER = 20 * MIB
-"""``large_segment_size_``, once kLargeBuffer: what the large pool obtains for a request below
-MIN_LARGE_ALLOC.
-"""
+"""``large_segment_size_``, once kLargeBuffer: what a request below MIN_LARGE_ALLOC obtains."""
 MIN_LARGE_ALLOC = 10 * MIB
 """kMinLargeAlloc: from here on a request gets a segment of its own size."""
 ROUND_LARGE = 2 * MIB
 """kRoundLarge: such a segment is a multiple of it."""
 INTERVALS = 16
-"""kRoundUpPowerOfTwoIntervals of ``roundup_power2_divisions``: one for each power of two from 1 MiB
-to 32 GiB.
-"""
+"""kRoundUpPowerOfTwoIntervals of ``roundup_power2_divisions``: powers of two, 1 MiB to 32 GiB."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +45,7 @@ class AllocatorSettings:
 
     @classmethod
     def parse(cls, text: str) -> AllocatorSettings:
-        """From ``key:value,key:[a:b,c:d]``. What torch would refuse, or this does not simulate, is
-        left out: torch itself tells the user.
-        """
+        """From ``key:value,key:[a:b,c:d]``. What torch refuses, or is not simulated, is dropped."""
         settings = cls(text=text)
         for key, value in _PAIR.findall("".join(text.split())):
             if key in _READERS:
@@ -62,9 +56,7 @@ class AllocatorSettings:
 
     @classmethod
     def from_snapshot(cls, recorded: Mapping[str, Any] | None) -> AllocatorSettings:
-        """From ``allocator_settings`` of a memory snapshot: the text it carries, and over it the
-        values in force.
-        """
+        """From a snapshot's ``allocator_settings``: its text, and over it the values in force."""
         recorded = recorded or {}
         settings = cls.parse(str(recorded.get("PYTORCH_CUDA_ALLOC_CONF") or ""))
         split = int(recorded.get("max_split_size", settings.max_split_size or -1))

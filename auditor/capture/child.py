@@ -281,9 +281,7 @@ class Recorder:
         return (os.path.dirname(spec.origin),)
 
     def _ready(self, target: Any) -> Session:
-        """The first step is about to begin: now ask torch what device there is (the program has set
-        its environment). Raises :class:`TargetProblem`.
-        """
+        """The first step begins: ask torch what device there is. Raises :class:`TargetProblem`."""
         try:
             self._prepare()
             assert self.session is not None and self.context is not None

@@ -1,7 +1,5 @@
 """The fork server's side of :mod:`auditor.runs.fork_server`: imports torch, then is copied."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What ``audit doctor`` asks of torch, in a process of its own: importing it may end that."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,8 +1,4 @@
-"""``audit agents``: what a coding agent should know of this tool, for a repository's AGENTS.md or as
-a skill.
-"""
-
-from __future__ import annotations
+"""``audit agents``: what a coding agent should know of this tool, for AGENTS.md or as a skill."""
 
 from pathlib import Path
 

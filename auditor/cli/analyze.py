@@ -1,7 +1,5 @@
 """``audit analyze``: judge a recording that is already there."""
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 from pathlib import Path

@@ -6,8 +6,6 @@ anybody. What is said here cannot steer a terminal, forge a line of ours, or be 
 by a CI system that reads what jobs print.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import TextIO
@@ -111,9 +109,7 @@ def _write(text: str, *, err: bool) -> None:
 
 
 def to_nowhere(stream: TextIO) -> None:
-    """What is still buffered would be tried again as the interpreter ends, which would then report
-    that as its own failure.
-    """
+    """What is still buffered would be tried again, and fail, as the interpreter ends."""
     try:
         number = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

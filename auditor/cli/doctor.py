@@ -3,8 +3,6 @@
 Nothing here imports torch: a process of its own does, which a broken installation may end.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import platform
@@ -36,9 +34,7 @@ Facts = dict[str, Any]
 
 
 class Check(NamedTuple):
-    """Whether something can be done here: ``said`` is how or why not, ``remedy`` a command that
-    adds it.
-    """
+    """Whether something can be done here: ``said`` is how or why not, ``remedy`` a command."""
 
     name: str
     status: Literal["yes", "no", "unknown"]

@@ -3,8 +3,6 @@ target begins, what its passes showed once the diagnostic pass has ended, and wh
 rehearsed.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import threading
@@ -157,9 +155,7 @@ def first(
     rules: Sequence[type[Rule]],
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Finding, ...]:
-    """The errors of ``rules``, and warnings that will not be notes for what little they cost, the
-    worst first. None once ``stop`` is true.
-    """
+    """Errors of ``rules``, and warnings that will not be notes, the worst first; until ``stop``."""
     settings, evidence = choice.settings, Evidence(recording)
     with no_collections():
         found = engine.settled(

@@ -1,7 +1,5 @@
 """``audit run`` under a launcher: as one of its ranks, and ``audit run -- torchrun ... train.py``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -30,9 +28,7 @@ INSTEAD = {
 """Launchers that are not started by us, and how audit takes the place of the script."""
 
 EXIT_FILE = "TORCH_STEP_AUDIT_EXIT_FILE"
-"""Variable that names the file for rank 0's exit code: torchrun makes 1 of every other than 0, and
-prints a traceback of its own.
-"""
+"""Variable with the file for rank 0's exit code: torchrun makes any other than 0 a 1."""
 
 SPLIT = """
 import json, sys
@@ -82,9 +78,7 @@ def folder(met: RankMeeting | None, make: Callable[[], tuple[Path, bool]]) -> tu
 
 @contextmanager
 def led(met: RankMeeting | None, home: Path) -> Iterator[LaunchedRanks | None]:
-    """The ranks of a launcher, led by this one; the others are told when nothing follows. None
-    if no launcher has started us.
-    """
+    """The ranks of a launcher, led by this one. None if no launcher has started us."""
     if met is None:
         yield None
         return
@@ -164,9 +158,7 @@ def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def told(run: Callable[[], int]) -> int:
-    """The exit code of ``run``; where torchrun was started by us, that code is written for us to
-    read, and all is well for torchrun.
-    """
+    """The exit code of ``run``; where torchrun is ours, the code is written and torchrun gets 0."""
     ended = os.environ.pop(EXIT_FILE, "")
     if not ended or os.environ.get("RANK") != "0":
         return run()

@@ -1,7 +1,5 @@
 """The command line: one function a command. Heavy imports stay in their command."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

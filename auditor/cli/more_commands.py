@@ -1,6 +1,4 @@
-"""More of the command line: checkpoints, drills, the viewer, the manual and agents. Heavy imports stay
-inside the command that needs them.
-"""
+"""More of the command line: checkpoints, drills, the viewer, the manual and agents."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Reading back what a run left: report.json, and the recording beside it."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The folder that a command writes to: made before the work, and never over the user's files."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from datetime import datetime

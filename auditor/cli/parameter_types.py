@@ -104,9 +104,7 @@ class Seconds(_SecondsType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number of seconds. Raises :class:`click.BadParameter`, whose message says what is
-        wanted.
-        """
+        """The number of seconds. Raises :class:`click.BadParameter` that says what is wanted."""
         match = SECONDS.fullmatch(str(value).strip().lower())
         seconds = (
             float(match[1]) * UNITS.get((match[2] or "s")[0], 1.0)
@@ -127,9 +125,7 @@ class Device(_DeviceType):
     """What the step may use. The environment says which GPU it is."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """One of the choices. Raises :class:`click.BadParameter` that says how one GPU of several
-        is chosen.
-        """
+        """One of the choices. Raises :class:`click.BadParameter` that names them."""
         kind, colon, number = str(value).lower().partition(":")
         if kind in ("cuda", "gpu") and colon and number.isdigit():
             self.fail(
@@ -153,9 +149,7 @@ def folder(_: click.Context, __: click.Parameter, value: str | None) -> str | No
 def formats(
     _: click.Context, __: click.Parameter, value: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """``sarif=audit.sarif`` as name and file; the file is empty for stdout. Raises for what could
-    not be written later.
-    """
+    """``sarif=audit.sarif`` as name and file, no file: stdout. Raises if it cannot be written."""
     from auditor.judging.catalogue import FORMATS
 
     pairs = []

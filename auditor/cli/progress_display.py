@@ -1,6 +1,4 @@
-"""What a command says while it works: rich's bar on a terminal, elsewhere a line when a pass begins
-and now and then that it goes on, all of it on stderr.
-"""
+"""What a command says on stderr: rich's bar on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from auditor.cli import console
 from auditor.judging import catalogue
 
 FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
-"""Off a terminal, in seconds: until the first line, between two lines, and between two lines of one
-pass, at least.
-"""
+"""Off a terminal, seconds at least: until the first line, between two, and two of a pass."""
 
 RUNS = {
     "target": "",
@@ -32,9 +28,7 @@ RUNS = {
 
 
 class Shown:
-    """Told of a run as it goes: ``show`` is given words (``pass 2 of 6: timing pass, step 12 of
-    50``), and the steps that are done of how many.
-    """
+    """Told of a run as it goes: words (``pass 2 of 6: ...``), and how many steps are done."""
 
     def __init__(self, show: Callable[[str, int, int], None]) -> None:
         self._show = show
@@ -131,9 +125,7 @@ def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
 
 @contextmanager
 def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -> Iterator[None]:
-    """Show on a terminal that a command works at something that has no steps, and for how long.
-    ``detail`` gives words that stand behind its name.
-    """
+    """Show on a terminal that something without steps works, for how long; ``detail``: words."""
     if quiet or not on_terminal():
         yield
         return

@@ -2,8 +2,6 @@
 of a report, which may be a stranger's, nothing but texts are taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from auditor.cli import rule_selection
@@ -14,9 +12,7 @@ from auditor.recordings.folder import Recording
 
 
 def judged_again(report: Report, recording: Recording) -> Report:
-    """The report with the edits and diffs that rules give today for the findings which it tells;
-    what re-runs have measured is kept.
-    """
+    """The report with today's edits and diffs for its findings; what was measured is kept."""
     known = {rule.code for rule in catalogue.rules()}
     told = {key: finding for finding in report.findings for key in finding.keys}
     codes = {code for finding in report.findings for code in finding.codes} & known

@@ -17,9 +17,7 @@ from auditor.model import Report, Severity
 from auditor.rule import Rule
 
 UNTRAINED = ("nothing", "forward", "evaluated")
-"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was
-asked.
-"""
+"""What ``run.training`` says of a target that trained nothing: its report answers nothing."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,7 @@ class BaselineRequest:
 
 @dataclass(frozen=True)
 class Choice:
-    """The rules, the settings of ``pyproject.toml``, and sentences on rule packs that were left out
-    (``--allow-broken-rules``).
-    """
+    """The rules, the settings, and what rule packs were left out (``--allow-broken-rules``)."""
 
     rules: tuple[type[Rule], ...]
     settings: config.Settings
@@ -89,9 +85,7 @@ class Choice:
         return replace(self, baseline=BaselineRequest(known, update))
 
     def with_figures(self, *, interactive: bool) -> Choice:
-        """With plotly in the page, if that is asked for. Raises
-        :class:`auditor.errors.AuditProblem` where it is not installed.
-        """
+        """With plotly in the page, if asked for. Raises ``AuditProblem`` if it is not installed."""
         if not interactive:
             return self
         if importlib.util.find_spec("plotly") is None:
@@ -102,9 +96,7 @@ class Choice:
         return replace(self, settings=replace(self.settings, interactive_figures=True))
 
     def judged(self, evidence: Evidence, stop: Callable[[], bool] = lambda: False) -> Report:
-        """The report on a recording, without its charts, its findings marked by the baseline. No
-        further rule is asked when ``stop`` becomes true.
-        """
+        """The report, without charts, with the baseline's marks. Asks no rule after ``stop``."""
         report = write_results.judge(evidence, self.rules, self.settings, self.broken, stop)
         return report if self.baseline is None else self.baseline.marked(report)
 

@@ -1,7 +1,5 @@
 """``audit run``: record in a child process, judge, write the report."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

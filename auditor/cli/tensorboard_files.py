@@ -1,8 +1,4 @@
-"""The folder ``tensorboard/`` of a run: the trace for TensorBoard's profiler tab, and step times,
-memory and host syncs as scalars for its dashboards.
-"""
-
-from __future__ import annotations
+"""The folder ``tensorboard/`` of a run: the profiler tab's trace, and scalars by step."""
 
 import contextlib
 import gzip
@@ -27,9 +23,7 @@ LAST = 2.0**62
 """A step that TensorBoard's files can hold: theirs have 64 bits."""
 
 STEPS_SHOWN = 100_000
-"""Steps of the diagnostic pass that can have a point, also where they read nothing: a stranger's
-row may name any step.
-"""
+"""Steps of the diagnostic pass that can have a point: a stranger's row may name any step."""
 
 Point = tuple[float, float]
 Line = tuple[str, list[Point]]

@@ -1,7 +1,5 @@
 """How the command line answers mistakes: what is wrong, the way out, and exit code 2."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import shlex
@@ -40,9 +38,7 @@ MISSING = {
 
 
 STOPPING = ("SIGTERM", "SIGHUP")
-"""Signals that end a command as Ctrl-C does: a job that is cancelled, ``timeout``, a terminal that
-is closed.
-"""
+"""Signals that end a command as Ctrl-C does: a cancelled job, ``timeout``, a closed terminal."""
 
 
 @contextmanager
@@ -290,7 +286,5 @@ class Ending:
             )
 
     def after_the_report(self) -> AbstractContextManager[None]:
-        """Meanwhile Ctrl-C, SIGTERM and SIGHUP are only noted; the second one raises
-        :class:`KeyboardInterrupt`.
-        """
+        """Ctrl-C, SIGTERM, SIGHUP are only noted; the second raises :class:`KeyboardInterrupt`."""
         return handled(("SIGINT", *STOPPING), self._on_signal, callable)

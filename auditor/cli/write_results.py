@@ -1,8 +1,4 @@
-"""Judging a recording and writing what a run leaves: report.json, report.html, fixes.patch,
-tensorboard/, other formats.
-"""
-
-from __future__ import annotations
+"""Judging a recording and writing what a run leaves: report.json, report.html, fixes.patch ..."""
 
 import contextlib
 import functools

@@ -22,14 +22,10 @@ RATES = frozenset({"lr", "learning_rate", "max_lr", "peak_lr", "lr_max", "initia
 TOTALS = frozenset({"total_steps", "max_steps", "max_iters", "num_training_steps", "train_steps"})
 
 SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
-"""Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every
-gradient was.
-"""
+"""Running squares (or maxima) of gradients in torch's optimizers: zero if all gradients were."""
 
 HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
-"""Words for a precision that wants a GradScaler; as a key that is switched on, the first three do
-too.
-"""
+"""Words for a precision that wants a GradScaler; the first three also as a key switched on."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +140,7 @@ class Checkpoints(Table):
 
     @property
     def latest_good(self) -> Checkpoint | None:
-        """The good one that is furthest in its training (by time where nothing says or all say the
-        same); None if there is none.
-        """
+        """The good one furthest in its training (by time if nothing says); None without any."""
         good = [each for each in self.each if each.good]
         counted = all(each.steps is not None for each in good)
 

@@ -11,9 +11,7 @@ Format = Literal["torch zip", "torch legacy", "safetensors", "sharded"]
 
 @dataclass(frozen=True)
 class ElementCounts:
-    """What was counted among a tensor's elements. ``low`` and ``high`` are of the finite ones; None
-    if there is none.
-    """
+    """Counts of a tensor's elements. ``low``, ``high``: of the finite ones; None without any."""
 
     count: int = 0
     nan: int = 0

@@ -1,6 +1,4 @@
-"""Evidence of one recording, and what every table of it is: built lazily, once, from named parts;
-typed; without torch.
-"""
+"""Evidence of one recording and its tables: built lazily, once, from named parts; no torch."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ class Table:
     parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
     absent: ClassVar[Mapping[str, str]] = {}
-    """What it means that one of these parts is missing from a run that was completed; else the
-    reason just names the part.
-    """
+    """What it means that one of these parts is missing from a completed run."""
     of_rehearsals: ClassVar[bool] = False
     """True if a rehearsal records what this is built from, and a run on a CPU does not."""
     of_values: ClassVar[bool] = False
@@ -182,9 +178,7 @@ class Evidence:
         return cast("T", self._once(table, lambda: self._build(table)))
 
     def once(self, make: Callable[[Evidence], V]) -> V:
-        """``make(self)``, called once: what several tables begin with. A :class:`NotLooked` that it
-        raises is remembered, too.
-        """
+        """``make(self)``, called once, for several tables. A :class:`NotLooked` is kept, too."""
         return self._once(make, lambda: make(self))
 
     def tell(self, others: Others) -> None:
@@ -192,9 +186,7 @@ class Evidence:
         self._kept[Others] = others
 
     def why_broken(self, tables: Iterable[type[Table]]) -> str:
-        """Why *nothing found* in these tables says nothing: a probe that writes for one of them
-        failed. Empty if none did.
-        """
+        """Why *nothing found* in these tables says nothing: a probe failed. Empty if none did."""
         return why_broken(self, tables)
 
     def why_unreadable(self, tables: Iterable[type[Table]]) -> str:
@@ -289,9 +281,7 @@ def why_missing(evidence: Evidence, table: type[Table], parts: Sequence[str]) ->
 
 
 def why_broken(evidence: Evidence, tables: Iterable[type[Table]]) -> str:
-    """Why *nothing found* in these tables says nothing: a probe that writes for one of them failed.
-    Empty if none did.
-    """
+    """Why *nothing found* in these tables says nothing: a probe failed. Empty if none did."""
     needed = {part for table in tables for part in table.parts}
     for name, error, parts in evidence.once(_lapses):
         if needed.intersection(parts):

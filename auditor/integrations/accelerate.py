@@ -1,7 +1,5 @@
 """``AuditTracker`` for Accelerate under its public name (docs/python.md)."""
 
-from __future__ import annotations
-
 from auditor.extensions.integrations.accelerate import AuditTracker
 
 __all__ = ["AuditTracker"]

@@ -3,8 +3,6 @@
 The file may be a stranger's: it is read with bounds, and nothing of it is more than text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -45,9 +43,7 @@ class Known:
 
 
 def read(file: str) -> Known:
-    """The baseline in a file. Raises :class:`AuditProblem` with one sentence if it is not a
-    baseline.
-    """
+    """The baseline in a file. Raises :class:`AuditProblem` in one sentence if it is none."""
     path = Path(file)
     if path.exists() and not path.is_file():
         raise AuditProblem(f"--baseline: {file} is no file")
@@ -107,9 +103,7 @@ def _text(row: dict[Any, Any], field: str, name: str) -> str:
 
 
 def written(findings: Iterable[Accepted]) -> str:
-    """The text of a baseline: sorted, and without lines, prices and dates, so that it changes only
-    with what is found.
-    """
+    """A baseline's text: sorted, without lines, prices and dates: only findings change it."""
     rows = sorted(
         (asdict(each) for each in findings),
         key=lambda row: (row["file"], row["code"], row["text"], row["target"], str(row["parts"])),
@@ -121,9 +115,7 @@ def written(findings: Iterable[Accepted]) -> str:
 
 
 def marked(report: Report, known: Known) -> Report:
-    """The report with its findings marked as new or unchanged, and what the baseline holds that is
-    gone.
-    """
+    """The report, its findings marked as new or unchanged, and what of the baseline is gone."""
     found = [_parts(finding) for finding in report.findings]
     inside = _matched(found, _most(known.findings))
     findings = tuple(

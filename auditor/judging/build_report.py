@@ -1,6 +1,4 @@
-"""From a recording and a judgement to the one Report: run facts, series, excerpts, patches, and how
-it was measured.
-"""
+"""From a recording and a judgement to the Report: run facts, series, excerpts, patches."""
 
 from __future__ import annotations
 
@@ -77,18 +75,14 @@ def step_rows(evidence: Evidence) -> list[StepRow]:
 
 
 def device_peak(steps: list[StepRow], unknown: int | None) -> int | None:
-    """Most bytes that tensors on the device needed at once; ``unknown`` where no step counted
-    them.
-    """
+    """Most bytes that tensors on the device needed at once; ``unknown`` if no step counted."""
     return max(
         (peak for row in steps if (peak := known(row.peak_allocated)) is not None), default=unknown
     )
 
 
 def host_peak(steps: list[StepRow]) -> int | None:
-    """Of the passes without instruments, as in the chart; of all where there is none of those (a
-    rehearsal).
-    """
+    """Of the passes without instruments, as in the chart; else of all (a rehearsal)."""
     seen = [(row.pass_name, rss) for row in steps if (rss := known(row.rss)) is not None]
     own = [rss for name, rss in seen if name in TIMED]
     return max(own or (rss for _, rss in seen), default=None)
@@ -147,11 +141,7 @@ def report(
     judged = repriced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
-            with_diff(recording, finding),
-            Severity.NOTE,
-            note_below,
-            run.step_us,
-            peaks,
+            with_diff(recording, finding), Severity.NOTE, note_below, run.step_us, peaks
         )
     )
     found = {code for finding in findings for code in finding.codes}
@@ -234,9 +224,7 @@ def _trained(evidence: Evidence) -> Trained | None:
 
 
 def drawn(report: Report, evidence: Evidence) -> Report:
-    """The report with its charts. Where one cannot be drawn a warning says so, and everything else
-    stands.
-    """
+    """The report with its charts. A warning says which one cannot be drawn."""
     if report.layers or report.parts:
         return report
     faults: list[str] = []
@@ -244,10 +232,7 @@ def drawn(report: Report, evidence: Evidence) -> Report:
     layers = charts.drawn("memory over time", lambda: _memory(evidence), faults)
     said = (each for each in faults if each not in report.warnings)
     return replace(
-        report,
-        layers=layers,
-        parts=parts[0] if parts else None,
-        warnings=(*report.warnings, *said),
+        report, layers=layers, parts=parts[0] if parts else None, warnings=(*report.warnings, *said)
     )
 
 
@@ -303,9 +288,7 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
 
 
 def _quiet_times(quiet: tuple[Step, ...]) -> StepTimes | None:
-    """What they took, waiting for a processor taken off. No interval of their median leaves the
-    range of the steps.
-    """
+    """What they took, without waits for a processor. A median's interval stays in their range."""
     times, within = _times(list(own_times(quiet))), Steps(quiet).typical
     if times is None:
         return None
@@ -359,9 +342,7 @@ def _memory(evidence: Evidence) -> tuple[Layers, ...]:
 
 
 def _peaks(evidence: Evidence, run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
-    """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly
-    Python's and torch's own.
-    """
+    """Peak memory of the device in bytes, by where a finding was seen. A host's is torch's."""
     device = run.peak_bytes.device
     simulated = device_peak(rehearsed.rows(StepRow) if rehearsed is not None else [], device)
     beside = evidence.once(null_run)
@@ -495,9 +476,7 @@ PASSES = {
 
 
 def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[str]:
-    """Of a manifest and the rows of its steps; ``queued`` is the share of the timing pass that
-    waited for a processor.
-    """
+    """Of a manifest and its steps; ``queued``: the timing pass's share of processor waits."""
     spared, cut = manifest.get("spared", {}), manifest.get("cut", {})
     for each in manifest.get("passes", ()):
         name, count = each["name"], each["steps"]

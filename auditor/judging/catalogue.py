@@ -1,8 +1,4 @@
-"""The one door to the rooms rules/ and reports/, and to third-party rule packs (entry points of the
-group ``auditor.rules``).
-"""
-
-from __future__ import annotations
+"""The one door to rules/ and reports/, and to third-party rule packs (entry points)."""
 
 import difflib
 import importlib
@@ -33,9 +29,7 @@ def own_rules() -> tuple[type[Rule], ...]:
 
 
 def own_families(letters: str) -> tuple[type[Rule], ...]:
-    """Our rules of the families that begin with these letters, in the order of the manual: no
-    other family is imported.
-    """
+    """Our rules of families that begin so, in the manual's order; others are not imported."""
     room, word = importlib.import_module("auditor.rules"), letters.strip().upper()
     return tuple(
         rule
@@ -114,9 +108,7 @@ def _fault_of(rule: Any) -> str:
 
 
 def rule(code: str) -> type[Rule]:
-    """The rule with this code, whatever its case, or this name. Raises :class:`AuditProblem` with
-    a suggestion.
-    """
+    """The rule with this code or name. Raises :class:`AuditProblem` with a suggestion."""
     word = code.strip().upper()
     if word in LEFT:
         raise AuditProblem(instead_of(word))
@@ -133,9 +125,7 @@ def rule(code: str) -> type[Rule]:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The way out of a code or family that is not known: ``SYNC01`` is meant for SYNC001, ``SYNK``
-    for SYNC.
-    """
+    """What an unknown code or family is meant for: SYNC001 for ``SYNC01``, SYNC for ``SYNK``."""
     word, known = word.strip().upper(), tuple(known)
     family, number = word.rstrip("0123456789"), word[len(word.rstrip("0123456789")) :]
     padded = f"{family}{int(number):03d}" if number else ""

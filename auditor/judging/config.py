@@ -1,8 +1,4 @@
-"""The user's settings: ``[tool.audit]`` of the nearest ``pyproject.toml``, checked against what the
-rules know.
-"""
-
-from __future__ import annotations
+"""The user's ``[tool.audit]`` of the nearest ``pyproject.toml``, checked against the rules."""
 
 import difflib
 import tomllib

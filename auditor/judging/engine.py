@@ -1,8 +1,4 @@
-"""Judging: asks each rule for its findings on a recording, with the evidence that its ``detect``
-names. No torch, no program.
-"""
-
-from __future__ import annotations
+"""Judging: asks each rule for its findings, with the evidence that ``detect`` names. No torch."""
 
 import re
 import traceback
@@ -42,9 +38,7 @@ INTERRUPTED = "judging was interrupted before this rule ran"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the rules said: one verdict for each, all findings by price, one for each cause and
-    statement, and sentences about the judging itself.
-    """
+    """What the rules said: a verdict each, findings by price, and sentences about the judging."""
 
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
@@ -52,9 +46,7 @@ class Judgement:
 
 
 def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Table]]:
-    """The tables that a rule's ``detect`` (or ``in_trace``, ``in_snapshot``, ``in_checkpoint``)
-    asks for, by parameter name.
-    """
+    """The tables that a rule's ``detect`` (or ``in_trace``, ...) asks for, by parameter name."""
     hints = typing.get_type_hints(getattr(rule, question))
     return {
         name: table
@@ -122,9 +114,7 @@ def judge(
 
 
 def _following(findings: Iterable[Finding], causes: Mapping[str, str]) -> Iterator[Finding]:
-    """The findings; those whose cause another rule names at their line point to it, and advise
-    nothing of their own.
-    """
+    """The findings; one whose cause another names at its line points to it, without advice."""
     findings = tuple(findings)
     there = {(each.code, each.site) for each in findings if each.site is not None}
     for each in findings:
@@ -264,9 +254,7 @@ def _ask(
 def _with_measured(
     on_gpu: list[Finding], on_cpu: list[Finding], told: Callable[[float], bool]
 ) -> list[Finding]:
-    """What the GPU path shows, and what the CPU measured: that is true there, whatever a GPU would
-    do.
-    """
+    """What the GPU path shows, and what the CPU measured that is true whatever a GPU does."""
     timed = {each.site: each for each in on_cpu if each.lost_us_per_step is not None}
     found = [
         timed.get(each.site, each) if each.lost_us_per_step is None else each for each in on_gpu
@@ -344,9 +332,7 @@ def _ask_one(
 
 
 def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
-    """What the engine adds to what a rule said. Raises ``TypeError`` if that is no finding that
-    a report can hold.
-    """
+    """What the engine adds to a rule's words. Raises ``TypeError`` for no fit finding."""
     if not isinstance(finding, Finding):
         raise TypeError(f"detect() gave {type(finding).__name__}, not a Finding")
     for name, kinds in FIELDS.items():
@@ -416,9 +402,7 @@ def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 class Silence:
-    """``# audit: ignore[CODE]`` on any line of a finding's statement, and per-file ignores of the
-    configuration.
-    """
+    """``# audit: ignore[CODE]`` on a line of the statement, and per-file ignores of settings."""
 
     def __init__(
         self, recording: Recording, per_file: Mapping[str, tuple[str, ...]], statements: Statements
@@ -467,18 +451,14 @@ Causes = Mapping[str, tuple[str, int]]
 
 
 def causes_of(rules: Iterable[type[Rule]]) -> Causes:
-    """Cause of each rule by its code, and where it stands among those that share the cause: the
-    lowest leads.
-    """
+    """Cause of each rule by its code, and its place among those that share it: lowest leads."""
     return {rule.code: (rule.cause or rule.code, rule.leads) for rule in rules}
 
 
 def joined(
     findings: Iterable[Finding], causes: Causes, statements: Statements
 ) -> tuple[Finding, ...]:
-    """The findings, those of one cause and statement as one. Prices of another basis stay apart:
-    they must not be added.
-    """
+    """The findings, those of one cause and statement as one; prices of other bases stay apart."""
     groups: dict[Any, list[Finding]] = {}
     for number, finding in enumerate(findings):
         key: Any = number
@@ -504,9 +484,7 @@ def joined(
 
 
 def _join(group: list[Finding], causes: Causes) -> Finding:
-    """One of several; what they lost in time comes back together, while bytes may be the same ones:
-    the most of them.
-    """
+    """One of several; times add up, while bytes may be the same ones: the most of them."""
     ordered = sorted(group, key=lambda each: _leading(each, causes))
     lead = ordered[0]
     us = [each.lost_us_per_step for each in ordered if each.lost_us_per_step is not None]
@@ -560,9 +538,7 @@ def _places(finding: Finding) -> tuple[FoundAt, ...]:
 
 
 def _facts(group: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    """Facts that all share once; where they differ each with its line, so that no two numbers seem
-    to be of one thing.
-    """
+    """Facts that all share once; others with their lines, so that no two seem of one thing."""
     values: dict[str, set[str]] = {}
     for finding in group:
         for label, value in finding.facts:
@@ -604,9 +580,7 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
 def _with_places_named(
     finding: Finding, statements: Statements, names: Mapping[str, str]
 ) -> Finding:
-    """The finding, its message naming the other places; alone in its place it lists none.
-    ``names`` are the rules' by code.
-    """
+    """The finding, its message naming the other places. ``names`` are the rules' by code."""
     if len(finding.places) < 2:
         return replace(finding, places=())
     own = FoundAt(finding.site, shorten(finding.site.text)) if finding.site is not None else None
@@ -654,9 +628,7 @@ def _describe_place(place: FoundAt, finding: Finding, names: Mapping[str, str]) 
 
 
 def _where(place: FoundAt, finding: Finding) -> str:
-    """The expression; where the place is a line and no more, its number: what the message counts is
-    of the first line.
-    """
+    """The expression; the number of a mere line: what the message counts is of the first."""
     if place.text != shorten(place.site.text):
         return f"`{place.text}`"
     same_file = finding.site is not None and finding.site.file == place.site.file

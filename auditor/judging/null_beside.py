@@ -1,8 +1,4 @@
-"""What the run on the null device adds to a rehearsal: torch's own word on the waits that the shadow
-saw, and sentences on what it says and does not say.
-"""
-
-from __future__ import annotations
+"""What the null device adds to a rehearsal: torch's own word on waits, and what it leaves open."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -51,9 +51,7 @@ class Repriced:
 
 
 def repriced(evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]) -> Repriced:
-    """The findings priced by a replay of the trace. It never costs the report: where it fails, what
-    happened is added to ``faults``.
-    """
+    """The findings priced by a replay of the trace; what goes wrong is added to ``faults``."""
     try:
         with within(SECONDS):
             return _repriced(evidence, findings)
@@ -171,9 +169,7 @@ class Replayed:
 def replay(
     evidence: Evidence, asked: Sequence[Changes], counted: Sequence[bool]
 ) -> Replayed | None:
-    """The saving of each of these sets of changes, and of the ``counted`` ones together; None if
-    the trace shows no device at work.
-    """
+    """The saving of each set of changes, and of the ``counted`` ones; None without a device."""
     try:
         line = timed_timeline(evidence)
     except NotLooked:

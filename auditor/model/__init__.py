@@ -1,6 +1,4 @@
-"""The nouns of the product: frozen data, no behaviour beyond their own invariants, standard library
-only.
-"""
+"""The nouns of the product: frozen data with their own invariants, standard library only."""
 
 from __future__ import annotations
 
@@ -183,9 +181,7 @@ class Finding:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of all its parts, its own first: two findings that share one are the same, whatever
-        was joined.
-        """
+        """Keys of all its parts, its own first: findings that share one are the same."""
         return tuple(dict.fromkeys((self.key, *(place.key for place in self.places if place.key))))
 
     @property
@@ -203,9 +199,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one rule said about one recording. ``reason`` is empty only for ``found`` and
-    ``clean``.
-    """
+    """What one rule said of one recording. ``reason`` is empty only for ``found`` and ``clean``."""
 
     code: str
     name: str
@@ -244,9 +238,7 @@ class PeakBytes:
 
 @dataclass(frozen=True)
 class TargetError:
-    """What ended the target early, in which ``step`` of the run (from 0). ``traceback`` holds the
-    user's own frames, none of ours.
-    """
+    """What ended the target early, in which ``step``. ``traceback``: the user's own frames."""
 
     type: str
     message: str
@@ -367,31 +359,23 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Report:
-    """The one result object; every page and format is a function of it. Its findings are in the
-    order of their price.
-    """
+    """The one result: pages and formats are functions of it. Findings in order of price."""
 
     run: Run
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
-    """Those of ``warnings`` that stand above the findings: each says that the rest means less than
-    it seems.
-    """
+    """Those of ``warnings`` above the findings: the rest means less than it seems."""
     cautions: tuple[str, ...] = ()
-    """Sentences that stand there too, and are no fault: what makes all times less certain, and what
-    to do about it.
-    """
+    """Sentences that stand there too, and are no fault: what makes times less certain."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)
     method: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
     operators: tuple[tuple[str, int, float], ...] = ()
-    """Top operators of the traced steps: name, calls per step, self time in us per step (under the
-    profiler).
-    """
+    """Top operators of traced steps: name, calls and self time in us per step, while profiled."""
     excerpts: dict[str, Excerpt] = field(default_factory=dict)
     """Source around each finding's site, by ``file:line``."""
     manual: dict[str, str] = field(default_factory=dict)
@@ -399,17 +383,13 @@ class Report:
     ranks: tuple[Rank, ...] = ()
     """The ranks of a job, where its traces were judged together."""
     device_time: DeviceTime | None = None
-    """Where the time of the device went in the trace that was judged; None without a trace, or a
-    device in it.
-    """
+    """Where the device's time went in the judged trace; None without a trace or a device."""
     compilation: Compilation | None = None
     """What ``torch.compile`` did; None if the program gives nothing to it."""
     by_module: ByModule | None = None
     """Time, memory and operations of each module, and rates; None if no module was watched."""
     communication: Communication | None = None
-    """What the ranks hold and exchange in a step; None for one process, and where it was not
-    watched.
-    """
+    """What ranks hold and exchange in a step; None for one process, and if not watched."""
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     parts: Parts | None = None
@@ -427,13 +407,9 @@ class Report:
     folder: str = ""
     """Name of the folder that the page is written into, as it knows it again after it was copied."""
     editor_links: dict[str, str] = field(default_factory=dict)
-    """What opens a finding's line in an editor, by ``file:line``, where the file lies on this
-    machine as it was recorded; never written to report.json.
-    """
+    """What opens a finding's line in an editor, by ``file:line`` here; never in report.json."""
     interactive_figures: bool = False
-    """Whether the page holds plotly, for figures that are redrawn by it; never written to
-    report.json.
-    """
+    """Whether the page holds plotly, which redraws its figures; never in report.json."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", self._ordered())
@@ -452,9 +428,7 @@ class Report:
 
 
 def finding_key(code: str, site: Site | None) -> str:
-    """Identity of a finding that survives moved lines: code, file and the line's text without its
-    spacing.
-    """
+    """Identity of a finding that survives moved lines: code, file, the line without spacing."""
     if site is None:
         return code
     text = "".join(site.text.split())

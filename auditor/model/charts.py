@@ -1,8 +1,4 @@
-"""Charts of a report as data: lines by step, memory over time, the parts of steps. Standard library
-only.
-"""
-
-from __future__ import annotations
+"""Charts of a report as data: lines by step, memory over time, the parts of steps."""
 
 import signal
 import threading
@@ -74,9 +70,7 @@ def _ring(_number: int, _frame: FrameType | None) -> None:
 
 @dataclass(frozen=True)
 class Series:
-    """One plotted line: ``x`` is the step's number in the run (from 0), ``y`` in ``unit`` (``us``
-    or ``bytes``).
-    """
+    """A plotted line: ``x`` is a step's number (from 0), ``y`` in ``unit`` (``us``, ``bytes``)."""
 
     name: str
     unit: str
@@ -88,9 +82,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Tone:
-    """Who or what a colour stands for. ``colour`` is 1 to 9; 0 for what is empty (free, idle), -1
-    for all the rest.
-    """
+    """What a colour stands for: 1 to 9; 0 for what is empty (free, idle), -1 for the rest."""
 
     name: str
     colour: int
@@ -132,9 +124,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the steps are made of: a row of bars for each side of a step, in us. ``codes`` as in
-    :class:`Layers`.
-    """
+    """What the steps are made of: a row of bars per side, in us; ``codes`` as in Layers."""
 
     title: str
     note: str

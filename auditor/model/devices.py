@@ -1,16 +1,10 @@
-"""What a step ran on (:class:`DeviceInfo`), and what kind of thing is judged (:data:`Input`): two
-questions, one word on disk.
-"""
-
-from __future__ import annotations
+"""What a step ran on (:class:`DeviceInfo`), and what kind of thing is judged (:data:`Input`)."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 Input = Literal["run", "trace", "snapshot", "checkpoint"]
-"""What is judged: the recording of a run (a rehearsal is one), or a file that stands alone, whose
-device is not recorded.
-"""
+"""What is judged: the recording of a run or rehearsal, or a file that stands alone."""
 
 Simulator = Literal["", "shadow", "null"]
 """How the device is simulated: not at all; by our shadow instead of torch's own code (a rehearsal);
@@ -23,9 +17,7 @@ KINDS = frozenset({"cpu", "cuda", "xpu", "mps"})
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """The device that the audited step could use: torch's device type, how it is simulated, and its
-    name.
-    """
+    """The device that the step could use: torch's type, how it is simulated, and its name."""
 
     kind: str = "cpu"
     simulator: Simulator = ""
@@ -34,9 +26,7 @@ class DeviceInfo:
 
     @property
     def simulated(self) -> bool:
-        """True if no such device took part: counts and bytes are those of one, times are never
-        printed as its own.
-        """
+        """True if no such device took part: counts and bytes are those of one, times are not."""
         return bool(self.simulator)
 
     @property
@@ -51,9 +41,7 @@ class DeviceInfo:
 
     @property
     def native(self) -> bool:
-        """True if torch's own code for the accelerator ran: its allocator, events and profiler can
-        be asked.
-        """
+        """True if torch's own code ran for the accelerator: its allocator, events and profiler."""
         return self.accelerator and self.simulator != "shadow"
 
     @property

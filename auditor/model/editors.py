@@ -1,7 +1,5 @@
 """Links that open a line in the user's editor."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 
@@ -17,9 +15,7 @@ _LINK = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^\s<>\"']*")
 
 
 def is_template(words: str) -> bool:
-    """Whether ``words`` are an editor's address with ``{path}`` in it, and nothing else in
-    braces.
-    """
+    """Whether ``words`` are an editor's address with ``{path}`` and nothing else in braces."""
     bare = words.replace("{path}", "").replace("{line}", "")
     return "{path}" in words and not set("{}") & set(bare) and is_link(bare)
 

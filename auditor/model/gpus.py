@@ -2,8 +2,6 @@
 device. The null device has the same models (nulldevice/torch_null_device/gpus.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from auditor.errors import AuditProblem
@@ -22,16 +20,12 @@ class Gpu:
     name: str
     """As the driver gives it."""
     memory_bytes: int
-    """What ``torch.cuda.get_device_properties(0).total_memory`` says there; it differs by a few MiB
-    between drivers.
-    """
+    """What ``get_device_properties(0).total_memory`` says there; drivers differ by some MiB."""
     capability: tuple[int, int]
     processors: int
     """Streaming multiprocessors."""
     context_mib: int
-    """What a process takes of the memory beside torch's allocator: the driver's context and loaded
-    kernels.
-    """
+    """What a process takes beside torch's allocator: the driver's context and loaded kernels."""
 
 
 # Where each figure is from: nulldevice/torch_null_device/gpus.py.
@@ -52,9 +46,7 @@ GPUS = (
 
 
 def gpu_named(name: str) -> Gpu:
-    """The model of that key ("H100", "A100" is the one of 80 GB) or of the driver's name;
-    AuditProblem lists the keys.
-    """
+    """The model of that key ("H100", "A100": of 80 GB) or driver's name, else AuditProblem."""
     wanted = name.replace(" ", "").replace("-", "").casefold()
     for gpu in GPUS:
         known = {gpu.key, gpu.name, gpu.key.removesuffix("-80GB")}

@@ -1,6 +1,4 @@
-"""What a finding's price weighs beside the step and the peak, and the one order in which every
-format lists findings.
-"""
+"""What a price weighs beside step and peak, and the one order in which findings are listed."""
 
 from __future__ import annotations
 
@@ -18,14 +16,10 @@ NOTE_BELOW = 0.001
 two steps of any machine that we measured."""
 
 LONG_RUN = 100_000
-"""Steps that a training may take: memory that an error lets grow is weighed by what it fills by
-then. Ours.
-"""
+"""Steps that a training may take: an error's growing memory is weighed by then. Ours."""
 
 EPOCH = 1000
-"""Steps over which growth that is no error is weighed: its holder may be emptied, as the sum of an
-epoch. Ours.
-"""
+"""Steps over which growth that is no error is weighed: an epoch may empty its holder. Ours."""
 
 USUAL_MEMORY = 16 << 30
 """Bytes of a device or a host of which nothing is known."""
@@ -40,9 +34,7 @@ TRAINED = frozenset(
     "AMP006 CFG009 CFG012 CFG013 DATA011 DATA014 GRAPH005 GRAPH006 GRAPH011 NUM005 NUM012 OPT005 OPT006 "
     "OPT007 OPT009 OPT010 OPT011 OPT013 OPT014 OPT015 OPT016 OPT017 OPT018".split()
 )
-"""Rules, besides the family TRAIN, whose findings say that something else is trained than the program
-says: what a step costs comes behind that.
-"""
+"""Rules, besides TRAIN, that say that something else is trained: costs come behind that."""
 
 
 def trains_otherwise(finding: Finding) -> bool:
@@ -58,17 +50,13 @@ def priced(finding: Finding) -> float | None:
 
 
 def unpriced_waits(finding: Finding) -> float:
-    """How often in each step the host waits for a GPU, or would; 0 if it is no wait, or has a price
-    (also a price of 0).
-    """
+    """How often in each step the host waits for a GPU; 0 if it is no wait, or has a price."""
     wait = finding.code.startswith("SYNC") and priced(finding) is None
     return finding.per_step if wait and not costs_nothing(finding) else 0.0
 
 
 def costs_nothing(finding: Finding) -> bool:
-    """True if a price in time was looked for, and what was found is that nothing would come
-    back.
-    """
+    """True if a price in time was looked for, and the answer is that nothing would come back."""
     return finding.basis != "none" and finding.lost_us_per_step == 0
 
 

@@ -104,9 +104,7 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank: bytes of its device memory by purpose, None if not known, and what it gives and
-    gets in a step.
-    """
+    """One rank: bytes of its memory by purpose (None: unknown), what it gives and gets a step."""
 
     rank: int
     peak_bytes: int | None
@@ -165,9 +163,7 @@ class Communication:
 # -- verification ----------------------------------------------------------------------------------
 
 Status = Literal["better", "same", "worse", "broken", "inconclusive"]
-"""``same`` says that enough pairs of runs show no difference; ``inconclusive`` that there were too
-few to tell.
-"""
+"""``same``: enough pairs of runs show no difference; ``inconclusive``: too few to tell."""
 
 
 @dataclass(frozen=True)
@@ -288,9 +284,7 @@ def peaks_of(name: str) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a step on the device. Parts do not overlap, and those of one device add up to the
-    step.
-    """
+    """A part of a step on the device. Parts of one device add up to the step."""
 
     name: str
     us: float
@@ -318,9 +312,7 @@ class CopyUse:
 
 @dataclass(frozen=True)
 class KernelUse:
-    """One of the costliest kernels: calls and time of each step, and its share of the step
-    (concurrent runs count twice).
-    """
+    """A costly kernel: calls and time of each step, share of the step (concurrent runs add up)."""
 
     name: str
     calls: float

@@ -1,8 +1,4 @@
-"""Where a finding is: a place in the user's source, and the parts of a finding that joins several.
-Standard library only.
-"""
-
-from __future__ import annotations
+"""Where a finding is: a place in the user's source, and the parts of a joined finding."""
 
 import re
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""What a replay of a trace leaves out, and what it says of the findings together. Standard library
-only.
-"""
-
-from __future__ import annotations
+"""What a replay of a trace leaves out, and says of the findings together."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,8 +17,7 @@ ChangeKind = Literal[
 ]
 
 OVERLAPS = 0.02
-"""Share by which single prices may miss the joint one before they are said to overlap: less is
-lost in rounding."""
+"""Share by which single prices may miss the joint one before they overlap: rounding loses less."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ and layout around an edit cannot move. libcst would do the same at 24 times the 
 file, and is a dependency more.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import os
@@ -163,9 +161,7 @@ CELL = re.compile(r"In\[\d+\]")
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """One file before and after. ``path`` is relative to the directory of the run, with ``/``;
-    absolute for one beside it.
-    """
+    """One file before and after; ``path`` relative to the run's directory, absolute beside it."""
 
     path: str
     before: bytes

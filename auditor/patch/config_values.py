@@ -1,8 +1,4 @@
-"""Sets one value of a configuration file: each place where it could stand is tried, and the parser
-says which one it is.
-"""
-
-from __future__ import annotations
+"""Sets one value of a configuration file: the parser says which of the possible places it is."""
 
 import json
 import re

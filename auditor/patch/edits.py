@@ -1,6 +1,4 @@
-"""All edits of one file: finds what each means, splices the text, and proves by the syntax tree
-that nothing else changed.
-"""
+"""All edits of one file: splices the text, and proves by the syntax tree that no more changed."""
 
 from __future__ import annotations
 
@@ -105,9 +103,7 @@ def insert_after_imports(module: Module, edit: Edit) -> SourceChange:
 
 
 def expect_torch(module: Module) -> None:
-    """Raise :class:`Refused` unless an import at the top of the file makes the name ``torch``
-    known: ``import torch``, ``import torch.nn``.
-    """
+    """Raise :class:`Refused` unless an import at the top makes the name ``torch`` known."""
     for statement in module.tree.body:
         for item in statement.names if isinstance(statement, ast.Import) else ():
             if item.name.partition(".")[0] == "torch" and item.asname is None:
@@ -346,9 +342,7 @@ _DEVICE = "cuda"
 
 
 def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
-    """The change from ``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``.
-    Raises :class:`Refused`.
-    """
+    """``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``, or Refused."""
     new = _NEW.get(edit.call)
     if new is None:
         raise Refused(f"`{edit.call}` has no successor that is known")
@@ -442,9 +436,7 @@ def _is_device(node: ast.expr) -> bool:
 
 
 def rename_call(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
-    """The change from ``a.b.old(...)`` to ``a.b.<value>``; a bare ``old(...)`` gets the prefix that
-    its module is imported by.
-    """
+    """``a.b.old(...)`` to ``a.b.<value>``; a bare ``old(...)`` gets its module's prefix."""
     wanted = parse_expression(edit.value)
     node = wanted
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):

@@ -1,7 +1,5 @@
 """Which expressions only read: leaving one out, or seldom evaluating it, changes nothing."""
 
-from __future__ import annotations
-
 import ast
 
 from auditor.patch.module import Module, Refused
@@ -17,9 +15,7 @@ _METHODS = frozenset(
     max_memory_allocated memory_reserved max_memory_reserved
     """.split()
 )
-"""Methods and functions of a module that read: they return a value and leave what they read as it
-was.
-"""
+"""Methods and functions of a module that return a value and leave what they read as it was."""
 
 _FUNCTIONS = frozenset(
     ["float", "int", "str", "bool", "len", "round", "abs", "min", "max", "sum", "format", "repr"]
@@ -129,9 +125,7 @@ def expect_only_logs(statement: ast.Expr, *, safe: bool) -> None:
 
 
 def expect_no_interval(module: Module, statement: ast.stmt) -> None:
-    """Raise :class:`Refused` unless all conditions around the statement are switches that no step
-    changes: ``if verbose:``.
-    """
+    """Raise :class:`Refused` unless all conditions around are fixed switches: ``if verbose:``."""
     below: ast.AST = statement
     conditions: list[ast.expr] = []
     for up in module.ancestors(statement):

@@ -66,9 +66,7 @@ class Module:
             raise Refused(f"line {site.line} is not what it was when the run was recorded")
 
     def calls(self, edit: Edit) -> list[ast.Call]:
-        """The call that the edit names on its line; several only if they are written alike. Raises
-        :class:`Refused`.
-        """
+        """The call on the edit's line; several only if written alike. Raises :class:`Refused`."""
         line = edit.site.line
         named = [call for call in self._calls if name_of(call.func) == edit.call]
         exact = [call for call in named if span_of(call) == edit.span]
@@ -110,9 +108,7 @@ def only_alike(nodes: Sequence[Node], otherwise: str) -> list[Node]:
 
 
 def same(left: object, right: object) -> bool:
-    """True if two trees are the same syntax, wherever they stand. Does not recurse: real files nest
-    deeply.
-    """
+    """True if two trees are the same syntax. Does not recurse: real files nest deeply."""
     pending = [(left, right)]
     while pending:
         one, other = pending.pop()
@@ -201,9 +197,7 @@ class SourceText:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> SourceText:
-        """Decode by byte order mark or coding line. Raises :class:`Refused` when the bytes would
-        not come back the same.
-        """
+        """Decode by byte order mark or coding line. Raises :class:`Refused` if bytes change."""
         encoding = detect_encoding(raw)
         try:
             decoded = raw.decode(encoding)
@@ -297,9 +291,7 @@ class SourceText:
 
 
 def detect_encoding(raw: bytes) -> str:
-    """Encoding by byte order mark, coding line, or UTF-8. Raises :class:`Refused` for one that
-    Python does not know.
-    """
+    """Encoding by byte order mark, coding line, or UTF-8. Raises :class:`Refused` if unknown."""
     # detect_encoding reads lines ended by \n only; Python itself takes a lone \r too.
     head = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:

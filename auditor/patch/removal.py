@@ -1,7 +1,5 @@
 """Drops statements. With one go its ``if`` and a blank line too many; comments and imports stay."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re
@@ -105,9 +103,7 @@ def _nothing_done(source: SourceText, statements: list[ast.stmt]) -> Iterator[Sp
 
 
 def close(module: Module, gone: set[ast.stmt]) -> None:
-    """Add to ``gone`` each statement that is left hollow by it. Raises :class:`Refused` if one
-    may not go and would read badly.
-    """
+    """Add to ``gone`` what is left hollow by it. Raises :class:`Refused` if one may not go."""
     pending = list(gone)
     while pending:
         owner = module.parents[pending.pop()]

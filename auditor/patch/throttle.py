@@ -1,8 +1,4 @@
-"""Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it
-shows a counter.
-"""
-
-from __future__ import annotations
+"""Puts a statement that only logs under ``if counter % every == 0:``, if its loop has a counter."""
 
 import ast
 import io
@@ -45,9 +41,7 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
 
 
 def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[SourceChange]:
-    """The changes that let each statement run on every N steps. Raises :class:`Refused` if
-    nothing can count them.
-    """
+    """Changes that let each statement run every N steps. Raises :class:`Refused` if none can."""
     numbered: dict[ast.For, str] = {}
     for statement, every in statements.items():
         counter = counter_of(module, statement)
@@ -173,9 +167,7 @@ def counter_of(module: Module, statement: ast.stmt) -> Counter:
 
 
 def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | ast.FunctionDef:
-    """The innermost loop around the statement that steps an optimizer, else the innermost loop
-    that is no part of a step, else the function.
-    """
+    """The innermost loop around the statement that steps an optimizer, or is a whole step's."""
     loops: list[ast.For | ast.While] = []
     below: ast.AST = statement
     for up in module.ancestors(statement):

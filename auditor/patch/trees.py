@@ -1,8 +1,4 @@
-"""Files beside the directory of the run: which of them are the user's, and from where a diff that
-touches them is applied.
-"""
-
-from __future__ import annotations
+"""Files beside the run's directory: which are the user's, and from where a diff is applied."""
 
 import difflib
 import os
@@ -23,9 +19,7 @@ _INSTALLED = frozenset(
 )
 
 Changed = tuple[str, bytes, bytes]
-"""Path of a file, relative to the run's directory where it lies below it; its bytes before and
-after.
-"""
+"""Path of a file, relative to the run's directory if below it; its bytes before and after."""
 
 
 def leads_out(path: str) -> bool:
@@ -127,9 +121,7 @@ _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 
 
 def require_own_name(file: str, action: Action) -> None:
-    """Raise :class:`Refused` if no rule would edit a file of this name: it is hidden, a package's,
-    or no source.
-    """
+    """Raise :class:`Refused` for a file that no rule edits: hidden, a package's, no source."""
     path = posixpath.normpath(file.replace(os.sep, "/"))
     folder, name = posixpath.split(path)
     if not file or "\0" in file:

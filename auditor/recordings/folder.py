@@ -44,9 +44,7 @@ BYTE_LIMIT = 64 * 2**20
 """Bytes of one row at most."""
 
 CHECKED = frozenset({"steps", "device_times", "batches", "sites", "training", "lapses"})
-"""Parts whose rows are left out also as plain objects where they are not of the part's type:
-everything leans on them.
-"""
+"""Parts whose ill-typed rows are left out as plain objects, too: everything leans on them."""
 
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -133,9 +131,7 @@ class _Error(TypedDict, total=False):
 
 
 class Manifest(TypedDict, total=False):
-    """Fields of ``manifest.json`` that readers lean on; one with a field of another type is
-    refused.
-    """
+    """Fields of ``manifest.json`` that readers need; one of another type is refused."""
 
     target: str
     argv: list[str]
@@ -251,9 +247,7 @@ class Recording:
         return int(self.manifest.get("rank") or 0)
 
     def inside(self, name: str) -> Recording | None:
-        """The recording of a further run that lies inside this one (``replay``, ``rehearsal``);
-        None if it cannot be read.
-        """
+        """A recording inside this one (``replay``, ``rehearsal``); None if it cannot be read."""
         try:
             return Recording(self.folder / name)
         except UnreadableRecording:
@@ -326,16 +320,12 @@ class Recording:
         return [row for row in self.typed_rows(kind.part) if isinstance(row, kind)]
 
     def typed_rows(self, part: str) -> list[TypedRow]:
-        """All rows of a part, each of its type; other lines are left out and listed in
-        :meth:`unreadable`.
-        """
+        """All rows of a part, each of its type; other lines are listed in :meth:`unreadable`."""
         path = self.part_file(part)
         return [] if path is None else list(typed_rows(path, part, self._unreadable))
 
     def unreadable(self, part: str) -> str:
-        """A sentence about the first row of a part that was left out because it is not of the
-        part's type; empty if none was.
-        """
+        """A sentence about the first row left out as not of the part's type; empty if none was."""
         return self._unreadable.get(part, "")
 
     def damage(self) -> list[str]:
@@ -345,9 +335,7 @@ class Recording:
         return [self._unreadable[part] for part in sorted(self._unreadable)]
 
     def run_step(self, pass_name: str, step: int) -> int:
-        """Number in its run of a pass's step: from 0, warm-up and earlier passes included, as the
-        program's own loop counts.
-        """
+        """A step's number in its run: from 0, warm-up and earlier passes included."""
         starts, steps = self._pass_starts
         return step + starts.get(pass_name, steps)
 

@@ -1,6 +1,4 @@
-"""What every row is: a struct with the fields of one JSON line, the part that it belongs to, and a
-sentence for each field.
-"""
+"""What every row is: a struct with one JSON line's fields, its part, and a sentence per field."""
 
 from __future__ import annotations
 
@@ -103,9 +101,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
 
 class PassRow(Row, kw_only=True):
-    """A row of one step. Who adds it to a recording stamps it; a file's row without both is not
-    read.
-    """
+    """A row of one step. Who adds it to a recording stamps it; without both it is not read."""
 
     pass_name: Annotated[str, doc("the pass")] = msgspec.field(name="pass", default="")
     step: Annotated[int, doc("0-based within the pass")] = -1

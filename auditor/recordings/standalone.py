@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 class StandaloneRecording(Recording):
-    """A recording without any part; what lies beside the file is not looked at. ``what`` says what
-    kind of file it is.
-    """
+    """A recording without parts; files beside it are not looked at. ``what``: the file's kind."""
 
     def __init__(
         self, folder: Path, target: str, what: Input, warnings: tuple[str, ...] = ()
@@ -78,9 +76,7 @@ def is_pickle(path: Path) -> bool:
 
 
 NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
-"""What the name of a snapshot ends in, where a folder is looked through. torch's own examples use
-the first two.
-"""
+"""What a snapshot's name ends in, in a folder. torch's own examples use the first two."""
 
 
 def snapshot_files(folder: Path) -> list[Path]:

@@ -5,8 +5,6 @@ A target may fork, close files that it did not open, change the umask, fill the 
 text that no encoding takes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import linecache
 import os
@@ -95,9 +93,7 @@ class RecordingWriter:
         return number
 
     def touch(self, part: str) -> None:
-        """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not
-        looked*.
-        """
+        """Make the part exist, even empty: *looked and saw nothing* differs from *not looked*."""
         self._rows.setdefault(part, [])
 
     def flush(self) -> None:
@@ -312,9 +308,7 @@ def store_sources(
 def masked_lines(
     cwd: str, files: Iterable[str], ran: Callable[[str], str] = str
 ) -> dict[str, list[int]]:
-    """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`; files without
-    any are left out.
-    """
+    """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`."""
     found = {}
     for file in files:
         with suppress(OSError):

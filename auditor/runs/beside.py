@@ -6,8 +6,6 @@ ends it, since the main run may use the same file. A rehearsal that fails is mad
 so that no failure is the other run's doing.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading
@@ -55,9 +53,7 @@ class Beside:
         return self._run is not None
 
     def recorded(self) -> Recording | None:
-        """What the rehearsal recorded, in the folder that it has in its turn; waits for its end.
-        None if it is to be made again.
-        """
+        """What the rehearsal recorded, after waiting for its end. None if it is made again."""
         run, self._run = self._run, None
         return None if run is None else run.recorded(self._course)
 

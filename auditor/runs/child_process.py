@@ -50,9 +50,7 @@ GRACE_S = 10.0
 """How long a child that was asked to stop may take to write what it has."""
 
 EXIT_GRACE_S = 10.0
-"""How long a finished child may take to leave (non-daemon threads, atexit handlers) before it is
-ended.
-"""
+"""How long a finished child may take to leave (threads, atexit handlers) before it is ended."""
 
 OUTPUT_LIMIT = 1 << 20
 """Bytes of the target's own output that are kept (the last ones)."""
@@ -267,9 +265,7 @@ class Child:
                     raise
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs. A process that has written all and does not leave is
-        made to, which counts as 0.
-        """
+        """The exit code, None while it runs; 0 if it wrote all and had to be made to leave."""
         code = self.process.poll()
         if (
             code is None
@@ -289,9 +285,7 @@ class Child:
             time.sleep(0.3)
 
     def end(self, how: signal.Signals) -> None:
-        """Ask the process to end, once more if it takes further steps, and make it after
-        :data:`GRACE_S`.
-        """
+        """Ask the process to end, once more if it takes steps; make it after :data:`GRACE_S`."""
         if self.process.poll() is not None:
             return
         self.process.send_signal(how)

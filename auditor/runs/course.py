@@ -35,9 +35,7 @@ class Made(NamedTuple):
 
 @dataclass
 class Course:
-    """``deadline`` by ``time.monotonic`` is for all stages; ``echo`` is given what the target prints
-    in its main run.
-    """
+    """``deadline`` (``time.monotonic``) is for all stages; ``echo`` gets the main run's prints."""
 
     audit: Audit
     deadline: float | None
@@ -48,8 +46,7 @@ class Course:
     it. Where the target cannot run without a GPU the rehearsal is the main run.
     """
     announce: Callable[[Recording], None] = lambda recording: None
-    """Given the main run's recording once no later stage changes its rows, while a rehearsal is still
-    to come."""
+    """Given the main run's recording once no later stage changes its rows, before a rehearsal."""
     beside: Beside | None = None
     """What makes the rehearsal while the main run goes on, where that is possible."""
 
@@ -75,9 +72,7 @@ class Course:
         return patience if self.deadline is None else min(self.deadline, patience)
 
     def again(self, plan: Plan, deadline: float | None) -> Recording | None:
-        """A further run in a copy of the working directory, in place of an earlier one; None if
-        it cannot be made.
-        """
+        """A further run in a copy of the folder, replacing an earlier one; None if it cannot be."""
         shutil.rmtree(plan.folder, ignore_errors=True)
         try:
             return child_process.record_apart(plan, deadline, self.progress, quiet)

@@ -1,8 +1,4 @@
-"""Sealing a recording from outside, however its process ended: the outcome, the user's sources, the
-target's last words.
-"""
-
-from __future__ import annotations
+"""Sealing a recording from outside, however it ended: outcome, sources, the target's last words."""
 
 import os
 import shutil
@@ -272,9 +268,7 @@ def clear(folder: Path) -> None:
 
 
 def shortened(recording: Recording, whole: int) -> str:
-    """What to say of a target that ended after ``whole`` steps. A script's first step is over when
-    it is noticed, so its loop had one more.
-    """
+    """What to say of a target that ended after ``whole`` steps; a script's loop had one more."""
     steps = whole + (recording.manifest.get("kind") == "script")
     return f"the target ends after {steps} steps, so the passes were shortened to fit"
 
@@ -287,9 +281,7 @@ def add_warning(recording: Recording, text: str) -> None:
 
 
 def raised(manifest: Row) -> tuple[str, str]:
-    """What the target raised, in one line, and where (`` at train.py:7``); its outcome and nothing
-    if it raised nothing.
-    """
+    """What the target raised, in a line, and where (`` at train.py:7``); else its outcome alone."""
     error = manifest.get("error") or {}
     if not error:
         return manifest["outcome"], ""

@@ -83,9 +83,7 @@ def receive(connection: socket.socket) -> tuple[Any, list[int]]:
 
 
 class Forked:
-    """A recording child that a fork server began: as ``subprocess.Popen``, of which our process is
-    the parent. ``stdout`` is what it prints, errors too.
-    """
+    """A fork server's recording child, as ``subprocess.Popen``; ``stdout`` has errors, too."""
 
     def __init__(self, pid: int, stdout: IO[bytes]) -> None:
         self.pid = pid
@@ -148,9 +146,7 @@ class ForkServer:
         self.process.wait()
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
-        """The number of a process that has become what is asked for. Raises OSError or EOFError if
-        there is no such process.
-        """
+        """The number of a process that has become what is asked for. Raises OSError or EOFError."""
         send(self._asked, request, files)
         answer, _ = receive(self._asked)
         if not isinstance(answer, int):
@@ -162,9 +158,7 @@ class ForkServer:
 def forked(
     words: Sequence[str], surroundings: dict[str, str], folder: str, writing: int
 ) -> Forked | None:
-    """A recording child with these arguments, begun as a fork; ``writing`` is its pipe for progress.
-    None if it must be started.
-    """
+    """A recording child, forked; ``writing``: its pipe for progress. None if it must be started."""
     key = tuple(sorted(decisive(surroundings).items()))
     full = key not in SERVERS and len(SERVERS) == MOST_SERVERS
     if not _possible(surroundings) or full or SERVERS.get(key, "to come") is None:

@@ -1,8 +1,4 @@
-"""The ranks that a launcher started, each with an auditor of its own: rank 0 leads, the others
-follow, and all record into one folder.
-"""
-
-from __future__ import annotations
+"""The ranks that a launcher started: rank 0 leads, the others follow, all in one folder."""
 
 import os
 import signal
@@ -83,9 +79,7 @@ class LaunchedRanks:
     # -- another rank ------------------------------------------------------------------------------
 
     def follow(self, plan: Plan, deadline: float | None, echo: Callable[[str], None]) -> None:
-        """Do what rank 0 decides, until nothing follows. Says nothing: what happens to this rank
-        is in its recording, and rank 0 tells of it.
-        """
+        """Do what rank 0 decides, until nothing follows, silently: rank 0 tells of it."""
         try:
             while True:
                 self._run(plan, deadline, silent, echo)

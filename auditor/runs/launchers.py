@@ -1,7 +1,5 @@
 """Whether a launcher (torchrun, srun, mpirun) started this process as one of several ranks."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 from collections.abc import Mapping
@@ -78,9 +76,7 @@ def launched(environment: Mapping[str, str]) -> Launched | None:
 
 
 def another_store(environment: Mapping[str, str]) -> dict[str, str]:
-    """As rank 0, on its machine: what the ranks' environment has other than before, so that they
-    meet once more, at a store of rank 0's own.
-    """
+    """As rank 0: what the ranks' environment must have to meet once more at its own store."""
     if environment.get(AGENT_STORE) != "True":
         return {}
     together = environment.get("LOCAL_WORLD_SIZE") == environment.get("WORLD_SIZE")

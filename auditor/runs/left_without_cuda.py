@@ -1,16 +1,12 @@
 """A program that asked about CUDA, found none and left by ``sys.exit`` can be rehearsed."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import os
 import traceback
 
 CALLERS = 2
-"""Frames from the one that left whose tests count: ``sys.exit``'s, and that of a function around
-it, ``fail("no GPU")``.
-"""
+"""Frames from the one that left whose tests count: ``sys.exit``'s, and ``fail("no GPU")``'s."""
 
 ON_CPU = "--device rehearse plays a CUDA device on the CPU"
 

@@ -1,7 +1,5 @@
 """Processes that a target leaves behind: those of its own group end with us."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

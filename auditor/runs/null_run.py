@@ -5,8 +5,6 @@ It costs only itself: where it cannot be made, hangs or dies, a sentence says so
 on the shadow device stands alone.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,17 +26,14 @@ PATIENCE_S, PATIENCE = 120.0, 10.0
 DEFAULT_GPU = "H100"
 
 COMPARED, WORK = ("course",), ("device_work",)
-"""Parts in which a rehearsal and the run on the null device are compared, and what only the latter
-has."""
+"""Parts in which a rehearsal and the null device's run are compared, and the latter's own."""
 
 COULD_NOT = "the run on the null device (torch's own CUDA code without a GPU)"
 """How each sentence begins that says what became of it."""
 
 
 def prepared(audit: Audit) -> Audit:
-    """The audit with the model of GPU that shadow and null device play alike, and with what lets
-    the two be compared, where there will be both.
-    """
+    """The audit with a GPU that shadow and null device play alike, to compare them."""
     run = audit.run
     if (
         not audit.rehearsed
@@ -55,9 +50,7 @@ def prepared(audit: Audit) -> Audit:
 
 
 def beside(course: Course) -> None:
-    """Run what was rehearsed on the null device too, inside the main run's recording; never raises
-    for what becomes of it.
-    """
+    """Run what was rehearsed on the null device too, inside the main recording; never raises."""
     recording, rehearsal = course.main.recording, course.rehearsal
     if rehearsal is None or rehearsal.outcome == "interrupted":
         return

@@ -13,14 +13,10 @@ from auditor.runs.repeat import Repeat
 from auditor.typed_reading import convert
 
 TRACE_STEPS = 5
-"""Steps of the trace pass, under torch.profiler and nothing else: a trace takes 1-2 MB per step
-before compression.
-"""
+"""Steps under torch.profiler and nothing else: a trace takes 1-2 MB per step, unpacked."""
 
 OVERHEAD_S = 60.0
-"""What the passes after the timing pass may take together, and a rehearsal as much again, as far as
-fewer of their steps still tell something.
-"""
+"""What passes after the timing pass may take together, and a rehearsal as much again."""
 
 REPLAY = "replay"
 """Folder of a replay's own recording, inside the one that it explains."""
@@ -29,9 +25,7 @@ REPLAY_PARTS = ("births", "nonfinite")
 """What a replay of a step that ended with non-finite gradients or parameters looks for."""
 
 OOM_RUN = "oom"
-"""Folder of the recording of a run up to an out-of-memory error with an allocation history, inside
-that of the run that had none.
-"""
+"""Folder of a run up to an out-of-memory error with a history, inside the one without."""
 
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
@@ -43,38 +37,28 @@ NULL_RUN = "null"
 """Folder of the run on the null device, inside the recording of the CPU passes."""
 
 REHEARSED_STEPS = 12
-"""Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each
-takes several times as long.
-"""
+"""Steps judged in a rehearsal: enough to tell "each" from "every tenth"; each is slow."""
 
 REHEARSED_SLOWER = 6.0
 """Times that a step takes in a rehearsal, at most as a rule."""
 
 LEANER_STEPS = ("", "gradients", "", "foreach", "largest")
-"""What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing,
-or one thing.
-"""
+"""What is changed in a rehearsal's last steps, for a lower peak: nothing, or one thing."""
 
 LEAST_REHEARSED = 6
 """Least judged steps of a rehearsal; a shorter one says nothing."""
 
 LEAST_FAILED = 4
-"""Steps that a target must take before it fails for a rehearsal of them to say anything: one warms
-up, three show a pattern.
-"""
+"""Steps before a failure for a rehearsal to say anything: one warms up, three show a pattern."""
 
 AGAIN_S, AGAIN = 120.0, 20.0
-"""Time limit of a further run: these seconds, plus this multiple of the first run's time to the
-same step.
-"""
+"""Time limit of a further run: seconds, plus this multiple of the first run's to that step."""
 
 RANK_FOLDER = "rank"
 """Folders of the processes' own recordings: ``rank0``, ``rank1``, ..."""
 
 WATCHED_STEPS = 16
-"""Steps before the bad one that a replay watches at most (of gradient accumulation): each takes
-about ten times as long.
-"""
+"""Steps before the bad one that a replay watches at most: each takes ten times as long."""
 
 
 Device = Literal["auto", "cuda", "cpu", "rehearse", "null"]
@@ -87,9 +71,7 @@ class Trial(msgspec.Struct, frozen=True, tag=True):
 
 
 JOURNAL = "journal.jsonl"
-"""File in ``Copied.kept``: one row for each file outside of the copy that a run made, changed or
-removed.
-"""
+"""File in ``Copied.kept``: a row per file outside of the copy that a run made or changed."""
 
 OUTSIDE = "outside"
 """File in ``Copied.kept``: what a run ``beside`` another wanted to write outside of the copy."""
@@ -166,9 +148,7 @@ class Passes(msgspec.Struct, frozen=True, tag=True):
 
 
 class Replay(msgspec.Struct, frozen=True, tag=True):
-    """The same steps again as they come, without passes, up to ``step``, which is explained;
-    operators are watched from step ``first`` on.
-    """
+    """The same steps without passes, up to ``step``, to be explained; watched from ``first``."""
 
     step: int
     first: int
@@ -241,9 +221,7 @@ class Plan:
         return self.device == "rehearse"
 
     def replay(self, bad: int, last_good: int) -> Plan:
-        """The plan that explains step ``bad`` of this one; after ``last_good`` all was still finite
-        (-1: never looked).
-        """
+        """The plan that explains step ``bad``; after ``last_good`` all was finite (-1: unknown)."""
         first = max(0, min(bad - 1, max(last_good + 1, bad - WATCHED_STEPS)))
         folder = f"{self.folder}/{REPLAY}"
         return replace(self, folder=folder, parts=REPLAY_PARTS, purpose=Replay(bad, first))

@@ -1,8 +1,4 @@
-"""Some ranks of a world that is not there, each rehearsed in a process of its own on the null device
-(docs/ranks.md).
-"""
-
-from __future__ import annotations
+"""Ranks of a world that is not there, each rehearsed alone on the null device (docs/ranks.md)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,9 +87,7 @@ class PlayedRanks:
     def once(
         self, plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
     ) -> list[Recording]:
-        """Each of ``plan.played``, in a copy of the working directory: what it computes are zeros,
-        which must not be written over results.
-        """
+        """Each of ``plan.played``, in a copy of the folder: its zeros must not replace results."""
         devices = min(NODE, plan.world_size)
         variables = null_device.environment(plan.gpu or DEFAULT_GPU, devices)
         made = []

@@ -1,8 +1,4 @@
-"""From ``script.py`` or ``-m package.module`` to what runs as ``__main__``, as Python itself would
-run it. No torch here.
-"""
-
-from __future__ import annotations
+"""From ``script.py`` or ``-m package.module`` to what runs as ``__main__``, as Python runs it."""
 
 import builtins
 import importlib.machinery

@@ -1,7 +1,5 @@
 """Progress of a recording child as its parent reports it. Standard library only."""
 
-from __future__ import annotations
-
 from typing import Protocol, runtime_checkable
 
 

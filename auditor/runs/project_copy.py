@@ -1,6 +1,4 @@
-"""A private copy of a project for one run of its program: what the run writes, replaces or removes
-does not reach the project.
-"""
+"""A private copy of a project for one run of its program: what it writes stays in there."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 FILE_LIMIT = 1 << 20
-"""Bytes of a file that is copied at most; larger ones (data, checkpoints) are linked, and copied
-when they are written to.
-"""
+"""Bytes of a file copied at most; larger ones are linked, and copied when written to."""
 
 TREE_LIMIT = 64 << 20
 """Bytes that are copied at most."""
@@ -37,9 +33,7 @@ LOOK_LIMIT = 50_000
 """Entries that are looked at; folders that come after them are linked as a whole."""
 
 LEVELS = 3
-"""Folders above the working directory whose other entries are linked, so that ``../data`` is
-found.
-"""
+"""Folders above the working directory whose entries are linked, so that ``../data`` is found."""
 
 LINKED = frozenset(
     {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "wandb", "mlruns", "audits"}
@@ -118,9 +112,7 @@ class NoCopy(AuditProblem):
 
 @contextmanager
 def sheltered(plan: Plan, files: Mapping[str, bytes | None] = NOTHING) -> Iterator[Plan]:
-    """The plan in a copy of the working directory, with ``files`` in the place of its own. A plan
-    that has a copy stays as it is. Raises :class:`NoCopy`.
-    """
+    """The plan in a copy of the directory with ``files``; once only. Raises :class:`NoCopy`."""
     if plan.copied is not None:
         yield plan
         return

@@ -4,8 +4,6 @@ record, which run is next, and how each of them ended.
 A rank asks with an unused name, so that files of an earlier job answer no question.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -146,9 +144,7 @@ class RankMeeting:
         _write(self._folder / f"decided-{run}", what)
 
     def decision(self, run: int, seconds: float) -> Any:
-        """As another rank: what is done as run ``run``; :data:`DONE` where rank 0 has closed the
-        meeting, or says nothing.
-        """
+        """As another rank: what is done as run ``run``; :data:`DONE` if rank 0 says nothing."""
         until, path = time.monotonic() + seconds, self._folder / f"decided-{run}"
         while (found := self._look(path)) is None:
             if time.monotonic() > until or not self._folder.is_dir():

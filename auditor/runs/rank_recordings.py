@@ -1,6 +1,4 @@
-"""The recordings of all ranks of one run: judged on the rank that the others wait for, with the
-facts of all beside it.
-"""
+"""The recordings of a run's ranks: judged on the one the others wait for, with facts of all."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ class RankedRecording(Recording):
             return None
 
     def rows_of_ranks(self, traced: Mapping[str, Rank]) -> tuple[Rank, ...]:
-        """One row a rank: what its trace says (``traced``, by path), with times and memory of the
-        passes that nothing disturbed.
-        """
+        """One row a rank: what its trace says (``traced``), with undisturbed times and memory."""
         return tuple(_row(each, traced.get(str(_trace(each)))) for each in self.members)
 
     def _judged(self) -> tuple[Recording, str]:

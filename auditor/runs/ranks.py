@@ -2,8 +2,6 @@
 --nproc-per-node N`` does, or by a launcher (:mod:`auditor.runs.launched_ranks`).
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable
@@ -32,14 +30,10 @@ from auditor.runs.project_copy import NoCopy, sheltered
 from auditor.runs.rank_recordings import RankedRecording
 
 ALONE_S = 15.0
-"""How long the other ranks may go on after one failed: they wait for it in their next
-collective.
-"""
+"""How long other ranks may go on after one failed: they wait for it in a collective."""
 
 BEHIND_S = 120.0
-"""How long the other ranks may go on after one completed: their traces are written at the same
-time, on the same disk.
-"""
+"""How long other ranks may go on after one completed: traces are written at the same time."""
 
 Ended = str | int
 

@@ -2,8 +2,6 @@
 real one. Where the target cannot run without CUDA, it is the main run.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil
@@ -234,9 +232,7 @@ OUR_LIMIT = re.compile(
     r"|libcuda(rt)?\b|CUDA driver|\bactive drivers\b|No CUDA GPUs are available|cudaGetDeviceCount",
     re.IGNORECASE,
 )
-"""How code in C, of torch and others, says that it looked for a real device: in a rehearsal one was
-promised.
-"""
+"""How C code of torch and others says that it looked for a real device, promised in a rehearsal."""
 
 
 def our_limit(said: str, where: str = "") -> str:

@@ -1,7 +1,5 @@
 """One of the runs that ``audit reproduce`` lays beside each other: what is held fixed in it."""
 
-from __future__ import annotations
-
 import msgspec
 
 HELD = ("torch", "random", "numpy", "clock", "system", "hash")

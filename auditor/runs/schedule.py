@@ -290,9 +290,7 @@ def bursts_known(steps: int, cheap: int, instant: int) -> Until:
 
 
 def compiled_with_room(stats: Stats) -> bool:
-    """Compiled functions ran in the timing pass, and eager ones, which may need far more memory,
-    cannot fill the GPU.
-    """
+    """Compiled functions ran in the timing pass, and eager ones, which need more, fit the GPU."""
     if stats.of("quiet").compiled and stats.half_full():
         stats.warn(
             "what torch.compile gains was not measured: without it the step may need more memory "

@@ -6,8 +6,6 @@ sentence in its warnings. Several ranks are neither replayed nor rehearsed
 (:mod:`auditor.runs.ranks`).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import time
@@ -34,9 +32,7 @@ from auditor.runs.rehearsal import needs_cuda, rehearse, rehearse_alone
 # see how they are born. It is a recording of its own inside the one that it explains.
 
 ATTEMPTS = 2
-"""Replays at most: one that goes bad before its watched steps (a GPU's quiet pass is not looked at)
-is made again for that earlier step.
-"""
+"""Replays at most: one that goes bad before its watched steps is made again for that step."""
 
 
 def first_bad(made: Made) -> NonfiniteRow | None:
@@ -133,9 +129,7 @@ UNSET = re.compile(r"\b(?:LOCAL_)?RANK|\b(?:LOCAL_)?WORLD_SIZE|\bMASTER_(?:ADDR|
 
 
 class Stage(NamedTuple):
-    """What is done where ``needs`` holds, and the folder ``inside`` the main run's recording where
-    it leaves its own.
-    """
+    """What is done where ``needs`` holds, and its folder ``inside`` the main recording, if any."""
 
     name: str
     needs: Callable[[Course], bool]

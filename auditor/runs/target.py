@@ -1,7 +1,5 @@
 """From the words after ``audit run`` to what takes one training step at a time. No torch."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import importlib
@@ -27,9 +25,7 @@ NAMED = 8
 
 @dataclass(frozen=True)
 class Address:
-    """A TARGET taken apart: ``module`` or ``path`` (one of them is empty), and the dotted
-    ``attribute`` (empty for programs).
-    """
+    """A TARGET taken apart: ``module`` or ``path``, and the dotted ``attribute`` (or empty)."""
 
     text: str
     module: str = ""
@@ -405,9 +401,7 @@ def _makes_a_generator(found: Any) -> bool:
 
 
 def _wanted(found: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Arguments without a default; empty for a builtin without a signature: the call will show
-    them.
-    """
+    """Arguments without a default; empty for a builtin without a signature."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):

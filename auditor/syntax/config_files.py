@@ -1,6 +1,4 @@
-"""Configuration files as data: which files are such, what is in them, and which ones are better
-not copied.
-"""
+"""Configuration files as data: which files are such, what is in them, and which not to copy."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ DOCUMENTS = frozenset({".yaml", ".yml", ".toml", ".json", ".ini", ".cfg"})
 """Suffixes of files that hold keys and values."""
 
 INI = frozenset({".ini", ".cfg"})
-"""Of those, the ones that hold text only: whole numbers and true, false, yes, no, on, off are taken
-for what they mean.
-"""
+"""Those that hold text only: whole numbers, true, false, yes, no, on, off mean themselves."""
 
 SCRIPTS = frozenset({".sh", ".env"})
 """Suffixes of files that set environment variables line by line."""
@@ -48,15 +44,11 @@ Where = tuple[str | int, ...]
 
 
 class UnreadableConfig(Exception):
-    """The text is not what its suffix says, or more than this reads; the message is the rest of a
-    sentence.
-    """
+    """The text is not what its suffix says, or too much; the message ends a sentence."""
 
 
 def suffix_of(file: str) -> str:
-    """Suffix that tells how a file is read: ``.env`` for ``.env`` and ``.env.local`` too; empty for
-    other files.
-    """
+    """Suffix by which a file is read: ``.env`` for ``.env.local`` too; empty for others."""
     name = os.path.basename(file).lower()
     if name == ".env" or name.startswith(".env."):
         return ".env"
@@ -65,9 +57,7 @@ def suffix_of(file: str) -> str:
 
 
 def read_document(text: str, suffix: str) -> Any:
-    """The data of a document. Raises :class:`UnreadableConfig`; a key that stands twice in JSON
-    counts as unreadable.
-    """
+    """A document's data. Raises :class:`UnreadableConfig`, also for a key twice in JSON."""
     try:
         if suffix == ".json":
             return json.loads(text, object_pairs_hook=_unique)

@@ -2,8 +2,6 @@
 holds each, its calls by name and by line, its expressions by span, and the text of each of them.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,9 +33,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 class Span(NamedTuple):
-    """A stretch of source as Python reports it, and edits have it: 1-based lines, 0-based UTF-8
-    byte columns.
-    """
+    """A stretch of source as Python and edits have it: lines from 1, UTF-8 bytes from 0."""
 
     line: int
     end_line: int
@@ -112,9 +108,7 @@ class Index:
         return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
 
     def defined_at(self, line: int) -> Iterator[Scope]:
-        """Functions and classes that begin at a line, or have a decorator on it; outer ones
-        first.
-        """
+        """Functions and classes that begin, or have a decorator, at a line; outer ones first."""
         return iter(self._defined.get(line, ()))
 
     @cached_property
@@ -209,9 +203,7 @@ def grouped(pairs: Iterable[tuple[T, V]]) -> dict[T, list[V]]:
 
 @lru_cache(maxsize=1024)
 def index_of(text: str) -> Index:
-    """The index of a source text, shared between callers; without nodes if the text is no Python of
-    this version.
-    """
+    """The index of a text, shared between callers; empty if it is not this version's Python."""
     try:
         return Index(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -267,9 +259,7 @@ def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def run_in(body: Iterable[ast.AST], *unopened: type[ast.AST]) -> Iterator[ast.AST]:
-    """Nodes that run with some statements: of functions and classes that they define, and of what
-    is ``unopened``, nothing but the node itself.
-    """
+    """Nodes that run with some statements; of what they define, or is ``unopened``, only itself."""
     waiting = list(body)
     while waiting:
         node = waiting.pop()

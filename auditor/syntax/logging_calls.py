@@ -1,7 +1,5 @@
 """Which calls log, and where to: a screen, an experiment tracker, or a file that may be read later."""
 
-from __future__ import annotations
-
 import ast
 from typing import Literal
 
@@ -23,9 +21,7 @@ _WRITES = frozenset({"write", "writelines", "writerow", "writerows"})
 
 
 def log_kind(call: ast.Call) -> Kind | None:
-    """Where the call logs to; None if it is not known to log. What it is called on is a path like
-    ``self.log``, never computed.
-    """
+    """Where the call logs to; None if unknown. It is called on a path like ``self.log``."""
     if isinstance(call.func, ast.Name):
         return _printed(call) if call.func.id == "print" else None
     if not isinstance(call.func, ast.Attribute) or not is_path(call.func.value):
@@ -50,9 +46,7 @@ def log_kind(call: ast.Call) -> Kind | None:
 
 
 def counts_its_calls(call: ast.Call) -> bool:
-    """True for trackers, which number the calls that carry no ``step``: fewer calls would move the
-    curve.
-    """
+    """True for trackers, which number calls without ``step``: fewer would move the curve."""
     named = isinstance(call.func, ast.Attribute) and call.func.attr in _TRACKED
     return named and name_of(call.func.value) in _TRACKERS  # type: ignore[attr-defined]
 

@@ -1,7 +1,5 @@
 """The one assignment whose value a name has where it is read, and which nothing else reads."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 
@@ -48,9 +46,7 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
 
 
 def bound_before(value: ast.expr, given: ast.Assign, parents: Parents) -> bool:
-    """Whether the names in an expression have where ``given`` stands what they have further below, as
-    far as their function shows.
-    """
+    """Whether names in an expression have at ``given`` what they have below, as is known."""
     scope = next(each for each in above(given, parents) if isinstance(each, _HOMES))
     names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
     return not any(
@@ -129,9 +125,7 @@ KEEPING = frozenset(
         "view",
     ]
 )
-"""Functions and methods whose result lies where their one tensor does, and is the same on any
-device.
-"""
+"""Functions and methods whose result lies where their one tensor does, the same on any device."""
 
 
 def made_by(value: ast.expr | None) -> ast.Call | None:

@@ -1,7 +1,5 @@
 """Comments that silence rules: ``# audit: ignore[SYNC001]``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
@@ -12,9 +10,7 @@ ALL = "*"
 
 
 def silenced(line: str) -> set[str] | None:
-    """The codes and families that a line's comment names, :data:`ALL` where it names none; None
-    without such a comment.
-    """
+    """Codes and families of a comment, :data:`ALL` where it names none; None without one."""
     match = SILENCE.search(line) if "audit:" in line else None
     if match is None:
         return None

@@ -7,8 +7,6 @@ ranks. All raise only ``AuditProblem`` on what a file may hold; what was lost on
 ``trace.warnings``.
 """
 
-from __future__ import annotations
-
 from auditor.timeline.reading import read
 from auditor.timeline.timeline import Fleet, Timeline, fleet, trace_files
 from auditor.timeline.trace import Trace

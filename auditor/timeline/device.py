@@ -113,9 +113,7 @@ def ns_by_name(trace: Trace, rows: Ints) -> NDArray[Any]:
 
 
 def launch_delay_ns(line: Timeline) -> Ints:
-    """Time from the begin of the launching call to the start of each kernel: how far the host ran
-    ahead. One value a joined kernel.
-    """
+    """Time from the launching call's begin to each kernel's start: how far the host ran ahead."""
     trace, call = line.trace, line.launches.call_of_work
     rows = np.flatnonzero((trace.work.kind == KERNEL) & (call >= 0))
     delay: Ints = trace.work.start[rows] - trace.calls.start[call[rows]]
@@ -182,9 +180,7 @@ LARGE = 1 << 20
 """Bytes from which a copy's rate is that of the link, not that of its overhead."""
 
 ENOUGH = 3
-"""Large pinned copies of a trace from which their median rate is taken in the place of
-:data:`LINK_GBS`.
-"""
+"""Large pinned copies of a trace from which their median rate replaces :data:`LINK_GBS`."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +204,7 @@ class Pageable:
     """What the copies of a trace lose because their memory is pageable."""
 
     slow_ns: Ints
-    """One value a copy of :class:`Copies`: what it took longer than pinned memory would have, while
-    nothing else ran; 0 of others.
-    """
+    """One value a copy: what it took longer than pinned, while nothing else ran; 0 of others."""
     to_device: PinnedRate
     to_host: PinnedRate
 

@@ -112,9 +112,7 @@ def groups(keys: Ints | Codes) -> list[tuple[int, Ints]]:
 
 
 _SUFFIX = re.compile(r"(_v\d{4,5}|_ptsz|_ptds|_spt)+$")
-"""CUPTI's API versions: ``cudaLaunchKernel_v7000``, ``cudaStreamSynchronize_ptsz`` (per-thread
-default streams).
-"""
+"""CUPTI's API versions: ``cudaLaunchKernel_v7000``, ``_ptsz`` (per-thread default streams)."""
 
 BLOCKING = frozenset(
     """
@@ -134,9 +132,7 @@ ALLOCATOR = frozenset(
     """.split()
 )
 STREAM_ORDERED = frozenset({"cudaMallocAsync", "cudaFreeAsync"})
-"""Calls of these that do not wait: the cudaMallocAsync backend makes them on every allocation by
-design.
-"""
+"""Calls of these that do not wait: the cudaMallocAsync backend makes them by design."""
 _LAUNCH = re.compile(
     r"cudaLaunch(Cooperative)?Kernel|cudaLaunchKernelExC|cuLaunchKernel|hipLaunchKernel|hip(Ext)?ModuleLaunchKernel|hipExtLaunchKernel"
 )

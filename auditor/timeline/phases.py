@@ -1,6 +1,4 @@
-"""What the host's operators mean: the steps, the loader, the optimizer, shapes of programs, and what
-steps are made of.
-"""
+"""What the host's operators mean: steps, loader, optimizer, and what steps are made of."""
 
 from __future__ import annotations
 
@@ -128,9 +126,7 @@ def optimizer_use(line: Timeline) -> OptimizerUse | None:
 
 @dataclass(frozen=True)
 class AllocatorCalls:
-    """Calls of one API that take memory from the driver or give it back; most of them wait for the
-    whole device.
-    """
+    """Driver calls of one API that take memory or give it back; most wait for the device."""
 
     api: str
     rows: Ints
@@ -161,9 +157,7 @@ PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
 
 @dataclass(frozen=True)
 class TraceSteps:
-    """Training steps, in order of time. ``source`` says how they were found: it belongs into every
-    sentence about "a step".
-    """
+    """Training steps, in order of time. ``source`` (how found) belongs into words about them."""
 
     start: Ints
     end: Ints
@@ -260,9 +254,7 @@ OTHER_PRODUCTS = frozenset({"aten::mm", "aten::addmm"})
 
 @dataclass(frozen=True)
 class Attention:
-    """Softmaxes between two batched products, forward and backward. Rows of :class:`CallTree`;
-    ``ns`` is their device time.
-    """
+    """Softmaxes between two batched products, both ways, by :class:`CallTree` row; device ns."""
 
     softmax: Ints
     ns: int
@@ -317,9 +309,7 @@ SLOW = 1.3
 
 
 def step_parts(line: Timeline) -> Parts | None:
-    """Shares of the mean step on host and device, and of the slowest where it stands out; None
-    if no steps are marked.
-    """
+    """Shares of the mean step on host and device, and of a slow one; None without marked steps."""
     steps = line.steps
     if not steps.marked or not steps.count:
         return None

@@ -17,21 +17,10 @@ from numpy.typing import NDArray
 
 from auditor import amounts
 from auditor.errors import AuditProblem
-from auditor.timeline.trace import (
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    TABLES,
-    Device,
-    Info,
-    Trace,
-    schema,
-)
+from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, TABLES, Device, Info, Trace, schema
 
 DEVICES = 256
-"""Devices of one trace at most: a machine has up to 16, and a trace is of one process. More are
-damage, and cost a lane each.
-"""
+"""Devices of one trace at most: a machine has up to 16. More are damage; each costs a lane."""
 MOST_EVENTS = 40_000_000
 """Events that are read at most: the 8 GB of text that are have 30 million, at 250 bytes each."""
 
@@ -229,9 +218,7 @@ def _info(path: Path, head: bytes, tail: bytes) -> Info:
 # -- pieces ----------------------------------------------------------------------------------------
 
 HEAD_LIMIT = 64 << 20
-"""Bytes before the first event and behind the last one (tables of devices and process groups) that
-are looked through at most.
-"""
+"""Bytes before the first event and behind the last one that are looked through at most."""
 PIECE_LIMIT = 64 << 20
 """Bytes without a place to cut at that are read at most."""
 
@@ -249,9 +236,7 @@ _QUOTE = re.compile(rb'(?<!\\)"')
 
 
 def mended(text: bytes) -> bytes:
-    """The text with the quotes in names escaped, which Kineto leaves as they are up to torch 2.13
-    (mended in its eba157ad).
-    """
+    """The text with quotes in names escaped, as Kineto does from torch 2.14 on (eba157ad)."""
 
     def escaped(found: re.Match[bytes]) -> bytes:
         if b'"' not in found[1] or not _BEHIND.match(text, found.end()):
@@ -500,9 +485,7 @@ def small(value: Any, bits: int = 31) -> int:
 
 
 class Numbered(dict[Any, int]):
-    """Values to codes in order of appearance; over-long ones are cut, and beyond the total limit
-    share the code of ``""``.
-    """
+    """Values to codes by appearance; over-long ones are cut; beyond the limit they are ``""``."""
 
     def __init__(self, limit: int, empty: str | bytes) -> None:
         super().__init__()
@@ -612,9 +595,7 @@ class Builder:
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Exact to the nanosecond for text with three decimals; ``round(us * 1000)`` is off by one in a
-    quarter of the cases.
-    """
+    """Exact to the ns for text with three decimals; ``round(us * 1000)`` is often off by one."""
     whole = np.floor(microseconds)
     result: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint(
         (microseconds - whole) * 1000

@@ -134,9 +134,7 @@ class Lists:
     simple: list[bool]
     """Work that begins by its launch: the trace shows one, and it is no further work of a graph."""
     full: list[int]
-    """The row whose begin makes room in the stream's queue for this one; -1 where there is room,
-    or no launch that waits for it.
-    """
+    """The row whose begin makes room in the stream's queue for this one; -1 if none is awaited."""
     distance: list[int]
     rigid: list[int]
     depends: tuple[tuple[tuple[int, int], ...], ...]
@@ -147,9 +145,7 @@ class Lists:
 
 
 def schedule(line: Timeline) -> Schedule | None:
-    """The schedule of a trace's steps (of all of it, where it marks none); None without work of a
-    device that a call launched.
-    """
+    """The schedule of a trace's steps (or all of it); None without work that a call launched."""
     trace, joined, steps = line.trace, line.launches, line.steps
     calls, work = trace.calls, trace.work
     window = int(steps.start.min()), int(steps.end.max())
@@ -296,9 +292,7 @@ class Waited:
     rows: tuple[tuple[int, ...], ...]
     """Rows of :class:`Streams` that must have ended before the call returns."""
     late: Ints
-    """From the last of those ends to the call's return; below 0 if a call returns before its
-    copy is done (the last piece is staged).
-    """
+    """From the last of those ends to the call's return; below 0 if it returns before."""
     own: Ints
     """What the call takes alone; -1 for events that are no waits."""
 
@@ -431,9 +425,7 @@ and waits for the stream that it was launched on, as that one waits for it."""
 
 @dataclass(frozen=True)
 class Streams:
-    """Work in the order in which the host queued it. Columns of one length, one row a work, but for
-    those that say otherwise.
-    """
+    """Work in the order in which the host queued it. A row a work, but for what says otherwise."""
 
     work: Ints
     """Row of :class:`Work`."""
@@ -450,9 +442,7 @@ class Streams:
     depends: tuple[tuple[tuple[int, int], ...], ...]
     """For each the (row, distance) of work on other streams whose end it came after."""
     rigid: Ints
-    """The row from whose begin it keeps its recorded distance (another of the same graph launch),
-    else -1.
-    """
+    """The row from whose begin it keeps its distance (of the same graph launch), else -1."""
 
     def depth(self, times: Ints) -> Ints:
         """For each event's start the launches on the stream of its work that had not begun."""
@@ -484,8 +474,7 @@ class _Queue:
     begin: Ints
     """Begin of the call that launched each."""
     held: Ints
-    """How long that call took: until its end the work may still be on the way (a pageable copy is
-    staged, a module is loaded)."""
+    """How long that call took: until then the work may be on the way (a staged copy)."""
     event: Ints
     stream: Ints
     start: Ints
@@ -529,9 +518,7 @@ class _Queue:
 
 
 def streams_of(trace: Trace, joined: Launches, call: Ints, orphan: Ints, begin: Ints) -> Streams:
-    """Streams of a trace. ``call`` and ``orphan`` are columns of the schedule, ``begin`` for each
-    work the begin of its launching call.
-    """
+    """Streams of a trace. ``call``, ``orphan`` of the schedule; ``begin`` of the launching call."""
     table = trace.work
     event_of_call = np.full(len(trace.calls.start), -1)
     event_of_call[call[call >= 0]] = np.flatnonzero(call >= 0)

@@ -36,16 +36,12 @@ from auditor.timeline.tree import CallTree, UserFunction, call_tree
 from auditor.timeline.waits import profilers_own
 
 STRETCH_NS = 1_000_000
-"""Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of
-us), not a residual.
-"""
+"""Shorter gaps are Python's ordinary pace between operators (tens of us), no residual."""
 
 
 @dataclass(frozen=True)
 class Composition:
-    """Time of each step in ns, one value a step. The parts overlap one another, but for those that
-    say otherwise.
-    """
+    """Time of each step in ns. The parts overlap one another, but for those that say otherwise."""
 
     us: Ints
     """The whole step, as :class:`auditor.evidence.trace.facts.TraceStep` names it."""
@@ -56,9 +52,7 @@ class Composition:
     to_device_alone: Ints
     """A copy to a device ran and no other work did: the cost of the copies."""
     to_device_slow: Ints
-    """Of that the part that pinned memory would not have needed: the price of waits for copies of
-    pageable memory.
-    """
+    """Of that the part that pinned memory would not have needed: the price of pageable memory."""
     to_host: Ints
     """A copy from a device to the host ran."""
     to_host_alone: Ints
@@ -68,17 +62,13 @@ class Composition:
     loader_alone: Ints
     """The loop waited for its loader while no device worked."""
     unknown: Ints
-    """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on
-    host or device.
-    """
+    """Stretches of at least :data:`STRETCH_NS` without anything known, on host or device."""
     longest_unknown: tuple[int, int]
     """Start and end of the longest of those stretches; (0, 0) without any."""
 
 
 def _composition(line: Timeline) -> Composition:
-    """What each step's time was spent on. A loader that another thread than the steps' waits for
-    delays no step.
-    """
+    """What each step's time was spent on. A loader on another thread delays no step."""
     trace, steps, busy, made = line.trace, line.steps, line.busy, line.copies
     slow = line.pageable.slow_ns
     to_device, beside_those = _copying(trace, made.work[made.to_device])
@@ -166,9 +156,7 @@ def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
 
 
 class Timeline:
-    """Evidence of a :class:`Trace`. Times in ns on the trace's clock. Devices are in order of work,
-    the busiest first.
-    """
+    """Evidence of a :class:`Trace`. Times in ns on its clock; devices by work, busiest first."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -218,9 +206,7 @@ class Timeline:
 
     @cached_property
     def device_missing(self) -> bool:
-        """Whether kernels were launched, or devices are listed, and yet no work of a device was
-        recorded (CUPTI failed).
-        """
+        """Whether kernels were launched, or devices are listed, yet no device's work is there."""
         launched = mask(self.trace.names, self.trace.calls.name, is_launch).any()
         return not len(self.trace.work.start) and bool(launched or self.trace.info.devices)
 
@@ -245,9 +231,7 @@ class Timeline:
 
     @cached_property
     def wait_prices(self) -> Ints:
-        """For each host wait the idle time of the device that it cost, in ns, shared out with
-        everything else that made it idle.
-        """
+        """For each host wait the device's idle time that it cost, in ns, shared out with others."""
         return (
             self.idle.of_waits
             if self.idle is not None
@@ -255,15 +239,11 @@ class Timeline:
         )
 
     def host_in(self, start: int, end: int, thread: int) -> str:
-        """What a host thread was in for the greater part of a stretch of time; empty if the
-        trace does not show it.
-        """
+        """What a host thread was in for most of a stretch of time; empty if the trace has none."""
         return waiting.doing(self.trace, (start, end), thread)
 
     def call_prices(self, rows: Ints) -> Ints:
-        """What calls among :attr:`driver_calls` cost: the device's idle time while and because they
-        held the host, in ns.
-        """
+        """What calls among :attr:`driver_calls` cost: idle ns because they held the host."""
         if self.idle is None:
             return np.zeros(len(rows), np.int64)
         result: Ints = self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
@@ -275,9 +255,7 @@ class Timeline:
 
     @cached_property
     def longest_unknown(self) -> tuple[UserFunction | None, str]:
-        """The user's function in the longest stretch without events, and the innermost one of
-        anybody's that holds it.
-        """
+        """The user's function, and anybody's innermost, in the longest stretch without events."""
         start, end = self.composition.longest_unknown
         times, thread = (
             np.array([(start + end) // 2], np.int64),

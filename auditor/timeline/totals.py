@@ -22,9 +22,7 @@ HALF_TYPES = frozenset({"c10::Half", "c10::BFloat16", "struct c10::Half", "struc
 
 
 def shapes(trace: Trace, row: int) -> list[Any]:
-    """``Input Dims`` of an operator: one list of sizes for each input, empty for what is no tensor.
-    Empty if not recorded.
-    """
+    """``Input Dims`` of an operator: sizes of each input, empty for no tensor, or not recorded."""
     return _decoded(trace, int(trace.operators.shapes[row]))
 
 
@@ -68,9 +66,7 @@ def launching_operator(line: Timeline) -> Ints:
 
 
 def operator_totals(line: Timeline) -> tuple[Total, ...]:
-    """Operators (no annotations), the longest own host time first: that without the operators and
-    runtime calls inside.
-    """
+    """Operators (no annotations), the longest own host time first: without what is inside."""
     trace, tree = line.trace, line.tree
     own = ~trace.operators.annotation
     return _totals(trace, trace.operators.name[own], tree.self_ns()[: tree.operators][own])
@@ -193,9 +189,7 @@ def casts(line: Timeline) -> Casts:
 
 @dataclass(frozen=True)
 class AwkwardProducts:
-    """16-bit products with an inner or last size that is no multiple of 8. ``looked`` is False
-    without recorded shapes.
-    """
+    """16-bit products with a size not of 8. ``looked`` is False without recorded shapes."""
 
     looked: bool
     sizes: tuple[tuple[str, int], ...]
@@ -341,9 +335,7 @@ MATMULS = frozenset(
 
 
 def matmul_ns(line: Timeline, use: DeviceUse) -> dict[str, int]:
-    """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a
-    product's operator launched.
-    """
+    """Time of a device's matrix products (no convolutions) by arithmetic: by launching operator."""
     trace, work, tree = line.trace, line.trace.work, line.tree
     if not len(tree.name):
         return {}

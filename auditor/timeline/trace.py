@@ -25,9 +25,7 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2
 
 @dataclass(frozen=True)
 class Operators:
-    """Spans on the host that torch or the user named: operators, and annotations such as
-    ``ProfilerStep#7``. In file order.
-    """
+    """Spans on the host that torch or the user named, as ``ProfilerStep#7``. In file order."""
 
     start: Ints
     end: Ints
@@ -53,9 +51,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Work:
-    """What ran on devices: kernels, copies, memsets (:data:`KERNEL`, :data:`MEMCPY`,
-    :data:`MEMSET`). ``bytes`` of copies, else -1.
-    """
+    """What ran on devices: kernels, copies, memsets (:data:`KERNEL` ...). ``bytes`` of copies."""
 
     start: Ints
     end: Ints
@@ -102,9 +98,7 @@ class Syncs:
 
 @dataclass(frozen=True)
 class Others:
-    """Spans of every other category: the profiler's own overhead, its window, accelerators whose
-    categories are not known.
-    """
+    """Spans of every other category: the profiler's overhead, its window, unknown accelerators."""
 
     start: Ints
     end: Ints

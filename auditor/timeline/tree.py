@@ -1,7 +1,5 @@
 """Which span ran inside which on a thread: operators, annotations and calls as a forest."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass
@@ -232,9 +230,7 @@ def _innermost(trace: Trace, rows: Ints, users: np.ndarray, time: Ints) -> Ints:
 
 
 def around(trace: Trace, thread: int, start: int, end: int) -> str:
-    """The Python function, whoever wrote it, that holds nearly all of a stretch of a host thread
-    and little else; may be empty.
-    """
+    """The Python function that holds nearly all of a stretch of a host thread; may be empty."""
     spans, slack = trace.frames, (end - start) // 20
     holding = (spans.thread == thread) & (spans.start <= start + slack) & (spans.end >= end - slack)
     rows = np.flatnonzero(holding)

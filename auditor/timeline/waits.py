@@ -1,6 +1,4 @@
-"""Where the host waits for a device, and why a device had nothing to do: how long, at which line, at
-what cost.
-"""
+"""Where the host waits for a device, why a device idles: how long, at which line, at what cost."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ class Waits:
     outermost: Ints
     """Outermost operator around the call: what the user called."""
     synchronises: Flags
-    """Whether the call itself is a synchronisation; False for copies that block because their
-    memory is pageable.
-    """
+    """Whether the call itself synchronises; False for copies that block as memory is pageable."""
     backward: Flags
     """Whether the wait is in a backward pass."""
     profiler: Flags
@@ -234,9 +230,7 @@ def _profilers(trace: Trace, call: Ints, cause: Small, steps: TraceSteps) -> Fla
 
 
 SYNCHRONOUS_MEMORY = re.compile(r"^[^(]*\((Pinned|Managed|Unified)\)")
-"""Memory whose memset is fully synchronous with the host (CUDA runtime API, "API synchronization
-behavior").
-"""
+"""Memory whose memset is synchronous (CUDA runtime API, "API synchronization behavior")."""
 
 
 def waiting_memsets(line: Timeline) -> Ints:
@@ -340,9 +334,7 @@ def _shared(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
 
 
 LONG_GAP_NS = 500_000
-"""Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the
-profiler too.
-"""
+"""Host time that no launch explains: an operator costs 5 to 100 us, profiled too."""
 
 INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
@@ -371,9 +363,7 @@ class Idle:
     host: Ints
     queued: Ints
     call: Ints
-    """The call (row of :class:`Calls`) that launched the work after the gap; -1 where not known, or
-    where none follows in the window.
-    """
+    """The call (row of :class:`Calls`) that launched the work after the gap; -1 if none known."""
     dry: Ints
     """Length of the gap up to the end of that call: how long the queue was empty."""
     of_waits: Ints
@@ -420,9 +410,7 @@ class Idle:
 
 
 def idle(line: Timeline) -> Idle | None:
-    """Gaps of the busiest device inside the marked steps; inside the span of its own work where the
-    trace marks none. None if no device worked.
-    """
+    """Gaps of the busiest device inside the marked steps, else in its span. None without work."""
     if not line.devices:
         return None
     trace, use, steps, waits = line.trace, line.devices[0], line.steps, line.waits
@@ -531,9 +519,7 @@ def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals
 
 
 def queue_depth(line: Timeline) -> Ints:
-    """For each kernel of the busiest device, in order of launch: kernels launched before it and not
-    started.
-    """
+    """For each kernel of the busiest device: kernels launched before it and not started."""
     trace, use, joined = line.trace, line.devices[0], line.launches
     rows = use.rows[(trace.work.kind[use.rows] == KERNEL) & (joined.call_of_work[use.rows] >= 0)]
     launched = np.sort(trace.calls.start[joined.call_of_work[rows]])
@@ -558,9 +544,7 @@ def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
 
 
 def launched_in(found: Idle, spans: Intervals) -> int:
-    """:data:`LAUNCHING` as far as it lies inside these spans: the host's part of long gaps is
-    :data:`HOST`, which KERN002 prices.
-    """
+    """:data:`LAUNCHING` inside these spans: the host's part of long gaps is :data:`HOST`."""
     known = (found.call >= 0) & (found.dry < LONG_GAP_NS)
     covered = spans.covered(found.start[known], found.start[known] + found.dry[known])
     return int(np.minimum(covered, found.host[known]).sum())

@@ -21,18 +21,14 @@ if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline
 
 LARGEST_ERROR = 0.1
-"""Share of a recording's length, and of a typical step's, by which its own replay may be off before
-no what-if is given."""
+"""Share of a recording's, and a step's, length by which its own replay may be off."""
 
 LARGEST_UNLAUNCHED = 0.1
-"""Share of the device's time whose launch the trace does not show, likewise: nothing tells when
-such work would have begun."""
+"""Share of the device's time whose launch is unknown, likewise: nothing tells its begin."""
 
 
 class Replays:
-    """Replays of one schedule. Gains are ns of the whole window: the steps, and what the devices
-    still did after them.
-    """
+    """Replays of one schedule. Gains are ns of all its steps and the devices' work after them."""
 
     def __init__(self, plan: Schedule, line: Timeline) -> None:
         self.plan, self.line = plan, line
@@ -242,9 +238,7 @@ class ReplayedTimes:
 
     @property
     def whole_ns(self) -> int:
-        """From the begin of the first step until the host has done the last one and the devices
-        what it queued.
-        """
+        """From the first step's begin until host and devices are done with the last one."""
         return max(*self.boundaries, self.done) - self.boundaries[0]
 
 

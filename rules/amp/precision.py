@@ -104,9 +104,7 @@ class GradScalerMisused(Rule):
     since = "0.1"
     rehearsed = True
 
-    skipped: float = knob(
-        0.2, "Report skipped steps if they are at least this share of the scaler's steps."
-    )
+    skipped: float = knob(0.2, "Report if at least this share of the scaler's steps is skipped.")
 
     def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for what, kind in KINDS.items():
@@ -199,9 +197,7 @@ BY_NORM = re.compile(r"norm|clip", re.IGNORECASE)
 
 
 def multiplies_by_norm(source: Source, site: Site) -> bool:
-    """True if the ``mul_`` on the line is given a factor that is made of a norm, or of a bound for
-    one, in the same function.
-    """
+    """True if the line's ``mul_`` is given a factor made of a norm, or its bound, in here."""
     scope = source.index(site.file).scope_at(site.line)
     given = {
         unparsed(call.args[0])
@@ -270,9 +266,7 @@ class HalfWhereBfloat16IsNative(LineRule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(
-        0.5, "Report if a loss is scaled on at least this share of the diagnosed steps."
-    )
+    share: float = knob(0.5, "Report if at least this share of the diagnosed steps scales a loss.")
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("its native dtypes are not known")
@@ -586,16 +580,9 @@ class NoMixedPrecision(Rule):
         "loss curves."
     )
 
-    share: float = knob(
-        0.1, "Report if fp32 and TF32 products take at least this share of kernel time."
-    )
-    of_step: float = knob(
-        0.05, "Report a note if these products take less than this share of the steps' time."
-    )
-    half: float = knob(
-        0.01,
-        "Treat mixed precision as used if 16-bit products take at least this share of kernel time.",
-    )
+    share: float = knob(0.1, "Report fp32 and TF32 products of at least this share of kernel time.")
+    of_step: float = knob(0.05, "Report a note if they take less than this share of the steps.")
+    half: float = knob(0.01, "Mixed precision is on from this share of 16-bit kernel time.")
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
         slow = precision.share(FP32, TF32)
@@ -637,12 +624,8 @@ class Tf32Off(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(
-        0.1, "Report if fp32 matrix products take at least this share of kernel time."
-    )
-    of_step: float = knob(
-        0.05, "Report a note if fp32 products take less than this share of the steps' time."
-    )
+    share: float = knob(0.1, "Report fp32 products of at least this share of kernel time.")
+    of_step: float = knob(0.05, "Report a note if they take less than this share of the steps.")
 
     def detect(self, precision: Precision, source: Source) -> Iterator[Finding]:
         slow = precision.matmul_share(FP32)

@@ -42,7 +42,6 @@ class Autotuning(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Autotuning:
-        """From the loud pass of a rehearsal."""
         rows = [row for row in evidence.get(Rows[ConvSizesRow]) if row.new]
         pattern = step_pattern({row.step for row in rows}, len(evidence.get(Steps).loud))
         if not rows:
@@ -61,13 +60,9 @@ class AutotuningEveryStep(Rule):
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(
-        0.5, "Report only if algorithms are tried on at least this share of the trace's steps."
-    )
+    share: float = knob(0.5, "Report if at least this share of a trace's steps tries algorithms.")
     renewed: float = knob(
-        0.75,
-        "Report only if convolutions meet new sizes on at least this share of a rehearsal's "
-        "steps, and of their second half.",
+        0.75, "Report if at least this share of all steps, and of the later half, has new sizes."
     )
 
     def detect(self, autotuning: Autotuning, source: Source) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """CFG008: a part of the step runs in float64 by accident."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,14 +32,9 @@ class Float64InTheStep(Rule):
     )
 
     narrowed_bytes: int = knob(
-        65536,
-        "Report a batch that is only cast to a narrower dtype if it has at least this many bytes "
-        "of float64 per step.",
+        65536, "Report a batch that is only narrowed if it has at least this many bytes per step."
     )
-    share: float = knob(
-        0.01,
-        "Warn if at least this share of the forward's floating-point elements is float64.",
-    )
+    share: float = knob(0.01, "Warn if at least this share of the forward's elements is float64.")
 
     def detect(
         self, births: Rows[DoubleBirthRow], parameters: Rows[DoubleParametersRow], source: Source

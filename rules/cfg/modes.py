@@ -1,21 +1,12 @@
 """CFG003 and 9 to 12: layouts and modes of modules, and layers that do not follow their model's mode."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor import amounts
-from auditor.evidence.source.files import (
-    Function,
-    Source,
-    lines_of,
-    name_of,
-    the_only,
-    unparsed,
-)
+from auditor.evidence.source.files import Function, Source, lines_of, name_of, the_only, unparsed
 from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
@@ -183,9 +174,7 @@ def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
 
 
 def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
-    """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
-    function. None if it does not.
-    """
+    """Whether a name says that the line evaluates; ``whole``: without gradients. None if not."""
     function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)
     if function is None or block is None or _wanted(function, block, site.line):
@@ -252,9 +241,7 @@ def _loops_around(block: ast.AST, statement: ast.stmt) -> Iterator[ast.For]:
 
 
 def _of_training(function: ast.AST, block: ast.AST, line: int) -> bool:
-    """The same call, of what the block did not make, stands outside of it as well: the batch that
-    is trained on.
-    """
+    """The same call, of what the block did not make, is outside too: the batch trained on."""
     inside, made = set(nodes_in(block, ast.Call)), names_in(block, ast.Store)
     others = {unparsed(call) for call in nodes_in(function, ast.Call) if call not in inside}
     return any(
@@ -278,9 +265,7 @@ def _is_named(function: ast.AST, block: ast.AST, statement: ast.stmt) -> bool:
 
 
 def _is_score(node: ast.AST, *, by_hand: bool) -> bool:
-    """A loss, a metric or ``==`` of two things that have names. ``by_hand``: also
-    ``(result - target).abs()``.
-    """
+    """A loss, a metric or ``==`` of two names. ``by_hand``: also ``(result - target).abs()``."""
     if isinstance(node, ast.Call):
         parts = [*node.args, *(each.value for each in node.keywords)]
         if name_of(node.func) == "eq" and isinstance(node.func, ast.Attribute):
@@ -305,9 +290,7 @@ def _differs(node: ast.AST) -> bool:
 
 
 def _compares_itself(statement: ast.stmt, line: int) -> bool:
-    """The call is given what should come out beside the input, or what it returns is
-    named a loss: the module compares them.
-    """
+    """The call is given what should come out, too, or gives a loss: the module compares them."""
     named = isinstance(statement, ast.Assign) and any(
         words(name) & LOSSES for name in names_in(statement.targets, ast.Store)
     )
@@ -321,9 +304,7 @@ def _compares_itself(statement: ast.stmt, line: int) -> bool:
 
 
 def _picked(function: ast.AST, block: ast.AST) -> bool:
-    """What only the block makes is used behind it for more than numbers: it is compared there with
-    something else, or chooses samples.
-    """
+    """What only the block makes is used behind it for more than numbers: it is compared there."""
     inside = set(nodes_in(block, ast.AST))
     outside = [node for node in nodes_in(function, ast.AST) if node not in inside]
     names = (node for node in outside if isinstance(node, ast.Name))
@@ -373,9 +354,7 @@ class LayoutTransposedAroundConvolutions(Rule):
     since = "0.1"
     advice = "Convert once: model.to(memory_format=torch.channels_last), and each input batch too."
 
-    share: float = knob(
-        0.05, "Report only if such kernels take at least this share of kernel time."
-    )
+    share: float = knob(0.05, "Report only kernels of at least this share of kernel time.")
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         us = structure.transpose_us
@@ -435,9 +414,7 @@ class EvaluatedInTrainMode(Rule):
     advice = "Call eval() on it before the evaluation, and train() afterwards."
 
     share: float = knob(
-        0.5,
-        "Without a name such as `evaluate`, report only if it runs on at most this share of the "
-        "optimizer's steps.",
+        0.5, "Without a name such as `evaluate`, report if at most this share of the steps runs it."
     )
 
     def detect(self, forwards: Rows[TrainModeForwardRow], source: Source) -> Iterator[Finding]:

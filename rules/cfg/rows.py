@@ -1,7 +1,5 @@
 """What probes of CFG rules write, and these rules read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -9,9 +7,7 @@ from auditor.recordings.row import At, MaybeAt, PassRow, doc
 
 
 class ConvSizesRow(PassRow, kw_only=True):
-    """Convolutions of a step on the rehearsed device, and how many of them met a size for the first
-    time since the warm-up began.
-    """
+    """Convolutions of a step on the rehearsed device, and how many met a size the first time."""
 
     part = "conv_sizes"
     when = "loud, of a rehearsal"
@@ -26,9 +22,7 @@ class ConvSizesRow(PassRow, kw_only=True):
 
 
 class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
-    """At the pass's end, one row for each line that brought float64 into what runs with gradients
-    on.
-    """
+    """At the pass's end, one row per line that brought float64 into what has gradients on."""
 
     part = "doubles"
     when = "numbers"
@@ -97,9 +91,7 @@ class SwitchedRow(PassRow, kw_only=True):
 
 
 class TrainModeForwardRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line that called a trained module in train mode while
-    gradients were off: of all passes so far.
-    """
+    """At the end, a row per line that called a trained module in train mode, gradients off."""
 
     part = "train_mode_forwards"
     when = "loud"

@@ -1,6 +1,4 @@
-"""CKPT001 to 4 and 6 to 8: what a saved file holds, what saving and loading it costs, and a variant of
-checkpointing that torch asks to choose.
-"""
+"""CKPT001 to 4 and 6 to 8: what saved files hold and cost, and a variant of checkpointing."""
 
 from __future__ import annotations
 
@@ -352,9 +350,7 @@ class SaveBlocksStep(LineReport):
         "then renames."
     )
 
-    share: float = knob(
-        0.05, "Report if one line's saves take at least this share of the timed steps' time."
-    )
+    share: float = knob(0.05, "Report a line whose saves take at least this share of the steps.")
 
     def detect(
         self, saves: Lines[SaveRow], machine: Machine, loop: TrainingLoop
@@ -398,9 +394,7 @@ class OptimizerMomentsSpoiled(Rule):
 
     steps: int = knob(10, "Report moments of zero only after this many optimizer steps.")
     ratio: float = knob(
-        1e6,
-        "Report a gradient, as the moments hold it, of at least this multiple of the median of all "
-        "parameters.",
+        1e6, "Report a gradient, as the moments hold it, of at least this multiple of the median."
     )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:

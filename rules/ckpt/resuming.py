@@ -1,6 +1,4 @@
-"""CKPT005 and 9: a checkpoint without state that a resume needs, and a state kept for later that
-follows the training.
-"""
+"""CKPT005 and 9: a checkpoint without state that a resume needs, and kept state that goes on."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class KeptStateIsLive(Rule):
         "model.state_dict().items()}."
     )
 
-    fewest: int = knob(
-        2, "Report only if the state was kept over at least this many optimizer steps."
-    )
+    fewest: int = knob(2, "Report only a state kept over at least this many optimizer steps.")
 
     def detect(self, states: Rows[KeptStateRow], source: Source) -> Iterator[Finding]:
         for each in states:
@@ -145,9 +141,7 @@ def _mentions(value: ast.expr, kept: _Kept) -> bool:
 
 
 def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
-    """False if a state is always taken before the use in the same turn of a loop, and where one
-    is taken in every turn and used behind the loop.
-    """
+    """False if a state is always taken before the use, or in every turn and used after the loop."""
     around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))
     chosen = BEST in kept.name.lower() or any(isinstance(node, ast.If) for node in around)
     if not index.holds(home, use):
@@ -227,11 +221,7 @@ def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
         "initial_lr" in group for optimizer in scan.optimizers for group in optimizer.groups
     )
     if driven and not scan.schedulers:
-        yield (
-            "scheduler",
-            "the schedule that set the rates starts over",
-            Severity.WARNING,
-        )
+        yield ("scheduler", "the schedule that set the rates starts over", Severity.WARNING)
     if in_half and not scan.scaler:
         yield (
             "GradScaler state",
@@ -305,16 +295,13 @@ class Unsaved:
 
 @dataclass(frozen=True)
 class Resumes(Table):
-    """All of the program that is unsaved, by its recorded source; ``looked``: it has a checkpoint
-    that training resumes from.
-    """
+    """All that the source leaves unsaved; ``looked``: it has a checkpoint that training resumes."""
 
     unsaved: tuple[Unsaved, ...] = ()
     looked: bool = False
 
     @classmethod
     def build(cls, evidence: Evidence) -> Resumes:
-        """From the recorded source."""
         return resumes(evidence.get(Source))
 
 
@@ -337,9 +324,7 @@ def resumes(source: Source) -> Resumes:
 
 
 def _gone_on_from(source: Source) -> Iterator[tuple[Site, Site, str]]:
-    """Dictionaries with a counter and a state, the line that loads the state, and the counter by
-    which a loop of the program then begins.
-    """
+    """Dictionaries with a counter and a state, its loading line, and a loop's counter after it."""
     loads = [(file, call) for file, call in source.calls_of("load_state_dict")]
     for file, node in source.every(ast.Dict) if loads else ():
         entries = {
@@ -372,9 +357,7 @@ def _keys_read(node: ast.AST) -> Iterator[str]:
 
 
 def _loops_by(source: Source, counter: str) -> bool:
-    """Whether a loop of the program begins, or goes on, by a name that the counter went into: by
-    assignments, and by functions that return it.
-    """
+    """Whether a loop begins, or goes on, by a name that the counter went into, also by calls."""
     names, grown = set[str](), -1
     given = [(node.value, _written_to(node)) for node in _assigns(source)]
     given += [
@@ -424,9 +407,7 @@ def _saves(source: Source) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _tells_what_it_saves(source: Source) -> bool:
-    """False if something is saved that the source does not show, or by a library. Of a parameter it
-    is not asked what calls give for it.
-    """
+    """False if something is saved that the source does not show, or by a library."""
     own = {node.name for _, node in (*source.functions, *source.every(ast.ClassDef))}
 
     def tells(value: ast.expr) -> bool:

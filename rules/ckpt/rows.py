@@ -1,7 +1,5 @@
 """What probes of CKPT rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import At, PassRow, doc

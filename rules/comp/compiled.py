@@ -1,7 +1,5 @@
 """COMP001 to 6: how a compiled model is used, and compiled again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -75,11 +73,7 @@ class RecompilesAgainAndAgain(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    least: int = knob(
-        2,
-        "Report only if one guard failed on at least this many steps: the compiler learns from "
-        "the first.",
-    )
+    least: int = knob(2, "Report only if one guard failed on at least this many steps.")
 
     def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
         reached = {each.function for each in compiles.recompiled if each.limit}
@@ -124,9 +118,7 @@ class RecompileLimitReached(Rule):
 
 
 def _price(reached: list[Recompiled], steps: Steps) -> Estimate | None:
-    """What a step lost by it, where that is proven: of one function, given up in the timing pass.
-    Where lengths vary, later steps may have more to do.
-    """
+    """What a step lost by it, where that is proven: of one function given up in the timing pass."""
     (only, *others) = reached
     if others or only.since is None or of_a_length(only.guard):
         return None
@@ -196,10 +188,7 @@ class GraphBreak(Rule):
             yield Finding(
                 each.site,
                 f"this line {what}: {why}",
-                facts=(
-                    ("the compiler says", each.reason),
-                    ("its code", each.gb or "none"),
-                ),
+                facts=(("the compiler says", each.reason), ("its code", each.gb or "none")),
                 remedy=Remedy(KINDS[kind][2] if kind else OTHER),
             )
 
@@ -283,11 +272,7 @@ class CompiledInStep(Rule):
         "in the step can take what changes as arguments."
     )
 
-    least: int = knob(
-        3,
-        "Report only if at least this many steps called it (a model of several stages compiles "
-        "each once).",
-    )
+    least: int = knob(3, "Report only from this many steps on (stages compile once each).")
     share: float = knob(0.25, "Report only if at least this share of the passes' steps called it.")
 
     def detect(self, regions: CompiledRegions, steps: Steps) -> Iterator[Finding]:
@@ -322,11 +307,7 @@ class CompileDoesNotPay(Rule):
         "nothing. Fix graph breaks first, and measure again."
     )
 
-    share: float = knob(
-        0.02,
-        "Report only if compiling costs at least this share of the step, at the interval's lower "
-        "end.",
-    )
+    share: float = knob(0.02, "Report only if it costs at least this share (interval's lower end).")
 
     def detect(
         self, regions: CompiledRegions, compiles: Compiles, steps: Steps

@@ -1,7 +1,5 @@
 """DATA007: the step waits for its data loader, and why where that shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -23,9 +21,7 @@ ONE = 1.5
 """Batches taken from an iterator, on average, below which it is taken one of and dropped."""
 
 MOST = 0.5
-"""Share of the loading from which a line is its place, and of the waiting from which iterators that
-begin are its cause.
-"""
+"""Share of loading for a line to be its place, of waiting for iterators to be its cause."""
 
 LEAST_STARTS = 3
 """Iterators that must begin in the timing pass: one or two may be the ends of long epochs."""
@@ -43,9 +39,7 @@ class Slow:
 
 
 def cause(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
-    """The first of: an iterator begun for each batch, workers started for each short epoch, a dear
-    line.
-    """
+    """The first of: an iterator for each batch, workers for each short epoch, a dear line."""
     return (
         begun_for_each_batch(loader, starts, loading)
         or started_for_each_epoch(loader, starts)
@@ -54,9 +48,7 @@ def cause(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
 
 
 def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
-    """The line that makes an iterator for each batch, where it drops what workers had loaded, or
-    draws a whole order again.
-    """
+    """The line that makes an iterator per batch, which drops loaded work or draws orders again."""
     site = loader.iter_at or loader.consumed_at
     dropped = starts.made >= LEAST_STARTS and starts.batches_each < ONE and loader.length != 1
     if not dropped or site is None or starts.share < MOST:
@@ -152,9 +144,7 @@ RESTARTED = 0.1
 """Share of the time, where most of it is restarting the workers for each short epoch."""
 
 HANDED_US = 3000.0
-"""To hand a batch over, processes and threads wake one another, whatever it holds: a shorter wait
-for workers is a note.
-"""
+"""To hand a batch over, processes wake one another: a shorter wait for workers is a note."""
 
 NOTICED = 0.1
 """Share of a step from which it counts as waiting, and of a trace's time from which it has a note."""
@@ -172,16 +162,9 @@ class StepWaitsForInput(Rule):
     since = "0.1"
     advice = "Make loading cheaper (prepare once, store decoded samples), or use more workers."
 
-    share: float = knob(
-        0.2, "Warn if the step waits for input for at least this share of the timing pass."
-    )
-    severe: float = knob(
-        0.4,
-        "Report an error if the step waits for input for at least this share of the timing pass.",
-    )
-    least_us: float = knob(
-        1000.0, "Report only mean waits of at least this many us (in a trace, less is a note)."
-    )
+    share: float = knob(0.2, "Warn if the step waits for at least this share of the timing pass.")
+    severe: float = knob(0.4, "Report an error if it waits for at least this share of the pass.")
+    least_us: float = knob(1000.0, "Ignore shorter mean waits, in us (in a trace: report a note).")
 
     def detect(
         self, batches: Batches, machine: Machine, source: Source, configs: Configs, loading: Loading
@@ -342,9 +325,7 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _worth_trying(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 if more would not help, or would repeat or tear the data (an
-    iterable dataset, an open file), or has no line.
-    """
+    """Workers worth trying; 0 if more would not help, would repeat data, or there is no line."""
     wanted = (
         loader.workers == 0
         and not loader.open_file

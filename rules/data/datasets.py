@@ -1,7 +1,5 @@
 """DATA003, 4 and 8 to 13: how batches reach the device, and what a data set does for each sample."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterator, Sequence
@@ -54,10 +52,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
     severity = Severity.WARNING
     since = "0.1"
 
-    small: int = knob(
-        64_000,
-        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
-    )
+    small: int = knob(64_000, "Report a note for up to this many bytes: the driver stages them.")
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         lines: dict[int, list[CopyLine]] = {}
@@ -202,9 +197,7 @@ class LoaderYieldsDeviceTensors(Rule):
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(
-        0.5, "Report if batches come on the device on at least this share of the diagnosed steps."
-    )
+    share: float = knob(0.5, "Report if at least this share of the steps gets batches on a device.")
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
         if batches.in_worker is not None:
@@ -274,16 +267,9 @@ class TensorOfListOfArrays(Rule):
         "for another dtype."
     )
 
-    share: float = knob(
-        0.05,
-        "Report only if it takes at least this share of the step, or of the time to load a batch.",
-    )
-    least_us: float = knob(
-        100.0, "Report only if it takes at least this many us per step or batch."
-    )
-    fewest: int = knob(
-        64, "Report only lists with at least this many numbers; below, copying is not what costs."
-    )
+    share: float = knob(0.05, "Report only if it takes at least this share of a step or batch.")
+    least_us: float = knob(100.0, "Report only if a step or batch loses at least this many us.")
+    fewest: int = knob(64, "Report only lists with at least this many numbers.")
 
     def detect(self, lists: Rows[ListedRow], steps: Steps) -> Iterator[Finding]:
         watched = len(steps.loud)
@@ -371,16 +357,9 @@ class FileReadAgain(Rule):
         'here. np.load(..., mmap_mode="r") maps an array that is larger than memory.'
     )
 
-    again: float = knob(
-        0.5, "Report if at least this share of a line's reads repeats a file of the batch."
-    )
-    share: float = knob(
-        0.1,
-        "Report only if it takes at least this share of the step, or of the time to load a batch.",
-    )
-    least_us: float = knob(
-        200.0, "Report only if it takes at least this many us per step or batch."
-    )
+    again: float = knob(0.5, "Report if at least this share of a line's reads repeats a file.")
+    share: float = knob(0.1, "Report only if it takes at least this share of a step or batch.")
+    least_us: float = knob(200.0, "Report only if a step or batch loses at least this many us.")
 
     def detect(self, files: Rows[RereadRow], steps: Steps) -> Iterator[Finding]:
         for each in files:

@@ -1,7 +1,5 @@
 """DATA014: a dataset changes the samples that it stores."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

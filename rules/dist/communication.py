@@ -128,9 +128,7 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
 
 
 def _left(first: Recording, second: Recording) -> Parting | None:
-    """Where one rank waits for gradients in a step after which the other one called something else,
-    and both ended there.
-    """
+    """Where a rank waits for gradients, the other one called something else, and both ended."""
     ours, theirs = _calls(first), _calls(second)
     longer, shorter = (ours, second) if len(ours) > len(theirs) else (theirs, first)
     number = min(len(ours), len(theirs))
@@ -286,9 +284,7 @@ class Job(Table):
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
     backend: str = ""
-    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty if the trace does not
-    say.
-    """
+    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty if unknown."""
     rank: int | None = None
     world_size: int = 1
     steps: int = 1
@@ -377,12 +373,8 @@ class ExposedCommunication(Rule):
         "reduce less often (no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
     )
 
-    share: float = knob(
-        0.1, "Report if exposed communication takes at least this share of the steps' time."
-    )
-    severe: float = knob(
-        0.4, "Report an error if it takes at least this share and all ranks were recorded."
-    )
+    share: float = knob(0.1, "Report if it is exposed for at least this share of the steps' time.")
+    severe: float = knob(0.4, "Report an error from this share on if all ranks were recorded.")
 
     def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
         share = job.exposed_share
@@ -426,14 +418,9 @@ class RankKeepsOthersWaiting(Rule):
         "work if it computes more."
     )
 
-    share: float = knob(
-        0.1,
-        "Report if the median rank waits at least this share of the step for the late one.",
-    )
+    share: float = knob(0.1, "Report if the median rank waits for at least this share of the step.")
     severe: float = knob(0.2, "Report an error if it waits at least this share.")
-    last: float = knob(
-        1 / 3, "Report only if the rank comes last in at least this share of the collectives."
-    )
+    last: float = knob(1 / 3, "Report only if it is last in at least this share of collectives.")
     least_steps: int = knob(3, "Report a note if the traces have fewer steps than this.")
 
     def detect(self, ranks: Ranks) -> Iterator[Finding]:

@@ -43,9 +43,7 @@ class AveragedTooOften(Rule):
     )
 
     least: int = knob(3, "Report only if it happened in at least this many optimizer steps.")
-    share: float = knob(
-        0.5, "Report only if it happened in at least this share of the optimizer's steps."
-    )
+    share: float = knob(0.5, "Report only if at least this share of the optimizer's steps does it.")
 
     def detect(self, modules: DataParallel) -> Iterator[Finding]:
         for module in modules.each:
@@ -77,13 +75,8 @@ class SteppedUnaveraged(Rule):
         "backward, even if an epoch ends with fewer micro-batches; run all others inside."
     )
 
-    alone: int = knob(
-        5, "Report after at least this many steps if no backward averaged any gradient."
-    )
-    sent: float = knob(
-        0.25,
-        "Report nothing if the program itself sends at least this share of the gradients' bytes.",
-    )
+    alone: int = knob(5, "Report if at least this many steps averaged no gradient at all.")
+    sent: float = knob(0.25, "No report if the program sends at least this share of gradients.")
 
     def detect(self, modules: DataParallel, collectives: Rows[CollectiveRow]) -> Iterator[Finding]:
         sent: Counter[int] = Counter()
@@ -163,7 +156,6 @@ class LoaderLengths(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> LoaderLengths:
-        """From the loaders of each rank."""
         members: tuple[Recording, ...] = getattr(evidence.recording, MEMBERS, ())
         if len(members) < 2:
             raise NotLooked(ONE_PROCESS)
@@ -206,13 +198,8 @@ class SameOrderEachEpoch(Rule):
         "iterated; a run that resumes goes on with the epoch's number, not with 0."
     )
 
-    epochs: int = knob(
-        2,
-        "Report only if at least this many epochs of a pass used the same epoch number (set_epoch).",
-    )
-    share: float = knob(
-        0.5, "Report only if at least this share of the steps takes batches of the loader."
-    )
+    epochs: int = knob(2, "Report only if at least this many epochs of a pass share a number.")
+    share: float = knob(0.5, "Report only if at least this share of the steps takes batches of it.")
 
     def detect(self, samplers: SamplerEpochs, source: Source) -> Iterator[Finding]:
         for each in samplers.each:
@@ -244,16 +231,9 @@ class SameBatchesOnAllRanks(Rule):
     )
 
     least: int = knob(5, "Report only if all ranks got equal batches in at least this many steps.")
-    share: float = knob(
-        0.9, "Report only if they are at least this share of the steps with batches."
-    )
-    fed: float = knob(
-        0.5, "Report only if at least this share of all steps takes batches of the loader."
-    )
-    different: int = knob(
-        3,
-        "Report only if the batches that all ranks got include at least this many different ones.",
-    )
+    share: float = knob(0.9, "Report only if at least this share of steps with batches does it.")
+    fed: float = knob(0.5, "Report only if at least this share of all steps takes a batch of it.")
+    different: int = knob(3, "Report only if all ranks got at least this many different batches.")
 
     def detect(self, batches: RankBatches, modules: DataParallel) -> Iterator[Finding]:
         over_all = any(
@@ -282,8 +262,7 @@ class UnevenLoaders(Rule):
     since = "0.1"
     advice = (
         "Let a DistributedSampler divide the dataset: it pads the shares to one length "
-        "(drop_last=True cuts them). If the shares must differ, train inside "
-        "`with model.join():`."
+        "(drop_last=True cuts them). If the shares must differ, train inside `with model.join():`."
     )
 
     def detect(

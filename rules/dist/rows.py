@@ -1,16 +1,12 @@
 """What probes of DIST rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import At, LineRow, PassRow, doc
 
 
 class CollectiveRow(LineRow, kw_only=True):
-    """Collectives that one line of the user's called in one step, by functions of
-    ``torch.distributed``.
-    """
+    """Collectives that one user's line called in one step, by ``torch.distributed`` function."""
 
     part = "collectives"
     when = "loud, with several ranks"

@@ -39,7 +39,6 @@ class Backward(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Backward:
-        """From the loud pass."""
         walked = list(evidence.get(Rows[ReusedRow]))
         return cls(
             evidence.get(Lines[BackwardRow]),
@@ -48,9 +47,7 @@ class Backward(Table):
         )
 
     def never_differentiated(self) -> Iterator[Line[BackwardRow]]:
-        """Lines that made a graph of their gradients which no later backward walked and nothing
-        keeps.
-        """
+        """Lines that made a graph of their gradients which nothing walked or keeps."""
         for line in self.calls.lines(lambda call: call.create):
             known = all(call.followed for call in line.rows)
             if known and line.site.place not in self.differentiated:
@@ -81,9 +78,7 @@ class RetainedGraphNeverNeeded(LineReport):
     severity = Severity.WARNING
     since = "0.1"
 
-    times: int = knob(
-        3, "Report a line only if it kept at least this many graphs and none was walked again."
-    )
+    times: int = knob(3, "Report a line that kept at least this many graphs, none walked again.")
 
     def detect(self, backward: Backward, source: Source, configs: Configs) -> Iterator[Finding]:
         for line in backward.never_reused():
@@ -176,11 +171,7 @@ class GradientsKeepTheirGraph(LineReport):
         "the gradients to None (zero_grad()) after the second backward."
     )
 
-    share: float = knob(
-        0.5,
-        "Report only if gradients of an earlier step still have their graph after at least this "
-        "share of the diagnosed steps.",
-    )
+    share: float = knob(0.5, "Report if gradients keep a graph over at least this share of steps.")
 
     def detect(self, cycles: Lines[CycleRow]) -> Iterator[Finding]:
         for line in cycles.lines():
@@ -235,22 +226,14 @@ class GraphKeptAcrossSteps(Rule):
     since = "0.1"
     follows_at_line = "MEM020"  # hooks that pile up keep what they store
 
-    share: float = knob(
-        0.6, "Report only if there are more tensors after at least this share of the steps."
-    )
+    share: float = knob(0.6, "Report only if at least this share of the steps has more tensors.")
     steady: float = knob(
-        0.9,
-        "If the number of tensors does not grow, report only if the graph is longer or heavier "
-        "after at least this share of the steps.",
+        0.9, "Without more tensors, report if at least this share of the steps grows the graph."
     )
     stretch: int = knob(
-        12,
-        "If a holder was emptied once, warn only if it grew on at least this many steps (it may be "
-        "emptied every epoch).",
+        12, "If a holder was emptied once, warn only if it grew on at least this many steps."
     )
-    age: int = knob(
-        2, "In a bounded holder, count tensors as old if they are at least this many steps old."
-    )
+    age: int = knob(2, "Count tensors of a bounded holder as old from this many steps on.")
 
     def detect(self, held: RetainedGraphs, backward: Backward, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))

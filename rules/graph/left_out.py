@@ -2,8 +2,6 @@
 graphs for several losses, and gradients that torch warns are not there.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -90,10 +88,7 @@ class ParametersNeverTrained(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(
-        8,
-        "Report only after this many optimizer steps in the diagnostic pass.",
-    )
+    fewest: int = knob(8, "Report only after this many optimizer steps of the pass.")
 
     def detect(self, fed: Rows[FedRow]) -> Iterator[Finding]:
         for stepped in fed:
@@ -164,18 +159,10 @@ class TrainableTensorLeftOut(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(
-        8,
-        "Report only if at least this many steps of the diagnostic pass gave the tensor a "
-        "gradient.",
-    )
+    fewest: int = knob(8, "Report only if it got a gradient on at least this many steps.")
 
     def detect(
-        self,
-        strays: Rows[StrayRow],
-        fed: Rows[FedRow],
-        evaluations: Rows[EvalRow],
-        source: Source,
+        self, strays: Rows[StrayRow], fed: Rows[FedRow], evaluations: Rows[EvalRow], source: Source
     ) -> Iterator[Finding]:
         if not len(fed):  # gradients are looked at for their own sake
             return
@@ -230,9 +217,7 @@ def _replaced(source: Source, name: str) -> Site | None:
 
 
 def _optimizer(source: Source, fed: Iterable[FedRow]) -> Site | None:
-    """Where the optimizer is made: the only one in the recorded files, or the only one with the name
-    on which the program calls ``step()``.
-    """
+    """Where the optimizer is made: the only one, or the only one by the name that steps."""
     made = starmap(source.site_of, source.calls_of(*OPTIMIZERS))
     lines = [row.site.text for row in fed if row.site is not None]
     named = (
@@ -282,12 +267,8 @@ class OneBackwardForAll(Rule):
     )
 
     steps: int = knob(2, "Report only if it was seen on at least this many of three watched steps.")
-    least_bytes: int = knob(
-        1 << 16, "Report only if the graph of one loss holds at least this many bytes."
-    )
-    times: float = knob(
-        1.0, "Report only if the savings are at least this multiple of the parameters' bytes."
-    )
+    least_bytes: int = knob(1 << 16, "Report only if a loss's graph has at least this many bytes.")
+    times: float = knob(1.0, "Report only savings of at least this multiple of parameter bytes.")
 
     def detect(self, sums: Rows[SummedRow]) -> Iterator[Finding]:
         for seen in together(sums, lambda row: row.at):
@@ -323,11 +304,7 @@ class GraphRecordedInEvaluation(Rule):
         "loss."
     )
 
-    calls: int = knob(
-        3,
-        "Report a line only after this many calls in the diagnostic pass whose graph was never "
-        "walked.",
-    )
+    calls: int = knob(3, "Report a line from this many calls on whose graph was never walked.")
 
     def detect(
         self, evaluations: Rows[EvalRow], strays: Rows[StrayRow], source: Source

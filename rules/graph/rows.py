@@ -1,7 +1,5 @@
 """What probes of GRAPH rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.model import Site
@@ -9,9 +7,7 @@ from auditor.recordings.row import At, LineRow, N, PassRow, doc, older
 
 
 class SummedRow(PassRow, kw_only=True):
-    """A backward over a sum of losses whose graphs are of one form, reach the same leaves and share
-    no other node.
-    """
+    """A backward over losses whose graphs have one form, the same leaves and no more in common."""
 
     part = "summed"
     when = "loud, its first 3 steps"
@@ -29,9 +25,7 @@ class SummedRow(PassRow, kw_only=True):
 
 
 class CycleRow(LineRow, kw_only=True):
-    """Leaves whose gradient has had a graph of its own since an earlier step, per step and line of
-    `backward(create_graph=True)`.
-    """
+    """Leaves whose gradient keeps an earlier step's graph, per `backward(create_graph=True)`."""
 
     part = "cycles"
     when = "loud"

@@ -1,8 +1,4 @@
-"""KERN001 to 3, 5, 9 and 10: what keeps a device from work, in a trace, and slow paths that torch warns
-of.
-"""
-
-from __future__ import annotations
+"""KERN001 to 3, 5, 9 and 10: what keeps a device idle in a trace, and slow paths of torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,10 +50,7 @@ OWNERS = {
         "the host had waited for the device",
         ("SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC007"),
     ),
-    DRIVER: (
-        "the host was in driver calls that allocate or free memory",
-        ("SYNC012",),
-    ),
+    DRIVER: ("the host was in driver calls that allocate or free memory", ("SYNC012",)),
     LAUNCHING: ("the host launches kernels more slowly than the device runs them", ("KERN003",)),
     HOST: ("the host is busy with something else", ("KERN002",)),
 }
@@ -66,9 +59,7 @@ OWNERS = {
 LONG_KERNELS = "the host pauses between launches, although most kernels run long enough to hide one"
 QUEUED = "work was queued but did not start"
 TOLD_US = 100.0
-"""Gaps of queued work that are listed one by one: a launch takes about 5 us, and another stream's
-kernel seldom longer than this.
-"""
+"""Gaps of queued work listed one by one: a launch takes 5 us, another kernel rarely more."""
 
 LEAST_KERNELS = 20
 """Kernels below which a trace is no training step."""
@@ -94,9 +85,7 @@ class DeviceIdleInStep(Rule):
         "(torch.compile, CUDA graphs)."
     )
 
-    share: float = knob(
-        0.3, "Report if the device is idle for at least this share of the steps' time."
-    )
+    share: float = knob(0.3, "Report if it is idle for at least this share of the steps' time.")
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
@@ -176,10 +165,7 @@ class HostLeavesDeviceIdle(Rule):
     )
 
     share: float = knob(0.1, "Report if such gaps take at least this share of the steps' time.")
-    of_steps: float = knob(
-        0.5,
-        "Report a note if fewer steps than this share have such a gap: one may be a checkpoint.",
-    )
+    of_steps: float = knob(0.5, "Report a note if fewer steps than this share have such a gap.")
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         share = idle.share_of(HOST)
@@ -225,11 +211,7 @@ class LaunchBound(Rule):
         "CUDA graphs. A larger batch makes each kernel longer."
     )
 
-    share: float = knob(
-        0.15,
-        "Warn if the device waits for launches, with an empty queue, for at least this share of "
-        "the steps' time.",
-    )
+    share: float = knob(0.15, "Warn if it waits for launches for at least this share of the time.")
     noticed: float = knob(0.05, "Report a note if it waits for at least this share.")
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:

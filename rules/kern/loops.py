@@ -31,9 +31,7 @@ SMALL = 8192
 """Numbers in a piece above which a loop over a module may be there to save memory (not of cells)."""
 
 FUNCTIONS = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
-"""Libraries below which an operator still belongs to the user's line: modules and optimizers have
-loops of their own.
-"""
+"""Libraries whose operators belong to the user's line: modules, optimizers loop themselves."""
 
 SEQUENCES = {"GRUCell": "nn.GRU", "LSTMCell": "nn.LSTM", "RNNCell": "nn.RNN"}
 
@@ -121,7 +119,6 @@ class ModuleLoops(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> ModuleLoops:
-        """From the precision pass."""
         series: defaultdict[tuple[tuple[int, ...], str], list[ModuleLoopRow]] = defaultdict(list)
         for row in rows_of(evidence, ModuleLoopRow):
             series[tuple(row.lines), row.module].append(row)
@@ -176,7 +173,6 @@ class IndexingLoops(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> IndexingLoops:
-        """From what the pass left."""
         rows = [row for row in rows_of(evidence, PiecewiseRow) if _is_own(evidence, row)]
         loops = tuple(_loop(evidence, list(here)) for here in together(rows, lambda row: row.at))
         return cls(evidence.steps_of("numbers"), loops)
@@ -227,9 +223,7 @@ class LoopOverIndex(Rule):
     rehearsed = True
     advice = KINDS["pieces"].advice
 
-    operators: float = knob(
-        0.25, "Report if the loop runs at least this share of the operators outside the backward."
-    )
+    operators: float = knob(0.25, "Report at least this share of operators outside the backward.")
 
     def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
         for loop in piecewise.loops:
@@ -261,11 +255,7 @@ class ModulePieceByPiece(Rule):
     since = "0.1"
 
     turns: int = knob(8, "Report a loop with at least this many calls in each watched step.")
-    share: float = knob(
-        0.05,
-        "Report if the calls take at least this share of the precision pass's time outside the "
-        "backward.",
-    )
+    share: float = knob(0.05, "Report at least this share of the time outside the backward.")
 
     def detect(self, loops: ModuleLoops) -> Iterator[Finding]:
         """A cell's sequence may differ in length; other turns are as many each time, and small."""

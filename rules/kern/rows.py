@@ -1,16 +1,12 @@
 """What probes of KERN rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import At, PassRow, doc, older
 
 
 class PiecewiseRow(PassRow, kw_only=True):
-    """Per step, one row for each Python loop over pieces of a tensor, values to compare one with,
-    or parameters.
-    """
+    """Per step, a row per Python loop over pieces of a tensor, its values, or parameters."""
 
     part = "piecewise"
     when = "numbers"
@@ -26,9 +22,7 @@ class PiecewiseRow(PassRow, kw_only=True):
 
 
 class ModuleLoopRow(PassRow, kw_only=True):
-    """Per step, one row for each series of calls of one module by the same lines, in which each
-    call was given another piece of one tensor.
-    """
+    """Per step, a row for calls of one module by one line, each with a piece of one tensor."""
 
     part = "turns"
     when = "numbers"

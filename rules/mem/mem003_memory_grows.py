@@ -268,7 +268,6 @@ class KeptTensors(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the loud pass."""
         bounds = Bounds(evidence.get(Source))
         keepers = [
             _keeper(evidence, row, bounds)
@@ -278,9 +277,7 @@ class KeptTensors(Table):
         return cls(tuple(sorted(keepers, key=lambda each: -each.trend.total)))
 
     def growing(self, share: float, *, device: bool) -> Iterator[Keeper]:
-        """Those that hold more on ``share`` of the steps and never let go, on a device or in host
-        memory, and whose line is known.
-        """
+        """Those that hold more on ``share`` of the steps, never let go, and whose line is known."""
         return (
             each
             for each in self.keepers
@@ -329,8 +326,7 @@ SHARE_OF_PEAK = 0.01
 """Less growth of a device's memory over the pass says nothing (Scalene's figure)."""
 
 EVEN = 0.25
-"""Where sizes vary, the host's allocator spreads in jumps: a leak's median step adds at least this
-share of the growth per step."""
+"""Where sizes vary, a leak's median step adds at least this share of the growth per step."""
 
 OF_EPOCHS = 4
 """A list that some line joins again and again is an epoch's, and told from a part of the size."""
@@ -377,26 +373,14 @@ class MemoryGrowsEveryStep(Rule):
     rehearsed = True
     native = True
 
-    rises: float = knob(
-        0.7,
-        "Report only if at least this share of the steps ends with more memory than the step "
-        "before.",
-    )
+    rises: float = knob(0.7, "Report only if at least this share of the steps adds memory.")
     tail: float = knob(
-        0.2,
-        "Report only if the last third of the pass has at least this share of the growth (0.33 if"
-        " steady).",
+        0.2, "Report only if the last third has at least this share of the growth (0.33 if steady)."
     )
-    device_mib: float = knob(
-        1.0, "Report only if device memory grows by at least this many MiB over the pass."
-    )
-    host_mib: float = knob(
-        32.0, "Report only if host memory grows by at least this many MiB over the pass."
-    )
+    device_mib: float = knob(1.0, "Report only if the device grows by at least this many MiB.")
+    host_mib: float = knob(32.0, "Report only if the host grows by at least this many MiB.")
     variable_kib: float = knob(
-        2.0,
-        "Report a variable if it grows by at least this many KiB per step: 100,000 steps of 2 KiB"
-        " are 200 MiB.",
+        2.0, "Report a variable from this many KiB per step on: 100,000 steps of 2 KiB are 200 MiB."
     )
 
     def detect(

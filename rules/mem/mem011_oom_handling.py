@@ -94,9 +94,6 @@ class OomHandlers(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> OomHandlers:
-        """From the lines around the loud pass's backward calls, the traceback of the error that
-        ended the run, and the recorded source.
-        """
         ran = [
             (site.file, site.line)
             for row in rows_of(evidence, EnclosingRow)

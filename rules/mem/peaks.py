@@ -1,6 +1,4 @@
-"""MEM006, 14 to 16, 18 and 20: lines that hold the peak, changes that lower or raise it, and memory
-that ran out.
-"""
+"""MEM006, 14 to 16, 18 and 20: lines that hold the peak, changes that move it, memory run out."""
 
 from __future__ import annotations
 
@@ -211,9 +209,7 @@ class PeakHeldByFewLines(Rule):
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak of one device in bytes, the largest holder first. Without a history it is the moment
-    of the snapshot.
-    """
+    """The peak of a device in bytes, largest holder first. Without a history: of the snapshot."""
 
     device: int
     allocated: int
@@ -244,9 +240,7 @@ class PeakHolders(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> PeakHolders:
-        """From the recording's snapshot. Raises :class:`NotLooked` if neither a history nor a
-        stack was recorded.
-        """
+        """From the snapshot. Raises :class:`NotLooked` if no history and no stack was recorded."""
         data = snapshot_of(evidence)
         try:
             courses = {course.device: course for course in evidence.get(Allocations).devices}
@@ -284,9 +278,7 @@ SAID = {
     "with foreach=False",
 }
 SAME = 0.01
-"""By how much the peaks of unchanged steps may differ as a share, before a changed one says
-nothing.
-"""
+"""By how much, as a share, unchanged steps' peaks may differ before a changed one says nothing."""
 
 REMEDIES = {
     "gradients": "Call zero_grad() (set_to_none=True is the default) right "
@@ -330,9 +322,7 @@ class PeakMemoryCutByOneChange(Rule):
 
 
 def _unchanged(leaner: Rows[LeanerRow]) -> int:
-    """Peak of the step as it is; 0 if it was too small to look. Raises :class:`NotLooked` if steps
-    differ or too few ran.
-    """
+    """Peak of the step; 0 if it is too small. Raises :class:`NotLooked` if steps differ or lack."""
     same = [row.peak_allocated for row in leaner if not row.what]
     if not len(leaner):
         return 0
@@ -365,15 +355,9 @@ class LargestBatchDoesNotFit(Rule):
     )
 
     certain: float = knob(
-        1.03,
-        "Report only if the largest batch needs at least this share of the device's memory; the "
-        "simulated allocator is right within 3 %.",
+        1.03, "Report from this share of the device's memory on: the simulation errs by up to 3 %."
     )
-    times: float = knob(
-        2.0,
-        "Report a note if the batch fits and needs at least this many times the peak of the "
-        "audited steps.",
-    )
+    times: float = knob(2.0, "Report a note if it fits and needs at least this many audited peaks.")
     least_mib: float = knob(16.0, "Report no note if the batch needs less than this many MiB more.")
 
     def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:

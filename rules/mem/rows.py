@@ -1,7 +1,5 @@
 """What probes of MEM rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import At, PassRow, doc, older
@@ -28,9 +26,7 @@ class HooksRow(PassRow, kw_only=True):
 
 
 class DifferencesRow(PassRow, kw_only=True):
-    """One subtraction that made the differences of all pairs of rows, of which nothing was used but
-    the sums over the last dimension.
-    """
+    """A subtraction of all pairs of rows of which only sums over the last dimension are used."""
 
     part = "differences"
     when = "numbers"
@@ -43,9 +39,7 @@ class DifferencesRow(PassRow, kw_only=True):
 
 
 class LeanerRow(PassRow, kw_only=True):
-    """One row per step, with one thing changed at a time: the peak of the step in the simulated
-    allocator.
-    """
+    """One row per step, one thing changed at a time: the peak in the simulated allocator."""
 
     part = "leaner"
     when = "a rehearsal: leaner"

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostMemory(Table):
-    """Resident set of the process at the end of each quiet step, in bytes; ``usable`` is the RAM
-    that it may use (0: unknown).
-    """
+    """Resident set at the end of each quiet step, in bytes; ``usable``: its RAM (0: unknown)."""
 
     parts: ClassVar[tuple[str, ...]] = ("steps",)
 
@@ -122,13 +120,9 @@ class DeviceMemoryNearlyFull(Rule):
         "snapshot shows what holds the memory."
     )
 
-    share: float = knob(
-        0.90, "Warn if tensors need at least this share of the device's memory at once."
-    )
+    share: float = knob(0.90, "Warn if tensors need at least this share of the memory at once.")
     severe: float = knob(
-        0.97,
-        "Report an error if they need at least this share; a note if only the allocator's cache "
-        "reaches it.",
+        0.97, "Report an error from this share on, but a note if only the cache reaches it."
     )
 
     def detect(self, memory: TraceMemory) -> Iterator[Finding]:
@@ -182,9 +176,7 @@ class DevicePeak:
 
 @dataclass(frozen=True)
 class TraceMemory(Table):
-    """Devices whose memory was profiled and whose capacity the trace tells. ``marked`` says whether
-    the trace shows steps.
-    """
+    """Devices whose memory was profiled and capacity is told. ``marked``: the trace shows steps."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
@@ -232,15 +224,9 @@ MIB = 2**20
 class FragmentationRule(Rule):
     """Base of the rules about reserved memory that is not needed; no rule itself."""
 
-    share: float = knob(
-        0.25, "Report only if at least this share of the reserved memory is unneeded."
-    )
-    least_mib: float = knob(
-        256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
-    )
-    share_if_pressed: float = knob(
-        0.1, "Use this share instead if the allocator retried or ran out of memory."
-    )
+    share: float = knob(0.25, "Report only if at least this share of the reserved is unneeded.")
+    least_mib: float = knob(256.0, "Report only at least this many MiB, unless memory ran short.")
+    share_if_pressed: float = knob(0.1, "Use this share if it retried or ran out of memory.")
 
     def fragmented(self, memory: DeviceMemory | Course) -> bool:
         """Whether much of the reserve was never needed; less will do if the allocator ran short."""
@@ -302,9 +288,7 @@ class BlockPinsSegment(FragmentationRule):
     rehearsed = True
     native = True
 
-    pinned_mib: float = knob(
-        64.0, "Show only lines that keep at least this many free MiB reserved."
-    )
+    pinned_mib: float = knob(64.0, "Show only lines that keep at least this many MiB reserved.")
 
     def detect(
         self, memory: DeviceMemory, snapshot: Snapshot, machine: Machine
@@ -356,14 +340,10 @@ class AllocatorSettingWouldHelp(Rule):
     native = True
 
     share: float = knob(
-        0.1,
-        "If a setting prevents neither an out-of-memory error nor a retry, name it only if it saves at "
-        "least this share of the reserved memory.",
+        0.1, "Unless it prevents an error or retry, name a setting that saves at least this share."
     )
     least_mib: float = knob(
-        256.0,
-        "If a setting prevents neither an out-of-memory error nor a retry, name it only if it saves at "
-        "least this many MiB.",
+        256.0, "Unless it prevents an error or a retry, name a setting that saves this many MiB."
     )
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:

@@ -1,6 +1,4 @@
-"""Sizes that differ from step to step: which line makes them, and what other sizes or another
-setting would have held, by replays of the recorded steps.
-"""
+"""Sizes that differ by step: which line makes them, and what others would have held."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ class Varying:
         return max(0, self.reserved - self.fixed)
 
     def many(self, sizes: int, spread: float) -> bool:
-        """So many sizes, in the second half of the steps (a warm-up ends) as well, and so far
-        apart; not those of a grid of few (lengths that are rounded up).
-        """
+        """So many sizes, also in the later half, and so far apart; not a few rounded lengths."""
         ordered = sorted(set(self.sizes))
         late = set(self.sizes[len(self.sizes) // 2 :])
         unit = reduce(gcd, (after - before for before, after in pairwise(ordered)), 0)
@@ -96,9 +92,7 @@ class Varying:
 
 @dataclass(frozen=True)
 class VaryingSizes(Table):
-    """The cause of sizes that vary among ``steps`` steps of one course; None without varying sizes,
-    a history, or times of steps.
-    """
+    """Why sizes vary among ``steps`` steps; None without such, a history, or times of steps."""
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
@@ -107,7 +101,6 @@ class VaryingSizes(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> VaryingSizes:
-        """From the history of the device with most memory."""
         try:
             course = evidence.get(Allocations).devices[0]
             if course.untrusted or len(course.reserved) > EVENT_LIMIT:
@@ -242,15 +235,9 @@ class VaryingSizesReallocate(Rule):
     rehearsed = True
     native = True
 
-    sizes: int = knob(
-        3, "Report only if the second half of the steps has at least this many sizes."
-    )
-    spread: float = knob(
-        1.1, "Report only if the largest size is at least this many times the smallest."
-    )
-    share: float = knob(
-        0.1, "Report only if one fixed size would save at least this share of the reserved memory."
-    )
+    sizes: int = knob(3, "Report only if the later half of the steps has at least this many sizes.")
+    spread: float = knob(1.1, "Report only a largest size at least this multiple of the smallest.")
+    share: float = knob(0.1, "Report only if one size saves at least this share of the memory.")
 
     def detect(self, varying: VaryingSizes) -> Iterator[Finding]:
         found = varying.varying

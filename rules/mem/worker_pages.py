@@ -1,7 +1,5 @@
 """MEM019: forked workers of a loader that copy the memory which they share, by reading it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -29,15 +27,9 @@ class WorkersCopyTheDataset(Rule):
         "one array of bytes and one of offsets), or in a file that __getitem__ reads."
     )
 
-    least_mib: float = knob(
-        128.0, "Report only if the copies of all workers come to at least this many MiB."
-    )
-    copied_kib: float = knob(
-        128.0, "Report only if a worker's later batches copy at least this many KiB each."
-    )
-    share: float = knob(
-        0.25, "Report a note if all copies take less than this share of the host's memory."
-    )
+    least_mib: float = knob(128.0, "Report only if all copies come to at least this many MiB.")
+    copied_kib: float = knob(128.0, "Report only if a later batch copies at least this many KiB.")
+    share: float = knob(0.25, "Report a note below this share of the host's memory.")
 
     def detect(self, pages: Rows[WorkerPagesRow], host: HostMemory) -> Iterator[Finding]:
         for row in pages:

@@ -37,9 +37,7 @@ class AnomalyModeLeftOn(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(
-        0.5, "Report if the backward of at least this share of the steps runs under anomaly mode."
-    )
+    share: float = knob(0.5, "Report if at least this share of the steps runs under anomaly mode.")
 
     def detect(
         self, modes: DebugModes, steps: Steps, source: Source, configs: Configs
@@ -190,15 +188,9 @@ class GradientsExplode(Rule):
 
     decades: float = knob(2.0, "Report only if the norm grew by at least this many powers of ten.")
     late: float = knob(
-        1.0,
-        "Report only if at least this many powers of ten lie in the second half (growth that levels "
-        "off is not reported).",
+        1.0, "Report only if at least this many powers of ten lie in the second half (no plateau)."
     )
-    raised: float = knob(
-        4.0,
-        "Name a scheduler only if it raised the learning rate to at least this multiple of its "
-        "base.",
-    )
+    raised: float = knob(4.0, "Name a scheduler that raised the rate to at least this multiple.")
 
     def detect(self, norms: GradientNorms, source: Source) -> Iterator[Finding]:
         for series in norms.series:
@@ -334,7 +326,6 @@ class GradientNorms(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> GradientNorms:
-        """From all passes that were watched."""
         rows = sorted(rows_of(evidence, NormRow), key=lambda row: (row.optimizer, row.global_step))
         return cls(tuple(_series(evidence, rows)))
 

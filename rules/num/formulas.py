@@ -2,8 +2,6 @@
 judged by the values it was given, and an epsilon that is zero in its dtype.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterator
@@ -22,9 +20,7 @@ ROOTS = frozenset({"rsqrt"})
 BAD_FOR_ZERO = frozenset(
     "log log2 log10 div reciprocal rsqrt sqrt pow addcdiv foreach_addcdiv foreach_div".split()
 )
-"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is
-only a note.
-"""
+"""Operators that zero is bad for, forward or derivative: elsewhere a lost epsilon is a note."""
 
 INSTEAD = {
     "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where "
@@ -178,9 +174,7 @@ class StableLog:
 
 
 def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:
-    """The one on the site's line; None if it is not written as one expression of ``torch.log``.
-    ``cast``: to float32.
-    """
+    """The one on the line; None if it is no one ``torch.log`` expression. ``cast``: to float32."""
     for call in source.calls_at(site):
         of_torch = (
             isinstance(call.func, ast.Attribute)
@@ -246,13 +240,8 @@ class UnstableFormula(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(
-        0.25,
-        "Warn if a logarithm's input used at least this share of the exponent range.",
-    )
-    exp_share: float = knob(
-        0.5, "Report if the input of exp went at least this share of the way to overflow."
-    )
+    share: float = knob(0.25, "Warn if a logarithm's input has at least this share of the range.")
+    exp_share: float = knob(0.5, "Report exp if its input is at least this near to overflow.")
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
         lost = list(_outside(numerics))
@@ -386,9 +375,7 @@ def _message(call: NumericRow) -> str:
 # -- poles -----------------------------------------------------------------------------------------
 
 EPSILON = 1e-12
-"""Below the square of what float32 resolves beside 1, and far above its smallest number: the slope
-at 0 is 5e5.
-"""
+"""Below the square of float32's step at 1, far above its smallest number: slope 5e5 at 0."""
 
 POLES = {
     "sqrt": "Add an epsilon inside the root (1e-12 in float32), or "

@@ -1,8 +1,4 @@
-"""NUM004, 5, 16 and 17: values that half precision does not hold, and numbers that torch warns are
-lost.
-"""
-
-from __future__ import annotations
+"""NUM004, 5, 16 and 17: what half precision does not hold, and losses that torch warns of."""
 
 import math
 from collections.abc import Iterator
@@ -52,9 +48,7 @@ class HalfNearOverflow(Rule):
         "before the product), or run this part in float32 with autocast off around it."
     )
 
-    bits: float = knob(
-        2.0, "Report a largest value that is less than this many powers of two below 65504."
-    )
+    bits: float = knob(2.0, "Report a largest value within this many powers of two of 65504.")
 
     def detect(self, numerics: OpRanges, amp: Amp) -> Iterator[Finding]:
         yield from self._near(numerics)

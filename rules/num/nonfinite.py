@@ -1,6 +1,4 @@
-"""NUM002, 13 and 15: numbers that stopped being finite: at which step, what was bad, and where it
-was born, or that it was there before the step.
-"""
+"""NUM002, 13 and 15: numbers that stopped being finite: at which step, and where they were born."""
 
 from __future__ import annotations
 
@@ -210,9 +208,8 @@ def _places(path: Sequence[Site]) -> Iterator[FoundAt]:
 REMEDIES = {
     "exp": "Limit exp's input: subtract the maximum first, stay "
     "in logarithms (logsumexp, log_softmax), or clamp it.",
-    "log": "Keep the logarithm's input above 0: use log_softmax or "
-    "logsigmoid instead of the log of a probability, or clamp(min=...) "
-    "with a number that its dtype can represent.",
+    "log": "Keep the logarithm's input above 0: use log_softmax or logsigmoid instead of the log "
+    "of a probability, or clamp(min=...) with a number that its dtype can represent.",
     "sqrt": "Add an epsilon inside the root: at 0 its derivative is infinite, below 0 it is NaN.",
     "div": "Keep the divisor away from 0 with an epsilon that its dtype can represent, or "
     "clamp(min=...).",
@@ -329,9 +326,7 @@ PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution")
 """Operators that multiply activations with weights."""
 
 RUNAWAY = 1e18
-"""Magnitude of an activation that only many products in a row reach: the square of it is about the
-largest number of float32 and bfloat16 (3.4e38).
-"""
+"""Magnitude that only many products in a row reach: its square is about the largest float32."""
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
 
@@ -397,9 +392,7 @@ class Birth:
 
     @property
     def own_function(self) -> str:
-        """Name of the user's own ``autograd.Function`` in whose backward it was made: torch numbers
-        its nodes, users do not.
-        """
+        """The user's ``autograd.Function`` whose backward made it: torch numbers its nodes."""
         return self.node.removesuffix("Backward") if self.node.endswith("Backward") else ""
 
     @property
@@ -434,9 +427,7 @@ class Birth:
 
     @property
     def ran_away(self) -> bool:
-        """Whether it is a product with weights that had grown so large step by step, over the layers or
-        the turns of a recurrence.
-        """
+        """Whether it is a product with weights that grew step by step, over layers or turns."""
         largest = max(
             (max(abs(each.low or 0.0), abs(each.high or 0.0)) for each in self.inputs), default=0.0
         )

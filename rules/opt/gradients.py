@@ -1,7 +1,5 @@
 """OPT002, 4 to 6, 8, 15 and 17: gradients cleared, clipped and added up."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections import Counter
@@ -74,9 +72,7 @@ class ClippingMisplaced(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(
-        0.5, "Report only if it happens on at least this share of the optimizer's steps."
-    )
+    share: float = knob(0.5, "Report only if at least this share of the optimizer's steps does it.")
     fewest: int = knob(3, "Report only if it happens on at least this many steps.")
 
     def detect(self, clippings: Rows[ClippingRow]) -> Iterator[Finding]:
@@ -207,9 +203,7 @@ class GradientsPileUp(Rule):
 
 
 def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
-    """``zero_grad()`` before the backward, where that is in the function that steps and the line
-    names the optimizer.
-    """
+    """``zero_grad()`` before the backward, in the stepping function, by the optimizer's name."""
     site, backward = piling.site, piling.site_of(piling.backward_at)
     if (
         site is None
@@ -231,9 +225,7 @@ def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
 
 
 def _names_it(stepped: ast.expr, source: Source, optimizer: str) -> bool:
-    """False of a GradScaler's ``step``, and of what was not made as an optimizer of this class
-    under this name.
-    """
+    """False of a GradScaler's ``step``, and of what was not made as this optimizer here."""
     name = name_of(stepped)
     named = (
         node.value
@@ -260,9 +252,7 @@ class LossNotDivided(Rule):
     )
 
     least: int = knob(3, "Report only if it happened in at least this many optimizer steps.")
-    share: float = knob(
-        0.9, "Report only if it happened in at least this share of steps with several passes."
-    )
+    share: float = knob(0.9, "Report only at least this share of the steps with several passes.")
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         several = (row for row in micro_batches if row.n > 1)
@@ -338,9 +328,7 @@ class WindowAcrossEpochs(Rule):
 
 
 def _window(rows: Sequence[MicroBatchRow]) -> int:
-    """Micro-batches of a usual window: what their losses are divided by, else what most of those
-    within an epoch have.
-    """
+    """Micro-batches of a usual window: what losses are divided by, else the most frequent."""
     divided = {row.weight for row in rows if row.means == row.n and 0.0 < row.weight < 1.0}
     if len(divided) == 1 and abs((by := 1.0 / divided.pop()) - round(by)) < DIVIDED:
         return round(by)

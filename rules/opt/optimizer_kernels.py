@@ -2,8 +2,6 @@
 schedulers that are stepped with another count than they were made for, and what torch warns of.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -51,9 +49,7 @@ class SchedulerBeforeOptimizer(TorchSays):
         amp: Amp,
         schedulers: Rows[SchedulerRow],
     ) -> Iterator[Finding]:
-        """Silent under a GradScaler, which leaves the optimizer's first steps out: torch warns then,
-        whatever the order.
-        """
+        """Silent under a GradScaler, which skips first steps: torch warns then, in any order."""
         if any(event.what == "scale" for event in amp.events):
             return
         often = {row.site: row for row in schedulers if row.calls > 2 * row.steps > 0}
@@ -167,16 +163,11 @@ class ScheduleInEpochs(Rule):
     advice = "Call its step() after the optimizer's, with each batch."
 
     swings: float = knob(
-        2.0,
-        "Report if there are at least this many swings per epoch, or epochs per schedule; one "
-        "observed swing is enough.",
+        2.0, "Report from this many swings per epoch, epochs per schedule, or one seen swing on."
     )
-    share: float = knob(
-        0.5, "Report if the learning rate falls to a thousandth within this share of an epoch."
-    )
+    share: float = knob(0.5, "Report a rate that falls to 1/1000 within this share of an epoch.")
     fewest: int = knob(
-        5,
-        "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this.",
+        5, "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this."
     )
 
     def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
@@ -205,9 +196,7 @@ class ScheduleInEpochs(Rule):
                 )
 
     def _often(self, each: SchedulerRow, steps: int) -> str:
-        """What is wrong where it is stepped as often as its optimizer, with ``steps`` in an epoch
-        (0: unknown).
-        """
+        """What is wrong if it steps with its optimizer, ``steps`` in an epoch (0: unknown)."""
         if each.calls < self.fewest:
             return ""
         if each.period and (each.epoch >= each.period or steps >= self.swings * each.period):
@@ -234,9 +223,7 @@ class ScheduleInEpochs(Rule):
 
 
 def _training_loader(batches: Batches) -> tuple[int, int]:
-    """Batches of an epoch of the loader that gave nearly all batches of the loud pass, and how many
-    it gave; 0 without such a loader, or if it has no length.
-    """
+    """Batches of an epoch of the loader that gave nearly all, and how many; 0 if unknown."""
     gave: Counter[int] = Counter()
     for each in batches.loud:
         gave[each.loader] += each.n
@@ -327,13 +314,10 @@ class GroupRatesOverwritten(CensusSays):
 
 @dataclass(frozen=True)
 class RunsOptimizerCalls(OptimizerCalls):
-    """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace, and nothing of it
-    here.
-    """
+    """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the trace, as the base."""
         return cls() if evidence.recording.device.shadow else super().build(evidence)
 
 
@@ -347,12 +331,8 @@ class OptimizerStepsOneByOne(Rule):
 
     rehearsed = True
 
-    launches: int = knob(
-        MANY_LAUNCHES, "Report if one step() needs at least this many kernel launches."
-    )
-    share: float = knob(
-        0.5, "Report only if it steps on at least this share of the rehearsed steps."
-    )
+    launches: int = knob(MANY_LAUNCHES, "Report if a step() launches at least this many kernels.")
+    share: float = knob(0.5, "Report only if at least this share of the steps calls it.")
 
     def detect(
         self,
@@ -407,9 +387,7 @@ class OptimizerStepsOneByOne(Rule):
 
 
 def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Remedy:
-    """Of what switches foreach off on the one line that makes the optimizer; nothing else may forbid
-    it.
-    """
+    """Of what turns foreach off on the only line that makes the optimizer."""
     text = (
         "Pass foreach=True to the optimizer, or fused=True if it has that (Adam, AdamW, SGD and "
         "Adagrad of torch)."

@@ -1,7 +1,5 @@
 """What probes of OPT rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.model import Site
@@ -73,9 +71,7 @@ class ClippingRow(PassRow, kw_only=True):
 
 
 class SchedulerRow(PassRow, kw_only=True):
-    """At the pass's end, one row per scheduler of learning rates that was stepped at least twice:
-    of all passes so far.
-    """
+    """At the pass's end, one row per scheduler stepped twice or more: of all passes so far."""
 
     part = "schedulers"
     when = "loud"
@@ -102,9 +98,7 @@ class SchedulerRow(PassRow, kw_only=True):
 
     @property
     def each_step(self) -> bool:
-        """Whether it is stepped with its optimizer: no two calls without a step in between, and no
-        more than one step.
-        """
+        """Whether it is stepped with its optimizer: one step between any two calls, no more."""
         return self.apart == 1 and self.steps == self.calls - 1
 
 

@@ -1,7 +1,5 @@
 """SYNC006, 7, 10 and 11: copies to the device that make the host wait."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,9 +22,7 @@ DRAWS = ("rand", "normal")
 
 
 def host_made(source: Source, site: Site, span: Span | None) -> ast.Call | None:
-    """The call of torch that makes on the host what the call at ``span`` on the site's line moves
-    (``x.to(device)``); None if it is not seen.
-    """
+    """The torch call that makes on the host what the call at ``span`` moves; None if unseen."""
     move = source.node_at(site.file, span) if span is not None else None
     if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute):
         return None
@@ -118,9 +114,7 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def _remedy(self, moves: tuple[CallArgument, ...], made: Known, *, indexes: bool) -> Remedy:
-        """By the function that creates it on the host, and whether it indexes a tensor of the
-        device.
-        """
+        """By the function that creates it on the host, and whether it indexes a device's tensor."""
         if indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "
@@ -152,10 +146,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
         "filled again only when its copy is done."
     )
 
-    small: int = knob(
-        64_000,
-        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
-    )
+    small: int = knob(64_000, "Report a note for up to this many bytes: the driver stages them.")
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.own(

@@ -150,10 +150,7 @@ class DriverAllocationsInSteadyState(Rule):
     since = "0.1"
 
     share: float = knob(0.5, "Warn if at least this share of the steps after the first does so.")
-    noticed: float = knob(
-        0.01,
-        "Without marked steps, report a note if it takes at least this share of the trace's time.",
-    )
+    noticed: float = knob(0.01, "Without marked steps, report a note from this share of time on.")
 
     def detect(
         self, driver: TraceDriver, asked: SegmentRequests, kept: NeverFreed
@@ -247,7 +244,6 @@ class SegmentRequests(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> SegmentRequests:
-        """From the recording's snapshot."""
         try:
             courses, data = evidence.get(Allocations).devices, snapshot_of(evidence)
             origins = origins_of(evidence)

@@ -111,21 +111,13 @@ class AllocatorCallEveryStep(LineRule):
     rehearsed = True
     advice = "Move it out of the step: once after the warm-up, or every N steps."
 
-    query_cost: float = knob(
-        0.005, "Report a query of the counters if it takes at least this share of the step's time."
-    )
-    collect_cost: float = knob(
-        0.01, "Report gc.collect() if it takes at least this share of the step's time."
-    )
+    query_cost: float = knob(0.005, "Report a query of at least this share of the step's time.")
+    collect_cost: float = knob(0.01, "Report gc.collect() from this share of the step's time on.")
     flushes: int = knob(
-        5,
-        "In a snapshot alone: report if the cache was emptied at least this often in the second "
-        "half of its history.",
+        5, "In a snapshot: report if the second half empties the cache at least this often."
     )
     again: float = knob(
-        1.0,
-        "In a snapshot alone: report if at least this multiple of the highest reserved memory was"
-        " obtained again.",
+        1.0, "In a snapshot: report if at least this multiple of the peak reserve is got again."
     )
 
     def detect(
@@ -165,8 +157,7 @@ class AllocatorCallEveryStep(LineRule):
         )
         yield Finding(
             churn.site,
-            f"{who} emptied the cache {churn.flushes} times in the second half of "
-            "the history, and "
+            f"{who} emptied the cache {churn.flushes} times in the second half of the history, and "
             f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
             basis="none",
             seen_on="snapshot",
@@ -222,19 +213,12 @@ class CacheChurn(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> CacheChurn:
-        """From the history of the device that obtained most memory again. Raises :class:`NotLooked`
-        without one.
-        """
+        """Of the device that obtained most memory again. Raises :class:`NotLooked` for none."""
         course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)
         data = snapshot_of(evidence)
         flushes, site = _flushes(data, course, origins_of(evidence))
         return cls(
-            flushes,
-            course.retries,
-            course.late_churn,
-            course.peak_reserved,
-            site,
-            course.facts,
+            flushes, course.retries, course.late_churn, course.peak_reserved, site, course.facts
         )
 
 
@@ -258,17 +242,13 @@ def _flushes(data: SnapshotData, course: Course, origins: Origins) -> tuple[int,
 
 
 LEAST_SHARE = 0.5
-"""Share of the trace's steps on which a wait must be seen: traces hold few steps, and one may be a
-warm-up.
-"""
+"""Share of steps on which a wait must be seen: a trace has few, and one may be a warm-up."""
 
 
 def waits_in_trace(
     waits: TraceWaits, places: Iterable[WaitPlace], say: Callable[[WaitPlace], str]
 ) -> Iterator[Finding]:
-    """A finding for each place that waits on most steps; a note where it is not usual, or the trace
-    marks no steps.
-    """
+    """A finding per place that waits on most steps; a note if unusual or steps are unmarked."""
     priced = waits.marked and waits.timed
     for place in places:
         usual = waits.marked and place.pattern.share >= LEAST_SHARE
@@ -312,10 +292,9 @@ class ScalarReadEveryStep(ReadingRule):
     rehearsed = True
     leads = 1
     advice = (
-        "Keep the value on the device: add loss.detach() to a running tensor, or collect "
-        "several values and read them with one "
-        "torch.stack(...).tolist(), only every N steps. A value that the computation needs (a bound, "
-        "a divisor) can stay a tensor."
+        "Keep the value on the device: add loss.detach() to a running tensor, or collect several "
+        "values and read them with one torch.stack(...).tolist(), only every N steps. A value that "
+        "the computation needs (a bound, a divisor) can stay a tensor."
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
@@ -348,9 +327,8 @@ class BranchOnTensor(ReadingRule):
     since = "0.1"
     rehearsed = True
     advice = (
-        "Keep the decision on the device: torch.where, torch.minimum, or multiply by "
-        "the condition. "
-        "For a guard, collect the condition in a tensor and read it every N steps."
+        "Keep the decision on the device: torch.where, torch.minimum, or multiply by the "
+        "condition. For a guard, collect the condition in a tensor and read it every N steps."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """TIME003 and 4: time that nothing explains, or storage does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,14 +22,8 @@ class UnattributedTime(Rule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(
-        0.2,
-        "Report if long stretches without any event take at least this share of the steps' time "
-        "(TraceML's limit).",
-    )
-    nothing: float = knob(
-        0.95, "Report nothing if they take at least this share: the trace itself is incomplete."
-    )
+    share: float = knob(0.2, "Report if it is at least this share of the steps (TraceML's limit).")
+    nothing: float = knob(0.95, "Report nothing from this share on: the trace is incomplete.")
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
         steps.need_steps()
@@ -80,12 +72,8 @@ class StorageWaitedFor(LineReport):
         "a thread."
     )
 
-    share: float = knob(
-        0.05, "Report if such calls of one line take at least this share of the timed steps' time."
-    )
-    often: float = knob(
-        0.25, "Report only if at least this share of the timed steps has such a call."
-    )
+    share: float = knob(0.05, "Report a line's calls of at least this share of the steps' time.")
+    often: float = knob(0.25, "Report only if at least this share of the steps has such a call.")
 
     def detect(
         self, syncs: Lines[SyncedRow], machine: Machine, loop: TrainingLoop

@@ -1,7 +1,5 @@
 """TRAIN019, 20 and 28: weights that are no longer one, networks that are one, and states of others."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,9 +51,7 @@ class TargetIsTheTrainedOne(CensusSays):
     )
 
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
-        """Where the line calls one name, says that it is another network, and another name is
-        trained.
-        """
+        """If the line calls one name, says that it is another network, and which one is trained."""
         for row in census:
             site, names = row.site, row.other.split()
             if row.kind != self.kind or site is None:
@@ -95,9 +91,7 @@ class StateOfOtherSamples(CensusSays):
         "the same sequences: shuffle=False, and a sampler for them."
     )
 
-    fewest: int = knob(
-        3, "Report only a state that was carried over to at least this many batches."
-    )
+    fewest: int = knob(3, "Report only a state carried over to at least this many batches.")
     share: float = knob(0.5, "Report only if at least this share of the batches got such a state.")
 
     def said(self, row: CensusRow) -> str:

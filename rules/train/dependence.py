@@ -1,7 +1,5 @@
 """TRAIN011 to 13, 21 to 27, 29 to 35: what depends on what it must not, or on nothing."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -63,29 +61,31 @@ MAY_BE_MEANT = frozenset({"statistics", "soft", "end"})
 
 @dataclass(frozen=True)
 class DependenceSays(Rule):
-    """A subclass gives :attr:`kinds`, :meth:`said`, and ``advice`` or :meth:`instead`."""
+    """A subclass gives :attr:`SAID`, and ``advice``, :attr:`INSTEAD` or :meth:`instead`."""
 
     severity = Severity.WARNING
     since = "0.3"
 
-    kinds: ClassVar[tuple[str, ...]]
-    """Those of its rows."""
+    SAID: ClassVar[dict[str, str]]
+    """What is wrong at the line, and what follows from it, by the kind of its rows."""
+    INSTEAD: ClassVar[dict[str, str]] = {}
+    """What to do, where ``advice`` does not say it, by the same."""
 
-    def said(self, row: DependenceRow) -> str:
-        """What is wrong at the line, and what follows from it."""
-        raise NotImplementedError
+    def said(self, row: DependenceRow, **words: str) -> str:
+        """What is wrong at this line; ``words`` are further ones of the text."""
+        named = NAMED.get(row.function, row.function)
+        return self.SAID[row.kind].format(row=row, named=named, **words)
 
     def instead(self, row: DependenceRow) -> str:
         """What to do at this line, where ``advice`` does not say it."""
-        return ""
+        return self.INSTEAD.get(row.kind, "").format(row=row)
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """The line to change."""
         return row.site
 
     def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
-        """One finding a line."""
-        for kind in self.kinds:
+        for kind in self.SAID:
             for rows in by_line(row for row in dependence if row.kind == kind):
                 instead, site = self.instead(rows[0]), self.place(rows[0], source)
                 yield Finding(
@@ -103,7 +103,21 @@ class SamplesMix(DependenceSays):
     """A sample's output depends on other samples of its batch."""
 
     code = "TRAIN011"
-    kinds = ("samples", "statistics", "documents", "readout")
+    SAID: ClassVar = {
+        "samples": "{named} mixes samples: the output of the last sample depends on {reached} "
+        "others in its batch",
+        "statistics": "the {row.function} of a whole batch scales or shifts each of its {row.of} "
+        "samples: a sample's output depends on the others, also in an evaluation",
+        "documents": "attention mixes documents that are packed into one row: the first token of a "
+        "document sees {row.n} of the {row.of} before it, although positions start again there",
+        "readout": "the softmax goes over the rows of all {row.of} samples, and its shares are "
+        "added up for each sample: a sample's output depends on the others in its batch",
+    }
+    INSTEAD: ClassVar = {
+        "documents": "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :].",
+        "readout": "Divide exp(scores) by its sum within each sample (index_add of the same index).",
+        "statistics": "Give it the dimensions of one sample, or use constants of the training set.",
+    }
 
     def place(self, row: DependenceRow, source: Source) -> Site:
         """A layer that takes the batch for the sequence is repaired where it is made."""
@@ -114,43 +128,19 @@ class SamplesMix(DependenceSays):
         )
         return the_only(starmap(source.site_of, form)) or row.site
 
-    def said(self, row: DependenceRow) -> str:
-        if row.kind == "documents":
-            return (
-                "attention mixes documents that are packed into one "
-                f"row: the first token of a document sees {row.n} of the {row.of} before it, "
-                "although positions start again there"
-            )
-        if row.kind == "readout":
-            return (
-                f"the softmax goes over the rows of all {row.of} samples, and its shares are added up "
-                "for each sample: a sample's output depends on the others in its batch"
-            )
-        if row.kind == "statistics":
-            return (
-                f"the {row.function} of a whole batch scales or shifts each of its {row.of} samples: "
-                "a sample's output depends on the others, also in an evaluation"
-            )
-        return (
-            f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
-            f"depends on {'all ' if row.n == row.of - 1 else f'{row.n} of the '}{row.of - 1} others in its "
-            "batch"
-        )
+    def said(self, row: DependenceRow, **words: str) -> str:
+        others = row.of - 1
+        reached = f"all {others}" if row.n == others else f"{row.n} of the {others}"
+        return super().said(row, reached=reached, **words)
 
     def instead(self, row: DependenceRow) -> str:
-        if row.kind == "documents":
-            return "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :]."
-        if row.kind == "readout":
-            return "Divide exp(scores) by its sum within each sample (index_add of the same index)."
-        if row.kind == "statistics":
-            return "Give it the dimensions of one sample, or use constants of the training set."
         name = SAME.get(row.function, row.function)
-        return ORDER.get(name, "Do not mix over the batch dimension.")
+        return super().instead(row) or ORDER.get(name, "Do not mix over the batch dimension.")
 
 
 COMBINED = (
-    "Combine the attn_mask that is given here with a causal one (mask & torch.ones(t, t).tril().bool()): "
-    "is_causal=True and a mask exclude each other."
+    "Combine the attn_mask that is given here with a causal one (mask & torch.ones(t, "
+    "t).tril().bool()): is_causal=True and a mask exclude each other."
 )
 
 
@@ -170,10 +160,19 @@ class SeesTheNextToken(DependenceSays):
     """A language or time-series model sees what it has to predict."""
 
     code = "TRAIN012"
-    kinds = ("future", "added", "feature")
+    SAID: ClassVar = {
+        "future": "{named} lets a position see its target, which is the next position: {row.n} of "
+        "the {row.of} after it reach its output",
+        "added": "{named} adds a causal mask of ones and zeros to its scores, which hides nothing: "
+        "all {row.of} positions after the first one are seen by it",
+        "feature": "channel {row.of} of the input is a filter over time that reaches {row.n} steps "
+        "ahead: the end of each window holds values that the model has to predict",
+    }
+    INSTEAD: ClassVar = {"feature": BACKWARD}
     advice = (
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
-        "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
+        "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the "
+        "right."
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
@@ -205,27 +204,9 @@ class SeesTheNextToken(DependenceSays):
         ]
         return (the_only(filled) if "attn_mask" in given else None) or row.site
 
-    def said(self, row: DependenceRow) -> str:
-        if row.kind == "feature":
-            return (
-                f"channel {row.of} of the input is a filter over time that reaches {row.n} "
-                f"step{'s' * (row.n > 1)} ahead: the end of each window holds values that the model has to "
-                "predict"
-            )
-        if row.kind == "added":
-            return (
-                f"{NAMED.get(row.function, row.function)} adds a causal mask of ones and zeros to its "
-                f"scores, which hides nothing: all {row.of} positions after the first one are seen by it"
-            )
-        return (
-            f"{NAMED.get(row.function, row.function)} lets a position see its target, which is the next "
-            f"position: {row.n} of the {row.of} after it reach its output"
-        )
-
     def instead(self, row: DependenceRow) -> str:
-        if row.kind == "feature":
-            return BACKWARD
-        return COMBINED if "attn_mask" in row.site.text else ""
+        combined = COMBINED if "attn_mask" in row.site.text else ""
+        return super().instead(row) or combined
 
 
 @dataclass(frozen=True)
@@ -245,14 +226,13 @@ class InputUnread(Rule):
         "{name}, and nothing else",
     }
     REMEDY: ClassVar = {
-        "parameter": "Use it where it belongs (a mask before the softmax, weights before the mean), "
-        "or do not pass it.",
+        "parameter": "Use it where it belongs (a mask before the softmax, weights before the "
+        "mean), or do not pass it.",
         "constant": "Use / for a share; // needs a divisor below the largest value.",
         "copy": "Assign to the indexed tensor: x[index] = value.",
     }
 
     def detect(self, unread: Rows[UnreadRow]) -> Iterator[Finding]:
-        """One finding a name."""
         for row in {(row.site, row.name): row for row in unread}.values():
             yield Finding(
                 row.site,
@@ -266,139 +246,113 @@ class ReshapedForTransposed(DependenceSays):
     """A reshape is used where a transpose is meant: values end up in the wrong rows."""
 
     code = "TRAIN021"
-    kinds = ("order",)
-
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
-            "the numbers in their order in memory: each row mixes the values of "
-            "several original rows"
-        )
-
-    def instead(self, row: DependenceRow) -> str:
-        return f"Use transpose({row.n}, {row.of}), and reshape only after it to join dimensions."
+    SAID: ClassVar = {
+        "order": "{row.function} exchanges the sizes of dimensions {row.n} and {row.of} but keeps "
+        "the numbers in their order in memory: each row mixes the values of several original rows",
+    }
+    INSTEAD: ClassVar = {
+        "order": "Use transpose({row.n}, {row.of}), and reshape only after it to join dimensions."
+    }
 
 
 class TargetGetsGradients(DependenceSays):
     """A target that is made of the network's own output gets gradients."""
 
     code = "TRAIN022"
-    kinds = ("target", "advantage", "soft")
+    SAID: ClassVar = {
+        "target": "the target is the network's own output (data + factor * output) and gets "
+        "gradients: the step also moves the target toward the prediction",
+        "advantage": "the advantage (data - value) gets gradients: the policy's loss also moves "
+        "the values, away from their returns",
+        "soft": "the target of a divergence gets gradients: the step also moves the teacher's "
+        "output toward the student's",
+    }
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
-
-    def said(self, row: DependenceRow) -> str:
-        if row.kind == "soft":
-            return (
-                "the target of a divergence gets gradients: the step also moves the teacher's output "
-                "toward the student's"
-            )
-        if row.kind == "advantage":
-            return (
-                "the advantage (data - value) gets gradients: the policy's loss also moves the "
-                "values, away from their returns"
-            )
-        return (
-            "the target is the network's own output (data + factor * output) and gets "
-            "gradients: the step also moves the target toward the prediction"
-        )
 
 
 class WeightsAfterTheMean(DependenceSays):
     """Weights of samples are applied after the mean over the samples."""
 
     code = "TRAIN023"
-    kinds = ("weights",)
+    SAID: ClassVar = {
+        "weights": "the loss is one number before it is multiplied by {row.of} weights: they "
+        "cannot make one sample count more than another",
+    }
     advice = (
-        "Call the loss with reduction='none', multiply by the weights, then take the mean, or divide "
-        "by the weights' sum."
+        "Call the loss with reduction='none', multiply by the weights, then take the mean, or "
+        "divide by the weights' sum."
     )
-
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"the loss is one number before it is multiplied by {row.of} weights: they cannot make "
-            "one sample count more than another"
-        )
 
 
 class SoftmaxOverOneValue(DependenceSays):
     """A softmax over one value is 1, whatever the value is."""
 
     code = "TRAIN024"
-    kinds = ("single",)
+    SAID: ClassVar = {
+        "single": "{row.function} goes over a dimension of size 1: the result is the same for all "
+        "inputs, and layers that feed only it are not trained",
+    }
     advice = (
         "Take the softmax over the alternatives: over their dimension, or by group where an index "
         "groups them (edges of a node). For two classes with one score train with "
         "binary_cross_entropy_with_logits, and apply sigmoid only for predictions."
     )
 
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"{row.function} goes over a dimension of size 1: the result is the same for all "
-            "inputs, and layers that feed only it are not trained"
-        )
-
 
 class SoftmaxOverAnotherAxis(DependenceSays):
     """A softmax goes over another dimension than its targets."""
 
     code = "TRAIN025"
-    kinds = ("axis",)
+    SAID: ClassVar = {
+        "axis": "{row.function} goes over dimension {row.n}, but the {meant} sum to 1 over "
+        "dimension {row.of}: {so}",
+    }
+    INSTEAD: ClassVar = {"axis": "Use dim={row.of}."}
 
-    def said(self, row: DependenceRow) -> str:
+    def said(self, row: DependenceRow, **words: str) -> str:
         if row.function == "logsumexp":
-            return (
-                f"logsumexp goes over dimension {row.n}, but the log-weights in it sum to 1 over "
-                f"dimension {row.of}: it adds up samples, not the parts of the mixture"
-            )
-        return (
-            f"{row.function} goes over dimension {row.n}, but the targets sum to 1 over dimension "
-            f"{row.of}: the classes do not compete"
-        )
-
-    def instead(self, row: DependenceRow) -> str:
-        return f"Use dim={row.of}."
-
-
-OVER_KEYS = "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for [..., None]."
+            words = {
+                "meant": "log-weights in it",
+                "so": "it adds up samples, not the parts of the mixture",
+            }
+        else:
+            words = {"meant": "targets", "so": "the classes do not compete"}
+        return super().said(row, **words)
 
 
 class ShiftTakenAway(DependenceSays):
     """A norm or a softmax takes away what was added to its input."""
 
     code = "TRAIN026"
-    kinds = ("shift",)
+    SAID: ClassVar = {
+        "shift": "{row.function} subtracts the mean of each channel or row, and the shift that is "
+        "added before it is constant there: the shift has no effect, and the layers that compute "
+        "it are not trained",
+        "bias": "what is added to the scores is the same for all values of the softmax, which "
+        "cancels it: it has no effect, and the layers that compute it are not trained",
+    }
+    INSTEAD: ClassVar = {
+        "bias": "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for "
+        "[..., None]."
+    }
     advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
-
-    def instead(self, row: DependenceRow) -> str:
-        return OVER_KEYS if "softmax" in row.function else ""
-
-    def said(self, row: DependenceRow) -> str:
-        if "softmax" in row.function:
-            return (
-                "what is added to the scores is the same for all values of the softmax, which cancels "
-                "it: it has no effect, and the layers that compute it are not trained"
-            )
-        return (
-            f"{row.function} subtracts the mean of each channel or row, and the shift that is added "
-            "before it is constant there: the shift has no effect, and the layers that compute it are "
-            "not trained"
-        )
 
 
 class EndNeverATarget(DependenceSays):
     """The end of a text is never a target: the loss ignores it as padding."""
 
     code = "TRAIN027"
-    kinds = ("end",)
+    SAID: ClassVar = {
+        "end": "the end of a text is never a target: token {row.n} ends all {row.of} rows and pads "
+        "them, and the loss ignores it: the model does not learn where to stop",
+    }
     advice = (
-        "Ignore by the mask or the lengths of the batch, not by the token; or pad with a token that "
-        "ends no text."
+        "Ignore by the mask or the lengths of the batch, not by the token; or pad with a token "
+        "that ends no text."
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
-        """Where labels of the padding's token are set to what is ignored, or the loss that ignores it,
-        as it is called or made.
-        """
+        """Where the padding's token is set to what is ignored, or the loss that ignores it."""
         by_token = [
             source.site_of(file, node)
             for file, node in source.every(ast.Assign)
@@ -420,21 +374,18 @@ class EndNeverATarget(DependenceSays):
         )
         return row.site if own else made or the_only(by_token) or row.site
 
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"the end of a text is never a target: token {row.n} ends all {row.of} rows and pads them, "
-            "and the loss ignores it: the model does not learn where to stop"
-        )
-
 
 class WrongBackward(DependenceSays):
     """The backward of an autograd.Function is not the derivative of its forward."""
 
     code = "TRAIN029"
-    kinds = ("backward",)
+    SAID: ClassVar = {
+        "backward": "the backward of {row.function} is not the derivative of its forward: along "
+        "random directions it is off by {row.n} %",
+    }
     advice = (
-        "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), and "
-        "derive the missing term."
+        "Compare them with torch.autograd.gradcheck(Function.apply, inputs in double precision), "
+        "and derive the missing term."
     )
 
     def place(self, row: DependenceRow, source: Source) -> Site:
@@ -449,110 +400,96 @@ class WrongBackward(DependenceSays):
         )
         return the_only(returned) or row.site
 
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"the backward of {row.function} is not the derivative of its forward: along random "
-            f"directions it is off by {row.n} %"
-        )
-
 
 class RowsStaySorted(DependenceSays):
     """Rows of a batch are sorted, but compared with targets in the original order."""
 
     code = "TRAIN030"
-    kinds = ("sorted",)
+    SAID: ClassVar = {
+        "sorted": "the rows of the batch are sorted here and never put back: {row.of} of {row.n} "
+        "outputs are compared with the targets of other rows",
+    }
     advice = (
         "Put the outputs back: output[order.argsort()], or sort the targets as well; "
         "pack_padded_sequence(..., enforce_sorted=False) sorts and puts back by itself."
     )
-
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"the rows of the batch are sorted here and never put back: {row.of} of {row.n} outputs are "
-            "compared with the targets of other rows"
-        )
 
 
 class RatioOfOtherActions(DependenceSays):
     """The old log-probabilities of a ratio belong to other actions than the new ones."""
 
     code = "TRAIN031"
-    kinds = ("ratio",)
+    SAID: ClassVar = {
+        "ratio": "{row.n} of {row.of} old log-probabilities that are picked here belong to other "
+        "actions: the rollout buffer holds those of the ratio's actions at other indices",
+    }
     advice = "Pick observations, actions and old log-probabilities by the same index."
-
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"{row.n} of {row.of} old log-probabilities that are picked here belong to other actions: "
-            "the rollout buffer holds those of the ratio's actions at other indices"
-        )
 
 
 class WrongPositives(DependenceSays):
     """A contrastive loss uses the wrong sample as positive, or each row as a candidate for itself."""
 
     code = "TRAIN032"
-    kinds = ("pairs", "self")
+    SAID: ClassVar = {
+        "pairs": "the second views lie half a batch behind the first ones, and the targets are the "
+        "rows beside (1, 0, 3, 2): each positive is another sample",
+        "self": "each of {row.of} rows is compared with itself, too, and is never its own target: "
+        "its largest similarity counts against the positive",
+    }
+    INSTEAD: ClassVar = {
+        "pairs": "Use (arange(2 * n) + n) % (2 * n) as targets, or stack([a, b], 1).flatten(0, 1).",
+        "self": "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy.",
+    }
 
-    def said(self, row: DependenceRow) -> str:
-        if row.kind == "self":
-            return (
-                f"each of {row.of} rows is compared with itself, too, and is never its own target: its "
-                "largest similarity counts against the positive"
-            )
-        if row.function == "stack":
-            return (
-                "both views of a sample lie beside each other (a, a, b, b), and the targets are half a "
-                "batch away: each positive is another sample"
-            )
+    def said(self, row: DependenceRow, **words: str) -> str:
+        if row.kind == "self" or row.function != "stack":
+            return super().said(row)
         return (
-            "the second views lie half a batch behind the first ones, and the targets are the rows "
-            "beside (1, 0, 3, 2): each positive is another sample"
+            "both views of a sample lie beside each other (a, a, b, b), and the targets are half a "
+            "batch away: each positive is another sample"
         )
 
     def instead(self, row: DependenceRow) -> str:
-        if row.kind == "self":
-            return "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy."
-        if row.function == "stack":
-            return (
-                "Put the views together by torch.cat([a, b]), or use arange(2 * n) ^ 1 as targets."
-            )
-        return "Use (arange(2 * n) + n) % (2 * n) as targets, or stack([a, b], 1).flatten(0, 1)."
+        if row.kind == "self" or row.function != "stack":
+            return super().instead(row)
+        return "Put the views together by torch.cat([a, b]), or use arange(2 * n) ^ 1 as targets."
 
 
 class IgnoredIsTrained(DependenceSays):
     """One part of a loss ignores targets, and another part trains them as a class."""
 
     code = "TRAIN033"
-    kinds = ("void",)
+    SAID: ClassVar = {
+        "void": "{row.n} of {row.of} targets that cross_entropy ignores are given a class here: "
+        "another part of the loss trains the outputs there",
+    }
     advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
-
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"{row.n} of {row.of} targets that cross_entropy ignores are given a class here: another "
-            "part of the loss trains the outputs there"
-        )
 
 
 class SampleWithoutGradient(DependenceSays):
     """The loss reads a sample that gives its distribution no gradient."""
 
     code = "TRAIN034"
-    kinds = ("sample",)
+    SAID: ClassVar = {
+        "sample": "{called} gives no gradient: the loss is computed from the sample, and only its "
+        "other parts (a divergence from a prior) train the parameters of the distribution",
+    }
     advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
 
-    def said(self, row: DependenceRow) -> str:
+    def said(self, row: DependenceRow, **words: str) -> str:
         called = row.function if row.function == "torch.normal" else f"sample() of {row.function}"
-        return (
-            f"{called} gives no gradient: the loss is computed from the sample, and only its other "
-            "parts (a divergence from a prior) train the parameters of the distribution"
-        )
+        return super().said(row, called=called, **words)
 
 
 class PromptOfPaddedRows(DependenceSays):
     """Prompts are left out from the first column on, although rows are padded on the left."""
 
     code = "TRAIN035"
-    kinds = ("prompt",)
+    SAID: ClassVar = {
+        "prompt": "{row.n} of {row.of} rows are padded on the left, and their prompts are left out "
+        "from the first column on, where the padding is: the prompt, or its end, stays among the "
+        "targets",
+    }
     advice = "Begin behind the padding: labels[row, start : start + len(prompt)] = -100."
 
     def detect(self, dependence: Rows[DependenceRow], source: Source) -> Iterator[Finding]:
@@ -564,12 +501,6 @@ class PromptOfPaddedRows(DependenceSays):
         )
         for finding in super().detect(dependence, source) if cut is not None else ():
             yield replace(finding, site=cut, places=places_of(cut, finding.site))
-
-    def said(self, row: DependenceRow) -> str:
-        return (
-            f"{row.n} of {row.of} rows are padded on the left, and their prompts are left out from the "
-            "first column on, where the padding is: the prompt, or its end, stays among the targets"
-        )
 
 
 def _from_the_first_column(target: ast.expr) -> bool:

@@ -1,7 +1,5 @@
 """TRAIN007: layers that are given, or give, what nothing can be learned from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,12 +33,8 @@ class LayerCannotLearn(Rule):
     severity = Severity.WARNING
     since = "0.2"
 
-    given: float = knob(
-        50.0, "Report a layer's input whose root mean square is at least this (unit scale is 1)."
-    )
-    made: float = knob(
-        20.0, "Report it only if the root mean square of the layer's output is at least this."
-    )
+    given: float = knob(50.0, "Report inputs of at least this root mean square (unit scale is 1).")
+    made: float = knob(20.0, "Report it only if the output's root mean square is at least this.")
     factor: float = knob(
         10.0,
         "Warn only if the same change of the parameters moves the model's outputs this many times "
@@ -48,13 +42,9 @@ class LayerCannotLearn(Rule):
     )
     alike: float = knob(1.1, "Report nothing below this factor: a later layer restores the scale.")
     dead: float = knob(
-        0.8,
-        "Report only if at least this share of a layer's units is never active. If inputs hardly "
-        "vary, half of a new layer's units are inactive.",
+        0.8, "Report if at least this share of units is never active (half: inputs hardly vary)."
     )
-    fewest_units: int = knob(
-        16, "Report layers with fewer units than this only if all units are inactive."
-    )
+    fewest_units: int = knob(16, "Report layers with fewer units only if all are inactive.")
     fewest_steps: int = knob(8, "Report only after this many backward passes without a gradient.")
     fewest: int = knob(64, "Report only units and gates with at least this many results.")
     edge: float = knob(1e-3, "Count results of sigmoid or tanh this close to an end as saturated.")

@@ -1,7 +1,5 @@
 """TRAIN: losses that compute something else than intended."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,9 +71,7 @@ class GradientRule(Rule):
         return Severity.ERROR if far else None
 
     def judged(self, lines: Iterable[tuple[Site, list[R]]]) -> Iterator[tuple[list[R], R, Finding]]:
-        """Rows of each line whose gradients differ, the one whose numbers are reported, and a finding
-        that says nothing yet.
-        """
+        """Rows of each line whose gradients differ, the one reported, and an empty finding."""
         for site, rows in lines:
             if self.differs(rows):
                 steps, per_step = _steps(rows)
@@ -242,9 +238,7 @@ class MicroBatchesWeighedAlike(GradientRule):
         "the step, no longer by the number of micro-batches."
     )
 
-    note_below: float = knob(
-        5.0, "Report a note below this many degrees if the norm is within a tenth as well."
-    )
+    note_below: float = knob(5.0, "Report a note below this many degrees if the norm agrees, too.")
 
     def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
         for _, row, finding in self.judged(by_line(weights)):
@@ -296,10 +290,7 @@ class PaddingTrained(GradientRule):
     severity = Severity.WARNING
     since = "0.2"
 
-    least_read: float = knob(
-        0.01,
-        "Report only if at least this share of what is read is padding.",
-    )
+    least_read: float = knob(0.01, "Report only if at least this share of what is read is padding.")
 
     def detect(
         self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]
@@ -378,9 +369,7 @@ class PaddingTrained(GradientRule):
 
 
 def _ignored(site: Site, function: str, values: set[int | None]) -> Remedy:
-    """``values`` are the targets that only padding has: what is padding in one batch may be a target
-    in another.
-    """
+    """``values``: targets only of padding; one batch's padding may be another's target."""
     if function not in LOGARITHMS and function != "cross_entropy":
         return Remedy("Compare only the positions that the mask or the lengths call real.")
     if None in values:

@@ -1,7 +1,5 @@
 """TRAIN006: the order in which samples come."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,13 +28,9 @@ class SortedByClass(Rule):
 
     fewest: int = knob(3, "Report only loaders with at least this many batches.")
     each: float = knob(
-        4.0,
-        "Report only if a class has at least this many samples on average; with fewer, the targets may "
-        "be values, not classes.",
+        4.0, "Report only if a class averages at least this many samples: else they may be values."
     )
-    share: float = knob(
-        0.9, "Report only if at least this share of the diagnosed steps takes a batch of it."
-    )
+    share: float = knob(0.9, "Report only if at least this share of the steps takes a batch of it.")
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()

@@ -1,7 +1,5 @@
 """Losses in the source, written as they should be."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Collection
 

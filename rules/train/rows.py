@@ -1,7 +1,5 @@
 """What probes of TRAIN rules write, and these rules read."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.model import Site
@@ -103,7 +101,7 @@ class DependenceRow(PassRow, kw_only=True):
             "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
             "all samples, in front of sums for each of them; `prompt`: tokens of prompts among the targets of "
             "rows that are padded on the left; `feature`: a channel of the input, on values behind its "
-            "window, which are targets"
+            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
@@ -133,9 +131,8 @@ class UnreadRow(PassRow, kw_only=True):
     kind: Annotated[
         str,
         doc(
-            "`parameter` of a function; `constant`: "
-            "a floor division that gives one number for different values; `copy`: an "
-            "indexed tensor that is written in place"
+            "`parameter` of a function; `constant`: a floor division that gives one number for "
+            "different values; `copy`: an indexed tensor that is written in place"
         ),
     ]
     name: Annotated[str, doc("the parameter; of a copy, the indexed tensor")]

@@ -1,7 +1,5 @@
 """TRAIN010: random numbers that come again."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,19 +33,13 @@ class RandomNumbersRepeat(Rule):
     since = "0.2"
     advice = (
         "For numbers that must repeat (a preview, an evaluation) use a generator of their own: "
-        "torch.Generator().manual_seed(...), random.Random(...), "
-        "numpy.random.default_rng(...), or torch.random.fork_rng(). To seed each epoch, add its "
-        "number to the seed."
+        "torch.Generator().manual_seed(...), random.Random(...), numpy.random.default_rng(...), or "
+        "torch.random.fork_rng(). To seed each epoch, add its number to the seed."
     )
 
     seeds: int = knob(2, "Report only if something repeated after this many seeds.")
-    share: float = knob(
-        0.9,
-        "Report only if at least this share of the diagnosed steps takes a batch of that loader.",
-    )
-    drew: float = knob(
-        0.75, "Report only if at least this share of the steps draws from the generator."
-    )
+    share: float = knob(0.9, "Report only if at least this share of the steps takes a batch of it.")
+    drew: float = knob(0.75, "Report only if at least this share of the steps draws from it.")
 
     def detect(
         self, seeds: Rows[SeedRow], generators: Rows[GeneratorRow], batches: Batches, source: Source
@@ -75,11 +67,7 @@ class RandomNumbersRepeat(Rule):
             ]
             row = next(iter((*orders, *steps)), None)
             if row is not None:
-                yield Finding(
-                    site,
-                    _message(row),
-                    steps=row.times,
-                )
+                yield Finding(site, _message(row), steps=row.times)
 
 
 def _message(row: SeedRow) -> str:

@@ -1,7 +1,5 @@
 """TRAIN014 to 18: layers and losses that torch warns do something else than they seem to."""
 
-from __future__ import annotations
-
 from auditor.model import Severity
 
 from ..torch_says import TorchSays

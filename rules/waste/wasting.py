@@ -58,15 +58,8 @@ class PaddingComputed(Rule):
         "batches and shuffles these), or pack several rows into one."
     )
 
-    share: float = knob(
-        0.2,
-        "Report if padding to the longest row of each batch would save at least this share of "
-        "positions.",
-    )
-    sorted_share: float = knob(
-        0.3,
-        "Report a note if batches of similar length would save at least this share of positions.",
-    )
+    share: float = knob(0.2, "Report if padding by batch saves at least this share of positions.")
+    sorted_share: float = knob(0.3, "Report a note if sorted batches save at least this share.")
     fewest: int = knob(3, "Report only if at least this many batches were padded.")
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
@@ -263,10 +256,7 @@ class ResultUnread(WasteRule):
     advice = "Remove it, or compute it only on the steps that use it (inside the `if` that logs)."
 
     share: float = knob(0.02, "Report if it is at least this share of the step's work.")
-    operators: float = knob(
-        0.01,
-        "Report a note if it is at least this share of the step's operators, also below `share`.",
-    )
+    operators: float = knob(0.01, "Report a note from this share of a step's operators on, too.")
     several: int = knob(3, "Report that note only for at least this many operators.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
@@ -315,9 +305,7 @@ class CopiedUnread(WasteRule):
     rehearsed = True
     advice = "Move only what the step reads, and leave the rest on the host."
 
-    share: float = knob(
-        0.05, "Report if it is at least this share of the bytes that a step copies to the device."
-    )
+    share: float = knob(0.05, "Report at least this share of the bytes a step copies to a device.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         if machine.device == "cpu":
@@ -354,14 +342,9 @@ class RebuiltEachStep(WasteRule):
     )
 
     share: float = knob(0.01, "Report if it is at least this share of the step's work.")
-    operators: int = knob(
-        3, "Report small tables if they take at least this many operators per step."
-    )
+    operators: int = knob(3, "Report small tables of at least this many operators per step.")
     least: int = knob(1 << 12, "Report only if at least this many bytes are built per step.")
-    size: int = knob(
-        1 << 18,
-        "Report with fewer operators, too, if at least this many bytes are built per step.",
-    )
+    size: int = knob(1 << 18, "Report fewer operators, too, from this many bytes per step on.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
@@ -390,10 +373,7 @@ class ComputedTwice(WasteRule):
     advice = "Keep the first result in a variable and use it again, detached for metrics."
 
     share: float = knob(0.02, "Report if it is at least this share of the step's work.")
-    size: int = knob(
-        1 << 20,
-        "Without a matrix product, report only if at least this many bytes are computed per step.",
-    )
+    size: int = knob(1 << 20, "Without a matrix product, report at least this many bytes per step.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("repeat", "again"):
@@ -415,9 +395,7 @@ class ComputedTwice(WasteRule):
 REHEARSAL = "rehearsal"
 
 TRAINING = frozenset({"backward", "manual_backward", "zero_grad"})
-"""Calls by which the function is known that takes a training step: what it returns is its
-caller's.
-"""
+"""Calls by which a function is known that takes a training step and returns to its caller."""
 
 
 @dataclass(frozen=True)
@@ -437,7 +415,6 @@ class ThrownWork(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> ThrownWork:
-        """From what the pass left; of one line each."""
         rows = evidence.get(Rows[ThrownRow])
         whole = next((row for row in rows if row.what == "all"), None)
         if whole is None:
@@ -462,9 +439,7 @@ class ThrownWork(Table):
 
 
 def handed_on(source: Source, site: Site) -> bool:
-    """True if the statement gives a name to what the function that trains then returns: its caller
-    may read it, in a run that is not this one.
-    """
+    """True if the statement names what the training function returns: its caller may read it."""
     function = source.index(site.file).scope_at(site.line)
     if not isinstance(function, Function) or not called_in(function) & TRAINING:
         return False
@@ -539,9 +514,7 @@ def read_on_some_steps(source: Source, site: Site) -> bool:
 
 
 def _changes(test: ast.expr, counted: set[str]) -> bool:
-    """Whether a condition is another one on each step, as far as it shows: a remainder, a counter of
-    a loop, an order, or a function that is asked.
-    """
+    """Whether a condition differs by step, as it seems: a remainder, counter, order or function."""
     ordered = any(
         isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
         for each in nodes_in(test, ast.Compare)

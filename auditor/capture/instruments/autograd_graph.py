@@ -1,7 +1,5 @@
 """The autograd graph from outside: the door of every backward, a bounded walk, saved bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -83,9 +81,7 @@ def saved_bytes(walked: Walk) -> int | None:
 
 
 def saved_by(walked: Walk, owner: Callable[[Node], str]) -> Counter[str] | None:
-    """Bytes of saved tensors for each owner of nodes. A tensor that several hold counts for the
-    node that was created first.
-    """
+    """Bytes of saved tensors per owner of nodes; of several the oldest node's owner counts."""
     if not autograd.CAN_WEIGH:
         return None
     sizes: dict[tuple[str, int], int] = {}

@@ -1,7 +1,5 @@
 """Programs that torch compiles: our code stays out of their graphs, and their steps are reported."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -39,9 +37,7 @@ class CompiledCode:
         self._put_off: list[Callable[[], None]] = []
         self._tells_of_leaving = False
         self.compiles = 0
-        """Frames, and backwards of frames, that were compiled so far; 0 if the program compiles
-        nothing.
-        """
+        """Frames, and backwards of frames, compiled so far; 0 if the program compiles nothing."""
         self.listeners: list[Listener] = []
         """Hear all that the compiler says of its work; what they raise is lost."""
         self.ran: set[int] = set()

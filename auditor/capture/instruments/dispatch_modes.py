@@ -1,7 +1,5 @@
 """What a watch over single operators lies on: torch's stacks of modes, and compiled code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

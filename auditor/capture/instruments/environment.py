@@ -1,7 +1,5 @@
 """What the step runs on: versions, processors, device, thread counts, allocator settings."""
 
-from __future__ import annotations
-
 import os
 import platform
 import random

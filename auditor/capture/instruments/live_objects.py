@@ -1,7 +1,5 @@
 """Objects of the user's classes, also where only a framework holds them."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import types

@@ -25,11 +25,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import (
-    Stack,
-    StackSampler,
-    line_of,
-)
+from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
 from auditor.capture.instruments.worker_memory import WorkerContainers
 

@@ -35,8 +35,7 @@ VISITS = 20_000
 """Objects visited in one census: about 5 ms."""
 
 LARGE = 64
-"""A container with this many items, without a graph and of unchanged length, is read now and then.
-"""
+"""A container with this many items, no graph and an unchanged length is read now and then."""
 
 WEIGHED = frozenset({int, float, complex, str, bytes})
 """Values of which many are weighed."""

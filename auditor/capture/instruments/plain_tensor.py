@@ -1,7 +1,5 @@
 """The values of a tensor, wherever it seems to lie; its bytes, and the tensors of an argument."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

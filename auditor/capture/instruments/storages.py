@@ -1,7 +1,5 @@
 """What is known of tensors, kept by storage, so that views share it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 

@@ -5,8 +5,6 @@ the process that forked it.
 A worker that is spawned imports this module: it needs torch and nothing else of the recorder.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -43,9 +41,7 @@ FEWEST, SAMPLED, DEEPEST = 10_000, 32, 3
 
 @dataclass(eq=False)
 class ContainerPlace:
-    """An attribute, or a global, that is a container. ``owner`` names its class, and is empty of a
-    global.
-    """
+    """An attribute, or a global, that is a container. ``owner``: its class; empty of a global."""
 
     holder: Any
     module: str
@@ -244,9 +240,7 @@ def _deep(item: Any, depth: int = DEEPEST) -> int:
 
 
 def shared_bytes() -> int:
-    """Bytes of this process's memory that another process has too; 0 where the system does not say
-    (proc(5), ``smaps_rollup``: Linux 4.14).
-    """
+    """Bytes of this process's memory that another has too; 0 if unknown (``smaps_rollup``)."""
     try:
         with open("/proc/self/smaps_rollup", encoding="ascii") as file:
             shared = (line.split() for line in file if line.startswith("Shared_"))

@@ -176,7 +176,8 @@ class Probe:
 
     name: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]
-    passes: ClassVar[frozenset[str]]
+    """What it writes; the part of its name if it says nothing else."""
+    passes: ClassVar[frozenset[str]] = frozenset({"loud"})
     also: ClassVar[frozenset[str]] = frozenset()
     """Passes that it watches where they are taken for another probe."""
     after: ClassVar[tuple[str, ...]] = ()
@@ -191,6 +192,11 @@ class Probe:
     """True if it watches runs on the device that there is, a CPU included."""
     in_rehearsals: ClassVar[bool] = False
     """True if it watches rehearsals, beside the shadow device."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if hasattr(cls, "name") and not hasattr(cls, "parts"):
+            cls.parts = (cls.name,)
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -242,9 +248,7 @@ class Probe:
         return self.context.in_step and threading.get_ident() == self._thread
 
     def step_gave(self, returned: Any) -> None:
-        """The value that the target returned or yielded; no reference to it is left when the step
-        ends.
-        """
+        """What the target returned or yielded; no reference to it is left when the step ends."""
 
     def step_end(self) -> None:
         """A step has ended (outside its timed region): write its rows."""

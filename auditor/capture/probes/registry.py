@@ -1,7 +1,5 @@
 """The probes, found in these packages and the families' ones, in the order of their start."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil

@@ -1,7 +1,5 @@
 """The rehearsal: the GPU path on the shadow device, and all that would cross to or from it."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings
@@ -184,7 +182,6 @@ class RehearsalProbe(Probe, Listener):
 
     name = "rehearsal"
     parts = (READS, COPIES)
-    passes = frozenset({"loud"})
     tracks_memory = True
 
     def __init__(self, context: Context) -> None:

@@ -1,6 +1,4 @@
-"""The device that is played now, and what every part of it needs: its listeners, and the memory in
-use.
-"""
+"""The device that is played now, and what its parts need: its listeners, the memory in use."""
 
 from __future__ import annotations
 

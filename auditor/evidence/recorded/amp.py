@@ -22,9 +22,7 @@ def skipped(update: AmpRow) -> bool:
 
 @dataclass(frozen=True)
 class Amp(Table):
-    """What happened in the loud pass. ``updates`` are calls of ``GradScaler.update``, with the scale
-    before and after.
-    """
+    """What happened in the loud pass. ``updates``: ``GradScaler.update``, both scales."""
 
     parts: ClassVar[tuple[str, ...]] = ("amp", "steps")
 
@@ -34,9 +32,7 @@ class Amp(Table):
     intervals: tuple[float, ...] = ()
     """``growth_interval`` of the scalers that scaled a loss."""
     not_updated: Site | None = None
-    """Where torch refused a second ``step``, since no ``update()`` came between, and the run
-    ended.
-    """
+    """Where torch refused a second ``step`` without an ``update()`` between; the run ended."""
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> Amp | None:
@@ -89,9 +85,7 @@ class Amp(Table):
 
 
 NOT_UPDATED = "step() has already been called since the last update()"
-"""What torch says of a second ``step`` of one optimizer; of a second ``unscale_`` it says likewise,
-which can be that alone.
-"""
+"""What torch says of a second ``step``; of a second ``unscale_`` likewise, maybe alone."""
 
 
 def _not_updated(evidence: Evidence) -> Site | None:
@@ -107,9 +101,7 @@ def _not_updated(evidence: Evidence) -> Site | None:
 
 
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 2.0**-1074}
-"""Smallest positive number of a dtype, subnormal ones included (IEEE 754; bfloat16 has the exponent
-of float32).
-"""
+"""Smallest positive number of a dtype, subnormal too (bfloat16 has float32's exponent)."""
 
 LARGEST = {
     "float16": 65504.0,

@@ -21,9 +21,7 @@ from auditor.rule import NotLooked
 Cause = Literal["default device", "collate function", "dataset"]
 
 CROWDED = 0.1
-"""Share of its time that the step's thread waited for a processor, from which it is taken that
-workers did, too.
-"""
+"""Share of time that the step's thread waited for a processor from which workers did, too."""
 
 
 @dataclass(frozen=True)
@@ -304,9 +302,7 @@ class Batches(Table):
 
 
 def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) -> InWorker | None:
-    """From the frames of the worker that ended a rehearsal; None if several loaders have workers
-    and none of the program's lines says which of them it was.
-    """
+    """From the frames of the worker that ended a rehearsal; None if it may be several loaders."""
     frames = evidence.recording.manifest.get("cuda_in_worker")
     with_workers = [loader for loader in loaders if loader.workers]
     if not isinstance(frames, list) or not with_workers:

@@ -1,7 +1,5 @@
 """The step by module: a tree of the rows, and what the step does per second."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import nan

@@ -1,6 +1,4 @@
-"""Copies from the host to the device in the step: what was copied, from which memory, and whether
-the host waited.
-"""
+"""Copies from host to device in the step: what, from which memory, and whether the host waited."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ from auditor.recordings.schema.sync import CopyRow
 from auditor.syntax.reaching import FACTORIES
 
 What = Literal["constant", "made on the host", "batch", "tensor"]
-"""A number or list written in Python; the result of a factory function; a tensor of a loader's
-batch; any other tensor.
-"""
+"""A Python number or list; a factory function's result; a tensor of a batch; any other."""
 
 MOVES = frozenset({"to", "cuda", "type"})
 OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "tril", "triu"})
@@ -47,9 +43,7 @@ class Copy:
     written: bool = False
     """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
     call: str = ""
-    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty if it is not
-    a call.
-    """
+    """Last name of the copying call: ``to``, ``cuda``, ``tensor``; empty if it is no call."""
     span: Span | None = None
     """Where that call stands; None if Python does not say (``-X no_debug_ranges``)."""
 
@@ -88,9 +82,7 @@ class CopyLine(Line[CopyRow]):
 
     @property
     def moves(self) -> tuple[tuple[Site, str, Span | None], ...]:
-        """The ``.to(...)``, ``.cuda()`` and ``.type(torch.cuda.FloatTensor)`` calls that block: line,
-        name and place of each.
-        """
+        """The ``.to(...)``, ``.cuda()``, ``.type(torch.cuda.FloatTensor)`` calls that block."""
         made = (
             (copy.site, copy.call, copy.span)
             for copy in self.copies
@@ -229,9 +221,7 @@ def _is_number_maker(made: ast.Call | None) -> bool:
 
 
 def _made_in_place(node: ast.expr | None) -> ast.Call | None:
-    """``torch.zeros(3)`` for ``torch.zeros(3).to(device)`` and
-    ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves.
-    """
+    """``torch.zeros(3)`` in ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves."""
     while (node := _before(node)) is not None:
         if name_of(node.func) in FACTORIES | CONSTANTS:
             return node

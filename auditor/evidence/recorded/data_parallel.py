@@ -1,6 +1,4 @@
-"""Data parallel training: how often gradients were averaged for a step of the optimizer, and which
-epochs the samplers drew alike.
-"""
+"""Data parallel training: how often gradients were averaged for a step, and repeated epochs."""
 
 from __future__ import annotations
 
@@ -230,9 +228,7 @@ class RankBatches(Table):
 ONE_PROCESS = "one process was audited, not several ranks"
 
 MEMBERS = "members"
-"""Attribute of the recordings of one run's processes
-(:class:`auditor.runs.rank_recordings.RankedRecording`): one for each rank.
-"""
+"""Attribute of the recordings of one run's processes (``RankedRecording``), one per rank."""
 
 Place = tuple[str, int]
 """File and line: ranks number their sites each for itself."""

@@ -58,9 +58,7 @@ class Line(Generic[R]):
 
     @property
     def price(self) -> Estimate | None:
-        """``us_per_step`` with its interval; None of too few steps, and of a pass with instruments:
-        that has no times that count.
-        """
+        """``us_per_step`` with its interval; None of too few steps, or a pass with instruments."""
         if self.pass_name != "quiet":
             return None
         us = [0.0] * self.steps
@@ -123,9 +121,7 @@ class Lines(Rows[R]):
 
 @dataclass(frozen=True)
 class TrainingLoop(Table):
-    """Which calls of the program stand in its training loop. ``one_step``: what is audited is a
-    callable that takes one step.
-    """
+    """Which calls of the program are in its training loop. ``one_step``: the target is one step."""
 
     source: Source = field(default_factory=Source)
     one_step: bool = False
@@ -137,9 +133,7 @@ class TrainingLoop(Table):
         return cls(evidence.get(Source), kind == "callable")
 
     def call_of(self, line: Line[C]) -> Site | None:
-        """The call in the loop from which most of what the line does came; None if the line
-        itself stands there.
-        """
+        """The call in the loop from which most of the line's work came; None if it stands there."""
         times: Counter[Site | None] = Counter()
         for row in line.rows:
             times[self._call([row.home.site(number) for number in row.stack[:-1]])] += row.n

@@ -1,8 +1,4 @@
-"""States that were loaded before the first step: what in them was not finite, and rates that they
-brought back.
-"""
-
-from __future__ import annotations
+"""States loaded before the first step: what was not finite in them, and rates they brought."""
 
 import math
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ were told what the rehearsal read. Where a branch on a value takes another way, 
 result depends on values, what comes after says nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -122,9 +120,7 @@ def null_run(evidence: Evidence) -> NullRun | None:
 def unseen_waits(
     run: NullRun, evidence: Evidence, share: float = 0.5
 ) -> tuple[DeviceRequests, ...]:
-    """Lines on which torch's own code made the host wait, on that share of the judged steps, and
-    where the rehearsal saw no read, copy or call.
-    """
+    """Lines where torch's own code waited, on that share of steps, and the rehearsal saw none."""
     shadow = evidence if evidence.recording.device.shadow else evidence.inside(REHEARSAL)
     if shadow is None or not run.steps:
         return ()

@@ -48,9 +48,7 @@ MACHINERY = (
 
 
 ExpressionKey = tuple[str, int, str, Span | None, str]
-"""Which expression of the source: file, line, bytecode instruction, span; and the function of a
-framework that it called.
-"""
+"""Which expression: file, line, bytecode instruction, span, and a framework's function."""
 
 Act = Literal["branch", "scalar", "transfer", "shape"]
 
@@ -90,9 +88,7 @@ GLUE = (
 
 @dataclass(frozen=True)
 class Expression:
-    """The reading expression: bytecode instruction, the library function between it and the read,
-    its place and text.
-    """
+    """The reading expression: its instruction, a library's function between, place and text."""
 
     opcode: str = ""
     via: str = ""
@@ -106,9 +102,7 @@ def library_of(via: str) -> str:
 
 
 def framework_of(via: str) -> str:
-    """The library function, unless it is torch's: one call of a framework's loop stands for very
-    different reads inside it.
-    """
+    """The library function, unless torch's: inside a framework's loop reads are very different."""
     return "" if via.startswith("torch/") else via
 
 
@@ -160,12 +154,7 @@ class Read:
     def key(self) -> ExpressionKey:
         """The expression, whatever function of torch was under it."""
         expression = self.expression
-        return (
-            *self.site.place,
-            expression.opcode,
-            expression.span,
-            framework_of(expression.via),
-        )
+        return (*self.site.place, expression.opcode, expression.span, framework_of(expression.via))
 
 
 @dataclass(frozen=True)
@@ -325,9 +314,7 @@ class Reads(Table):
             yield self._place(reads[0].act, reads)
 
     def places(self, act: Act) -> Iterator[ReadStatement]:
-        """Statements with lines to be reported as ``act``, in the order of file and line: each line
-        leads with one act only.
-        """
+        """Statements to report as ``act``, by file and line: each line leads with one act only."""
         return (place for place in self.all_places if place.act == act)
 
     def counts(self, read: Read) -> bool:

@@ -26,9 +26,7 @@ FEWEST_VALUES = 3
 
 @dataclass(frozen=True)
 class Root:
-    """A variable that holds tensors with a graph. ``site`` is the line that stores them, None if it
-    was not found.
-    """
+    """A variable that holds tensors with a graph. ``site``: the line that stores them, if found."""
 
     name: str
     site: Site | None
@@ -148,9 +146,7 @@ class Root:
         return any(_grew_until_emptied(values, stretch, share) for values in series)
 
     def bytes_per_step(self) -> int | None:
-        """Median growth of the saved tensors held, in bytes per step; None if not known or not
-        growing.
-        """
+        """Median growth of the saved tensors held, in bytes per step; None if not known or none."""
         if len(self.held_bytes) < FEWEST_VALUES:
             return None
         growth = round(median(after - before for before, after in pairwise(self.held_bytes)))
@@ -203,9 +199,7 @@ class RetainedGraphs(Table):
         )
 
     def growing(self, *, share: float, steady: float) -> Iterator[Root]:
-        """Roots that grow: in tensors on ``share`` of the steps, or in the graph behind them on
-        ``steady`` of them.
-        """
+        """Roots that grow: in tensors on ``share`` of steps, or in graph on ``steady`` of them."""
         return (root for root in self.roots if root.tensors_grow(share) or root.graph_grows(steady))
 
 
@@ -220,9 +214,7 @@ def each_line_once(roots: Iterable[Root]) -> Iterator[Root]:
 
 
 def grows(values: Sequence[int], share: float) -> bool:
-    """True if ``values`` rise on at least ``share`` of the steps, end above their start and never
-    fall by much.
-    """
+    """True if ``values`` rise on ``share`` of the steps, end higher and never fall by much."""
     if len(values) < FEWEST_VALUES:
         return False
     steps = [after - before for before, after in pairwise(values)]

@@ -1,7 +1,5 @@
 """On which steps something happened: on all of them, at intervals, now and then, in phases."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,9 +52,7 @@ class StepPattern:
         return range(first, last) if bursts and goes_on else range(0)
 
     def mean(self, amounts: Iterable[tuple[int, float]]) -> float:
-        """What is known of single steps (number, amount) as an average of a step: over whole cycles
-        where it comes in phases, else over all that were watched.
-        """
+        """Single steps (number, amount) averaged: over whole cycles in phases, else over all."""
         over = self.cycles or range(self.of)
         return sum(amount for step, amount in amounts if step in over) / max(1, len(over))
 
@@ -131,9 +127,7 @@ def counted_pattern(times: Iterable[tuple[int, int]], of: int) -> StepPattern:
 FEWEST = 8
 """Sen's interval is a normal approximation: not used below this many values."""
 MOST = 400
-"""Longer series are thinned to about this many values: the number of slopes grows with its
-square.
-"""
+"""Longer series are thinned to about this many values: slopes grow with its square."""
 Z95 = 1.959964
 
 
@@ -171,18 +165,14 @@ class Trend:
 
     @property
     def returned(self) -> float:
-        """Share of all rises that falls took back: near 0 in a leak, much where memory comes and
-        goes in pieces of another size on each step.
-        """
+        """Share of all rises that falls took back: near 0 in a leak, much where sizes vary."""
         changes = [after - before for before, after in pairwise(self.values)]
         up = sum(each for each in changes if each > 0)
         return -sum(each for each in changes if each < 0) / up if up > 0 else 0.0
 
     @property
     def evenness(self) -> float:
-        """Median change between steps, as a share of the median slope: 1 where each step adds as
-        much, near 0 if a few steps add nearly all.
-        """
+        """Median change between steps by median slope: 1 if steady, near 0 if few add all."""
         whole = _median_slope(self.values[:: -(-len(self.values) // MOST)]) if self.values else 0.0
         changes = [after - before for before, after in pairwise(self.values)]
         return median(changes) / whole if whole > 0 else 0.0
@@ -226,9 +216,7 @@ def _median_slope(values: Sequence[float]) -> float:
 
 
 def sen_slope(values: Sequence[float]) -> Slope | None:
-    """Theil-Sen slope of equally spaced values, its 95 % interval by Kendall's variance (Sen 1968;
-    ties as in Gilbert 1987).
-    """
+    """Theil-Sen slope, its 95 % interval by Kendall's variance (Sen 1968; ties: Gilbert 1987)."""
     if len(values) < FEWEST:
         return None
     stride = -(-len(values) // MOST)

@@ -35,9 +35,7 @@ class Step:
     retries: int = 0
     ooms: int = 0
     queued_us: float = 0.0
-    """Time that the step's thread was ready to run while something else had the processor (0 if
-    the system does not say).
-    """
+    """Time that the step's thread was ready while something else ran (0: not known)."""
     by_device: bool = False
     host_us: float = 0.0
     """Time by the host's clock; 0 if that is ``us`` itself."""
@@ -270,9 +268,7 @@ class Trained(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Trained:
-        """From the row that the probe wrote at its end; without one (a run that was killed) nothing
-        is said against the target.
-        """
+        """From the probe's row at its end; without one (killed) nothing is said against it."""
         row = next(iter(rows_of(evidence, TrainingRow)), None)
         steps = len(evidence.rows(StepRow))
         if row is None:
@@ -327,9 +323,7 @@ TIMED = {
     "compiled_again": "compiled again",
     "warmup": "warm-up",
 }
-"""Passes without instruments, and what their line is called: steps of the others take longer than
-the program's own.
-"""
+"""Passes without instruments, and their line's name: steps of others take longer."""
 
 
 def step_series(evidence: Evidence, steps: Sequence[StepRow]) -> tuple[Series, ...]:

@@ -1,8 +1,4 @@
-"""Memory over time by the line that allocated it: what a chart shows of an allocation history, few
-points, every extreme.
-"""
-
-from __future__ import annotations
+"""Memory over time by the line that allocated it: a chart's few points, with every extreme."""
 
 from array import array
 from bisect import bisect_left
@@ -38,9 +34,7 @@ OLDER, NO_FRAME, REST = (
 
 @dataclass(frozen=True)
 class OwnedHistory:
-    """A history with the owner of each change: ``owner`` has an index of ``owners`` for each event,
-    -1 where nothing changed.
-    """
+    """A history with the owner of each change: ``owner`` indexes ``owners``, -1: no change."""
 
     course: Course
     owners: tuple[Owner, ...]
@@ -91,10 +85,7 @@ def layers(history: OwnedHistory, steps: Sequence[tuple[float, str]], *, note: s
     rest = set(range(len(history.owners))).difference(shown)
     rows = [tuple(held[number] for held in moments.held) for number in shown]
     others = tuple(sum(held[number] for number in rest) for held in moments.held)
-    stacked = [
-        *zip(tones, rows, strict=True),
-        *([(Tone(REST, -1), others)] if any(others) else []),
-    ]
+    stacked = [*zip(tones, rows, strict=True), *([(Tone(REST, -1), others)] if any(others) else [])]
     by_time = len(course.time_us) > 1 and course.time_us[-1] > course.time_us[0]
     return Layers(
         title=f"Memory on cuda:{course.device} over time, by the line that allocated it",

@@ -1,8 +1,4 @@
-"""The memory snapshot of a recording, or one that stands alone: plain data in torch's schema, read
-once, whatever form it has.
-"""
-
-from __future__ import annotations
+"""The memory snapshot of a recording, or one alone: plain data in torch's schema, read once."""
 
 import contextlib
 import faulthandler
@@ -25,9 +21,7 @@ from auditor.rule import NotLooked
 from auditor.typed_reading import convert
 
 BLOCK_LIMIT = 2_000_000
-"""Blocks that are read at most: a real snapshot of 72 GB has a few thousand; one written to hang us
-names one list again and again.
-"""
+"""Blocks read at most: a real snapshot of 72 GB has a few thousand; a hostile one repeats."""
 EVENT_LIMIT = 5_000_000
 """Events of one device that are read at most, for the same reason."""
 
@@ -82,9 +76,7 @@ def snapshot_of(evidence: Evidence) -> SnapshotData:
 
 
 def has_history(evidence: Evidence) -> bool:
-    """Whether the snapshot tells how its memory came about; also of one that cannot be read, since
-    another would be no better.
-    """
+    """Whether the snapshot tells how its memory came about, also of one that cannot be read."""
     try:
         return any(snapshot_of(evidence).traces)
     except NotLooked:
@@ -262,13 +254,9 @@ class _Stacks:
 SIZE_LIMIT = 2**30
 """Bytes of an unpacked pickle at most. Snapshots of long histories are hundreds of MB."""
 MEMORY_AT_LEAST, MEMORY_PER_BYTE, MEMORY_LIMIT = 2**29, 16, 2**32
-"""Bytes of memory that reading may take: real snapshots take less than ten times their size, a
-hostile file the machine's.
-"""
+"""Bytes that reading may take: real snapshots take ten times their size, a hostile one all."""
 RATIO, UNPACKED_AT_LEAST = 200, 64 << 20
-"""Bytes for each packed byte of a gzipped file at most, and of a small one: real snapshots inflate
-some 20 times.
-"""
+"""Bytes per packed byte of a gzipped file at most, and of a small one: real ones have 20."""
 TUPLES, DEEP = (b"\x85", b"\x86", b"\x87", b"t"), 5_000
 """Opcodes that put what is on the stack into a tuple, and how many of them may be inside each other
 without harm: hashing takes some 100 bytes of stack a level."""
@@ -280,9 +268,7 @@ class RefusedPickle(Exception):
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Admits what pickle builds without a lookup: dict, list, tuple, set, str, bytes, int, float,
-    bool, None.
-    """
+    """Admits what pickle builds without a lookup: containers, text, numbers, bool, None."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise RefusedPickle(f"it asks for {module}.{name}: only plain containers are read")
@@ -351,9 +337,7 @@ def no_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_capped(more: int) -> Iterator[None]:
-    """The process gets ``more`` bytes at most meanwhile, where the system can do that: ten bytes
-    may ask for a table of 64 GB.
-    """
+    """The process gets ``more`` bytes at most: ten bytes of a file may ask for a table of 64 GB."""
     try:
         import resource
 

@@ -1,6 +1,4 @@
-"""Memory over time on each device, from the allocation history in a snapshot: every event, back
-from the state that it ends in.
-"""
+"""Memory over time on each device, from a snapshot's history: back from the state at its end."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ class Course:
 
     @property
     def unneeded_bytes(self) -> int:
-        """Reserved bytes that no tensor can have needed: at the peak, and before the history began
-        at most what it had reserved.
-        """
+        """Reserved bytes that no tensor can have needed: at the peak, and before the history."""
         return max(
             0,
             self.reserved_at_peak

@@ -26,9 +26,7 @@ Frames = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class LiveBlock:
-    """A live block. ``born`` is the event that allocated it, -1 before the history; ``stays``:
-    still live at the end.
-    """
+    """A live block. ``born``: its event, -1 before the history; ``stays``: live at the end."""
 
     address: int
     size: int
@@ -222,9 +220,7 @@ def by_line(
 
 @dataclass(frozen=True)
 class NeverFreedLine:
-    """Blocks of one line that are live at the end and were born in the first, second and last third
-    of the history, in bytes.
-    """
+    """Bytes of a line's blocks live at the end, born in the first, second and last third."""
 
     site: Site
     thirds: tuple[int, int, int]
@@ -477,9 +473,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Snapshot(Table):
-    """Segments of all devices at one moment: the first out-of-memory error if the run ended by one,
-    else the end of a step.
-    """
+    """Segments of all devices at one moment: the first out-of-memory error, else a step's end."""
 
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
@@ -500,9 +494,7 @@ class Snapshot(Table):
 
     @property
     def untold_bytes(self) -> int:
-        """Free bytes pinned by blocks of unknown origin: allocated before the history was recorded,
-        or by autograd's threads.
-        """
+        """Free bytes pinned by blocks from before the history, or of autograd's threads."""
         return sum(
             segment.free_bytes
             for segment in self._pinned
@@ -543,16 +535,12 @@ def _segments(data: SnapshotData, evidence: Evidence) -> tuple[Segment, ...]:
 def _block(block: Event, origins: Origins) -> SegmentBlock:
     live = block["state"] != FREE
     return SegmentBlock(
-        int(block["size"]),
-        live,
-        origins.site(block.get("frames") or ()) if live else None,
+        int(block["size"]), live, origins.site(block.get("frames") or ()) if live else None
     )
 
 
 class Origins:
-    """Which line of the user's allocated a block. Blocks of one place share their list of frames:
-    each is looked at once.
-    """
+    """Which line of the user's allocated a block. Blocks of one place are looked at once."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._recording = evidence.recording

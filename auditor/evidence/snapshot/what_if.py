@@ -28,29 +28,21 @@ MIB, GIB = 1 << 20, 1 << 30
 EVENT_LIMIT = 300_000
 """Events of a history that is replayed at most: each replay takes about 4 us for each."""
 LATE_SHARE = 0.05
-"""Share of the peak that may be live before the first event, and still be allocated again: its
-order is unknown.
-"""
+"""Share of the peak that may be live before the first event: its order is unknown."""
 AGREES = 0.05
-"""By how much a replay of the recorded settings may miss the recorded peak, before its word counts
-for nothing.
-"""
+"""By how much a replay of the recorded settings may miss the recorded peak and count."""
 CHANGES = {
     "expandable_segments:True": "expandable_segments",
     "max_split_size_mb:128": "max_split_size",
     "max_split_size_mb:512": "max_split_size",
     "roundup_power2_divisions:8": "roundup_power2_divisions",
 }
-"""Settings that are tried, one at a time, and the field of :class:`AllocatorSettings` that each
-changes.
-"""
+"""Settings tried one at a time, and the :class:`AllocatorSettings` field that each changes."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one replay came to, in bytes. ``setting`` as ``PYTORCH_CUDA_ALLOC_CONF`` has it, empty
-    for those recorded.
-    """
+    """What one replay came to, in bytes. ``setting``: its ALLOC_CONF, empty for the recorded."""
 
     setting: str
     peak_reserved: int
@@ -123,12 +115,7 @@ def what_if(evidence: Evidence, course: Course) -> WhatIf:
             "the snapshot cannot be replayed under other settings: the replay does not reserve "
             "what was recorded"
         )
-    return WhatIf(
-        card,
-        recorded,
-        any(course.history.settings.roundup_power2_divisions),
-        replays,
-    )
+    return WhatIf(card, recorded, any(course.history.settings.roundup_power2_divisions), replays)
 
 
 class Replays:
@@ -171,18 +158,12 @@ class Replays:
         return self._made[setting, card]
 
     def replayed(
-        self,
-        settings: AllocatorSettings | None = None,
-        *,
-        total_bytes: int | None = None,
+        self, settings: AllocatorSettings | None = None, *, total_bytes: int | None = None
     ) -> AllocatorReplay:
         """As :func:`auditor.allocator.replay`. Raises :class:`NotLooked` if it cannot be done."""
         try:
             return replay(
-                self.course.history,
-                settings,
-                fresh=not self.from_recorded,
-                total_bytes=total_bytes,
+                self.course.history, settings, fresh=not self.from_recorded, total_bytes=total_bytes
             )
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise NotLooked(
@@ -198,9 +179,7 @@ class Replays:
 
 
 def replays_of(evidence: Evidence, course: Course) -> Replays:
-    """One for all tables of a recording. Raises :class:`NotLooked` if a replay cannot be
-    believed, or would take too long.
-    """
+    """One for all tables of a recording. Raises :class:`NotLooked` if a replay is no use."""
     if course.untrusted:
         raise NotLooked(f"the snapshot cannot be replayed under other settings: {course.untrusted}")
     if len(course.reserved) > EVENT_LIMIT:
@@ -259,9 +238,7 @@ class OutOfMemory(Table):
     device: int = 0
     requested: int | None = None
     tried: int | None = None
-    """What the allocator then asked of the device: a segment, which torch's message names (``Tried
-    to allocate``).
-    """
+    """What the allocator asked of the device: a segment (torch: ``Tried to allocate``)."""
     device_free: int | None = None
     reserved: int = 0
     live: int = 0
@@ -314,9 +291,7 @@ CAPACITY = re.compile(r"total capacity of ([\d.]+) (GiB|MiB|KiB|bytes)")
 
 
 def ran_out(evidence: Evidence) -> RanOut | None:
-    """The shortage for the head of a report; None if memory did not run out, or the cause is
-    unknown.
-    """
+    """The shortage for a report's head; None if memory sufficed, or the cause is unknown."""
     try:
         oom = evidence.get(OutOfMemory)
     except NotLooked:

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import (
-    Source,
-    Span,
-    span_of,
-    the_only,
-    unparsed,
-)
+from auditor.evidence.source.files import Source, Span, span_of, the_only, unparsed
 from auditor.model import Action, Edit, Remedy, Site
 from auditor.syntax.index import name_of, nodes_in, targets_of
 
@@ -33,9 +27,7 @@ LONGEST = 100
 
 @dataclass(frozen=True)
 class CallArgument:
-    """One keyword of one call. ``written`` is empty if the call is not given it, or as a
-    constant: then the call decides.
-    """
+    """One keyword of one call. ``written``: empty if the call decides, by a constant or none."""
 
     keyword: str
     ran: object
@@ -45,9 +37,7 @@ class CallArgument:
     written: str = ""
     set_at: Site | None = None
     why: str = ""
-    """What makes the expression come to something else than its author thought, where that
-    shows.
-    """
+    """What makes the expression come to something else than its author thought, if that shows."""
     home: Home | None = None
     shared: bool = False
     """The home's name is read for something else, too."""
@@ -136,9 +126,7 @@ def given(
     ran: object,
     span: Span | None = None,
 ) -> CallArgument:
-    """What the call of ``call`` on the site's line (at ``span``, where there are several) is given
-    as ``keyword``, which was ``ran``.
-    """
+    """What the call of ``call`` on the site's line is given as ``keyword``, which was ``ran``."""
     found = _call(source, site, call, keyword, span)
     written, positional = _argument(found, call, keyword)
     if site is None or found is None:
@@ -270,13 +258,7 @@ class Home:
     def edit(self, value: str, *, safe: bool = False, reason: str) -> Edit:
         """The edit that sets the value here."""
         return Edit(
-            self.site,
-            self.action,
-            self.call,
-            self.keyword,
-            value,
-            safe=safe,
-            reason=reason,
+            self.site, self.action, self.call, self.keyword, value, safe=safe, reason=reason
         )
 
 
@@ -310,9 +292,7 @@ def options_of(source: Source, key: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def allocator_home(configs: Configs) -> Home | None:
-    """The one line of a shell script or ``.env`` that sets the allocator's variable; None if there
-    is none, or several.
-    """
+    """The one line of a shell script or ``.env`` that sets the allocator's variable, if any."""
     if len(configs.allocator) != 1:
         return None
     line = configs.allocator[0]

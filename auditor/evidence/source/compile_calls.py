@@ -1,7 +1,5 @@
 """What a line does with the result of ``torch.compile``."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 

@@ -24,9 +24,7 @@ ALLOCATOR = re.compile(r"\b(PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF)=")
 
 @dataclass(frozen=True)
 class Setting:
-    """One value of a configuration file. ``keyword`` is its place as :class:`auditor.model.Edit`
-    has it.
-    """
+    """One value of a configuration file. ``keyword`` is its place as in an ``Edit``."""
 
     site: Site
     where: Where
@@ -40,9 +38,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configs(Table):
-    """Every value of the documents that the target opened, and the lines that set the allocator's
-    variable.
-    """
+    """Every value of the documents that the target opened, and lines that set the allocator."""
 
     settings: tuple[Setting, ...] = ()
     allocator: tuple[Setting, ...] = ()

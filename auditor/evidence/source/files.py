@@ -119,9 +119,7 @@ class Source(Table):
         return self.site_of(file, min(self.index(file).calls[name], key=lambda call: call.lineno))
 
     def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:
-        """Where ``name`` is called, if that is on one line of all recorded files, with the one
-        keyword and without the other.
-        """
+        """The only line where ``name`` is called, with the one keyword and without the other."""
         found: dict[tuple[str, int], ast.Call] = {}
         for file, call in self.calls_of(name):
             found[file, call.lineno] = call
@@ -146,9 +144,7 @@ class Source(Table):
         )
 
     def only_flag(self, path: str, *, value: bool) -> Site | None:
-        """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the
-        recorded files sets it; else None.
-        """
+        """The only line that sets an attribute like ``cudnn.benchmark`` to the flag; else None."""
         found = [
             (file, node)
             for file in self.texts
@@ -207,9 +203,7 @@ class Source(Table):
         )
 
     def logs_at(self, site: Site) -> Kind | None:
-        """Where the statement on the site's line logs to, if it does nothing but call a log, or
-        what is named like one; else None.
-        """
+        """Where the site's statement logs to, if it does nothing but call a log; else None."""
         statements = (node for node in self.index(site.file).on(site.line, ast.Expr))
         calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
         kinds = (
@@ -319,9 +313,7 @@ LONGEST_TEXT = 60
 
 
 class Statements:
-    """Which lines of a file are one statement. ``read`` gives a file's lines as they were recorded,
-    none where it was not.
-    """
+    """Which lines of a file are one statement. ``read`` gives a file's recorded lines, or none."""
 
     def __init__(self, read: Callable[[str], Sequence[str]] = lambda _: ()) -> None:
         self._read = read

@@ -1,7 +1,5 @@
 """Which loop a line of the source stands in."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,9 +13,7 @@ DEEPEST = 3
 
 
 def loop_around(source: Source, site: Site) -> int | None:
-    """First line of the innermost loop or comprehension around the site, in the same function; None
-    if there is none.
-    """
+    """First line of the innermost loop or comprehension around the site in its function."""
     innermost: ast.AST | None = None
     kinds = (*LOOPS, *COMPREHENSIONS, *SCOPES)
     for node in source.index(site.file).on(site.line, *kinds):
@@ -71,9 +67,7 @@ def _goes_over(loop: ast.AST, line: int) -> bool:
 
 
 def trains(source: Source, file: str, head: int) -> bool:
-    """True if the loop that begins there runs a backward in each turn, itself or in a function of
-    the program: it is the training's.
-    """
+    """True if each turn of the loop that begins there runs a backward: it is the training's."""
     bodies = [node for node in source.index(file).on(head, *LOOPS) if node.lineno == head]
     return any(_runs_backward(source, body, DEEPEST) for body in bodies)
 
@@ -83,9 +77,7 @@ PASSED_THROUGH = frozenset({"enumerate", "tqdm", "trange", "track"})
 
 
 def exhausts(source: Source, site: Site) -> bool:
-    """True if a ``for`` statement on this line goes over one thing to its end: nothing cuts the
-    loop or what it goes over short.
-    """
+    """True if a ``for`` on this line goes over one thing to its end: nothing cuts it short."""
     heads = [
         node for node in source.index(site.file).on(site.line, ast.For) if node.lineno == site.line
     ]
@@ -104,9 +96,7 @@ def _is_whole_value(over: ast.expr) -> bool:
 
 
 def joins(source: Source, file: str) -> bool:
-    """True if a ``with`` statement of the file lets ranks go on without one another
-    (``model.join()``, ``Join([...])``).
-    """
+    """True if a ``with`` of the file lets ranks go on alone (``model.join()``, ``Join([...])``)."""
     return any(
         isinstance(item.context_expr, ast.Call) and name_of(item.context_expr.func) in JOINS
         for node in source.index(file).of(ast.With)
@@ -135,9 +125,7 @@ OFF = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
 
 
 def evaluates(source: Source, site: Site) -> bool:
-    """True if the line's function turns gradients off as a whole or in a block behind the line, or
-    calls a function there that does.
-    """
+    """True if the line's function turns gradients off, in a block behind it or by a call."""
     function = source.index(site.file).scope_at(site.line)
     if function is None:
         return False

@@ -1,7 +1,5 @@
 """Who else reads what a line stores, and whether each of them leaves its gradient alone."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 
@@ -130,9 +128,7 @@ def _known_otherwise(index: Index, name: str, *, attribute: bool, home: bool) ->
 def _reading(
     source: Source, file: str, node: Variable, own: Storing, deeper: int
 ) -> Iterator[tuple[str, ast.AST]]:
-    """The use of the variable itself, or those of what is made of it there, that may read its
-    gradient or hand it on out of sight.
-    """
+    """The use of the variable, or of what is made of it, that may read or hand on its gradient."""
     index = source.index(file)
     if not isinstance(node.ctx, ast.Load):
         known = deeper < _DEEPEST or isinstance(node.ctx, ast.Del) or index.holds(own, node)

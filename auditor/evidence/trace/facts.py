@@ -1,6 +1,4 @@
-"""The trace of a recording, or one that stands alone, as the tables of :mod:`auditor.timeline`; and
-what a report shows of it.
-"""
+"""The trace of a recording, or one alone, as tables, and what a report shows of it."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ def need_a_device(*, shown: bool, missing: bool) -> None:
 
 
 def gpu_timeline(evidence: Evidence) -> Timeline:
-    """The trace, for rules about a GPU. Raises :class:`NotLooked` if the trace shows no GPU at
-    work.
-    """
+    """The trace, for rules about a GPU. Raises :class:`NotLooked` if it shows no GPU at work."""
     line = timed_timeline(evidence)
     if line.device_missing or not line.devices:
         raise NotLooked("the trace shows no GPU")
@@ -110,9 +106,7 @@ def devices(line: Timeline) -> tuple[str, ...]:
 
 
 def step_us(line: Timeline) -> tuple[float, ...]:
-    """Times of the steps under the profiler; empty if the trace marks none or a null device wrote
-    it.
-    """
+    """Times of the steps under the profiler; empty if none is marked, or of a null device."""
     if not line.steps.marked or line.trace.info.null_device:
         return ()
     return tuple(((line.steps.end - line.steps.start) / 1e3).tolist())
@@ -161,9 +155,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class TraceSteps(Table):
-    """Steps in order of time. ``source`` says how they were found; where not ``marked``, the whole
-    trace is the only one.
-    """
+    """Steps in order of time. ``source``: how they were found; not ``marked``: the whole trace."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
@@ -173,17 +165,11 @@ class TraceSteps(Table):
     device: bool = False
     """Whether the trace shows a device's work."""
     device_missing: bool = False
-    """Whether it should show some and does not: then nothing can be said about what ran beside the
-    host.
-    """
+    """Whether it should show some and does not: nothing can be said of work beside the host."""
     loader: str = ""
-    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty if no loader was
-    recorded.
-    """
+    """The loader's iterator, ``_SingleProcessDataLoaderIter``; empty if none was recorded."""
     loader_site: Site | None = None
-    """The function that asked it for the batch which took longest, where the trace has Python
-    frames.
-    """
+    """The function that asked for the batch that took longest, if the trace has Python frames."""
     silence: Silence | None = None
 
     @classmethod
@@ -203,9 +189,7 @@ class TraceSteps(Table):
 
     @property
     def certain(self) -> bool:
-        """Whether the profiler marked the steps itself and there are enough of them to tell what is
-        usual.
-        """
+        """Whether the profiler marked steps itself, and enough of them to tell what is usual."""
         return self.source == PROFILER and len(self.steps) >= FEWEST_STEPS
 
     @property
@@ -249,9 +233,7 @@ class TraceSteps(Table):
         )
 
     def steady(self, part: str) -> float:
-        """The share without the first step, in which loaders start and models are sent; of all
-        steps where there are only two.
-        """
+        """The share without the first step (loaders start, models are sent), if over two."""
         later = self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps
         total = sum(step.us for step in later)
         return float(sum(getattr(step, part) for step in later)) / total if total else 0.0

@@ -1,6 +1,4 @@
-"""Where the host waited for the device in a trace: by cause and place, for how long, and what the
-device lost by it.
-"""
+"""Where the host waited for the device in a trace: cause, place, time, and what the device lost."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class WaitPlace:
     site: Site | None
     backward: bool
     asynchronous: bool
-    """Whether nothing but the memory's being pageable held the host: the copy was asked not to
-    wait.
-    """
+    """Whether only the memory's being pageable held the host: the copy was asked not to wait."""
     seen: frozenset[int]
     n: int
     held_us: float
@@ -63,9 +59,7 @@ class WaitPlace:
     copied: int = 0
     """Bytes that the copies among the waits moved; -1 where the trace does not say."""
     slow_us: float = 0.0
-    """What copies of pageable memory among them took longer on the device than pinned memory would
-    have, with nothing beside them.
-    """
+    """What pageable copies among them took longer on an idle device than pinned ones."""
     copying_us: float = 0.0
     """Time of the copies among them on the device."""
     pinned: str = ""
@@ -144,9 +138,7 @@ class TraceWaits(Table):
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
     marked: bool = False
-    """Whether the trace marks its steps; else the whole of it counts as one, and nothing is said
-    per step.
-    """
+    """Whether the trace marks its steps; else it counts as one, and nothing is said per step."""
     timed: bool = True
     """Whether its times are a GPU's: not those of a null device."""
     places: tuple[WaitPlace, ...] = ()

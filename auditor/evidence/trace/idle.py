@@ -36,9 +36,7 @@ LONGEST = 5
 """Gaps that are listed one by one."""
 
 EMPTY_NS = 20_000
-"""A kernel that starts sooner after its launch found nothing before it in the queue (a launch takes
-about 5 us).
-"""
+"""A kernel that starts sooner after its launch found an empty queue (a launch takes 5 us)."""
 
 
 @dataclass(frozen=True)

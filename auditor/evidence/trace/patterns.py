@@ -24,9 +24,7 @@ LOOKED_AT = 64
 
 
 def where(line: Timeline, rows: Ints) -> Site | None:
-    """Where most of these operators (rows of the call tree) were called from; None if the trace
-    has no frames of the user's.
-    """
+    """Where most of these operators (rows of the call tree) were called from; None if unknown."""
     found = Counter(place for place in line.places_of(rows[:LOOKED_AT]) if place is not None)
     return next((Site(at.file, at.line, at.function) for at, _ in found.most_common(1)), None)
 
@@ -124,9 +122,7 @@ def _tuning(line: Timeline) -> Tuning | None:
 # -- optimizers ------------------------------------------------------------------------------------
 
 MANY_LAUNCHES = 50
-"""Launches in one ``step()`` from which it steps parameter by parameter: a foreach step of any
-model has about ten.
-"""
+"""Launches in one ``step()`` from which it steps one by one: a foreach step has about ten."""
 
 _NAME = re.compile(r"Optimizer\.step#(\w+)\.step")
 
@@ -157,9 +153,7 @@ class OptimizerCalls(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """From the trace. Raises :class:`NotLooked` if it shows no work of a device: on a CPU
-        nothing is launched.
-        """
+        """From the trace. Raises :class:`NotLooked` if it shows no device's work (a CPU)."""
         line = gpu_timeline(evidence)
         use = line.optimizer
         if use is None:

@@ -13,15 +13,11 @@ if TYPE_CHECKING:
     from auditor.timeline import Fleet
 
 RANKS = "ranks"
-"""Attribute of a recording that holds the facts of all ranks
-(:class:`auditor.recordings.standalone.RankedTraces`).
-"""
+"""Attribute of a recording with the facts of all ranks (``standalone.RankedTraces``)."""
 
 
 RECORDED = "rows_of_ranks"
-"""Attribute of the recordings of one run's processes: rows with their own times
-(:class:`auditor.runs.rank_recordings.RankedRecording`).
-"""
+"""Attribute of a run's recordings with rows of their own times (``RankedRecording``)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """``audit check``: files looked at without running them, for pre-commit and editors."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -274,9 +272,7 @@ def check(
 
 
 def _python(files: Iterable[str]) -> Iterator[Path]:
-    """These files, and the Python files below folders. Raises :class:`AuditProblem` for what is not
-    there, and for notebooks.
-    """
+    """These files, and Python files below folders. AuditProblem if absent, or a notebook."""
     for file in files:
         path = Path(file)
         if path.is_dir():

@@ -1,7 +1,5 @@
 """``audit checkpoint``: scan saved checkpoints, judge them, name the latest good one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from auditor import amounts

@@ -1,7 +1,5 @@
 """Files and folders of checkpoints: each is read in a child, and which shards belong together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -44,9 +42,7 @@ CPU_SECONDS, WALL_SECONDS = 20.0, 60.0
 """Time that a file may take: of a processor, and in all."""
 
 BYTES_A_SECOND = 200_000
-"""Bytes for each of which a reader may take a second more: a tensor of four numbers has 270, and
-takes half a millisecond on a busy machine.
-"""
+"""Bytes for which a reader may take a second more: small tensors take half a millisecond."""
 
 PASSED_ON = (Scan, TensorFacts, ElementCounts, OptimizerFacts, SchedulerFacts, NotACheckpoint)
 """Classes that come from one process to another."""
@@ -82,9 +78,7 @@ def passed_over(path: Path) -> tuple[str, ...]:
 
 
 def scans_of(paths: Sequence[Path]) -> list[Scan | NotACheckpoint]:
-    """What is in each file. torch is imported once, in a child that forks another one for each
-    file; never in this process.
-    """
+    """What is in each file. torch is imported once, in a child that forks others; never here."""
     if not paths:
         return []
     sizes = [_size(each) for path in paths for each in (path, *_shards_of(path))]

@@ -3,8 +3,6 @@
 A key says so as a whole: ``log`` is a result, ``log_alpha`` is not.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """One checkpoint as torch or safetensors loads it: done in a child that may die of it."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import pickletools

@@ -1,7 +1,5 @@
 """What the user configured, in YAML, TOML, JSON or Python. Python is read, never run."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import json

@@ -2,8 +2,6 @@
 scheduler, a scaler, a counter, told by its keys as torch names them.
 """
 
-from __future__ import annotations
-
 import cmath
 import gc
 import math
@@ -263,9 +261,7 @@ def _is_result(path: Path, dimensions: int) -> bool:
 
 
 def _may_be(path: Path, tally: ElementCounts, dimensions: int) -> bool:
-    """Whether what is not finite may be so: results; bounds, in numbers or a list of them; minus
-    infinity in a mask, beside what it lets pass.
-    """
+    """Whether what is not finite may be so: results, bounds, minus infinity in a mask."""
     if _is_result(path, dimensions):
         return True
     if tally.nan:
@@ -359,9 +355,7 @@ def _is_number(value: Any) -> bool:
 
 
 def scheduler_facts(path: Path, state: dict[str, Any]) -> SchedulerFacts:
-    """Rates and position; ``total`` where the schedule has an end (OneCycleLR; CosineAnnealingLR
-    has none that it keeps to).
-    """
+    """Rates and position; ``total`` where the schedule has an end (OneCycleLR)."""
     rates = dict.get(state, "base_lrs")
     base = [float(each) for each in rates if _is_number(each)] if isinstance(rates, list) else []
     position, total = (

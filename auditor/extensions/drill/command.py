@@ -1,8 +1,4 @@
-"""``audit drill``: plant a fault in a training step. Does the trainer go on, stop with a message, or
-train on with NaN?
-"""
-
-from __future__ import annotations
+"""``audit drill``: plant a fault in a step. Does the trainer go on, stop, or train on with NaN?"""
 
 import json
 import shutil

@@ -1,6 +1,4 @@
-"""``AuditCallback`` for the Trainer of Transformers:
-``Trainer(callbacks=[AuditCallback(start=100, steps=50)])``.
-"""
+"""``AuditCallback`` for Transformers: ``Trainer(callbacks=[AuditCallback(start=9, steps=50)])``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Where the number of findings goes: a function of the user's, or a tracker that the program has
-imported itself.
-"""
-
-from __future__ import annotations
+"""Where the number of findings goes: a user's function, or a tracker the program has imported."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,3 +1,1 @@
-"""The commands of ``audit`` as tools of a coding agent, over the Model Context Protocol
-(docs/agents.md).
-"""
+"""The commands of ``audit`` as tools of a coding agent, by the Model Context Protocol."""

@@ -1,7 +1,5 @@
 """Commands of ``audit`` in child processes, which outlive a tool's call and end with the server."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -26,9 +24,7 @@ KEPT = 20
 """Runs that are remembered after their end."""
 
 GRACE_S = 1.0
-"""Seconds that children have to end when the server does: clients kill it after two (the SDK's
-stdio client).
-"""
+"""Seconds that children have to end when the server does: clients kill it after two."""
 
 
 class Child:

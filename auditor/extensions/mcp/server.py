@@ -2,8 +2,6 @@
 than the client may wait goes on, and ``status`` waits again.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -315,9 +313,7 @@ def _listed(child: Child) -> str:
 
 
 def bounded(words: str) -> str:
-    """At most :data:`LIMIT` characters, cut after a whole line where there is one, and how many
-    lines were left out.
-    """
+    """At most :data:`LIMIT` characters, cut after a line, and how many lines were left out."""
     shown = str(catalogue.reports("text").visible(words))
     if len(shown) <= LIMIT:
         return shown

@@ -1,8 +1,4 @@
-"""What sets the batch size of a program that is not edited: its loaders, one of its arguments, or a
-number in a copy of its source.
-"""
-
-from __future__ import annotations
+"""What sets the batch size of a program: its loaders, an argument, or a number in its source."""
 
 import ast
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What can be changed in a program without a rewrite, which of it applies, and the line to write."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -127,9 +125,7 @@ PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
 """Purposes as the memory at the peak is split into them."""
 
 GATHERED = 2
-"""Blocks whose whole parameters a rank of ZeRO-3 holds at once: the one that runs, and the next one,
-which is fetched meanwhile.
-"""
+"""Blocks that a rank of ZeRO-3 holds whole at once: the running one and the next, fetched."""
 
 
 class Stage(NamedTuple):

@@ -1,7 +1,5 @@
 """``audit plan``: what fits on which GPU, from re-runs of the program on a machine without one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""The peak as a function of the batch size: lines through what was rehearsed, and the largest batch
-that they predict to fit.
-"""
-
-from __future__ import annotations
+"""The peak as a function of the batch size: lines through rehearsals, the largest batch to fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,9 +83,7 @@ def rounded(batch: int) -> int:
 
 
 def usable_bytes(gpu: Gpu) -> int:
-    """What is left to torch's allocator: the card's memory as torch reports it, without what a
-    process takes beside (the driver's context and loaded kernels).
-    """
+    """What torch's allocator has: the card's memory without the driver's context and kernels."""
     return gpu.memory_bytes - (gpu.context_mib << 20)
 
 

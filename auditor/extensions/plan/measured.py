@@ -1,7 +1,5 @@
 """What one re-run says of memory: its peak, by purpose and line, and what the step is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,9 +35,7 @@ BEFORE, STEP, UPDATE = "before the steps", "forward and backward", "optimizer's 
 
 @dataclass(frozen=True)
 class Loader:
-    """A DataLoader that gave batches to the steps. ``file`` and ``line`` are its constructor's call;
-    ``size`` is None if a batch sampler cuts the batches.
-    """
+    """A DataLoader that fed the steps, by its constructor's call; ``size`` None: batch sampler."""
 
     file: str
     line: int

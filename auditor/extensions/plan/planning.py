@@ -30,9 +30,7 @@ Basis = Literal["rehearsed", "estimated"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest batch that fits on a GPU, None if none does. ``why`` says why it was not
-    rehearsed, or no larger one; ``more``: a larger one may fit.
-    """
+    """The largest batch that fits a GPU, or None. ``why`` it is not rehearsed; ``more`` may fit."""
 
     batch: int | None
     basis: Basis
@@ -143,9 +141,7 @@ UNEVEN = 0.05
 
 @dataclass
 class Planning:
-    """Fills the table row by row, so that it can be printed at any time; ``now`` is the row whose
-    re-run is under way.
-    """
+    """Fills the table row by row, printable at any time; ``now`` is the row under way."""
 
     reruns: Reruns
     gpus: tuple[Gpu, ...]
@@ -376,24 +372,19 @@ class Planning:
 
 
 TRIES = 6
-"""Re-runs for one GPU at most. Memory that is linear in the batch takes one or two; of what is not
-each re-run is nearer to the limit.
-"""
+"""Re-runs for one GPU at most: linear memory takes one or two; else each comes nearer."""
 
 NEAR = 1.05
 """A batch that is predicted to fit and larger by less than this is not worth another re-run."""
 
 JUMP = 32
-"""How many times the largest rehearsed batch is tried at most: memory may grow in another way from
-some size on.
-"""
+"""How many times the largest rehearsed batch is tried at most: growth may change from there."""
 
 MARGIN = 0.99
 """Share of the memory that is aimed at after a batch that was predicted to fit did not."""
 
 TOLD = 8
-"""How many times the largest rehearsed batch a batch may be that is reported without a rehearsal.
-"""
+"""How many times the largest rehearsed batch one may be that is reported without a rehearsal."""
 
 
 @dataclass(frozen=True)

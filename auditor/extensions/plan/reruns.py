@@ -2,8 +2,6 @@
 each, a few steps, on a card without a limit.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -37,9 +35,7 @@ RANKS = ("RANK", "MASTER_ADDR", "MASTER_PORT", "process group")
 """Words of programs, and of torch, that miss a launcher or the other ranks."""
 
 WARMUP, STEPS = 1, 3
-"""The first step makes gradients and optimizer state; the others show the peak, and whether it
-stays.
-"""
+"""The first step makes gradients and optimizer state; others show the peak, and if it stays."""
 
 ENDLESS = 1 << 44
 """Bytes of the card that is played: nothing runs out of memory, so that each peak is known."""
@@ -49,9 +45,7 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 class Failed(Exception):
-    """A re-run that gave no answer; the message is one sentence. ``ours``: it is no fault of the
-    program.
-    """
+    """A re-run without an answer, and why. ``ours``: it is no fault of the program."""
 
     def __init__(self, message: str, *, ours: bool = False) -> None:
         super().__init__(message)
@@ -60,9 +54,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Rerun:
-    """One re-run: what is changed, for which batch size (None: as it is), under which setting of
-    the allocator.
-    """
+    """One re-run: what is changed, for which batch size (None: as is), which allocator setting."""
 
     change: Change = field(default_factory=Change)
     batch: int | None = None
@@ -81,16 +73,12 @@ class Reruns:
     setting: BatchSetting | None = None
     n: int = 0
     files: tuple[str, ...] = ()
-    """The program's own files, relative to the working directory, the target's first; known after
-    the first run.
-    """
+    """The program's own files, relative, the target's first; known after the first run."""
     warnings: dict[str, None] = field(default_factory=dict)
     """What the re-runs warn of, each once."""
 
     def run(self, wanted: Rerun) -> Measured:
-        """One re-run. Raises :class:`Failed` if the program did not complete a step,
-        :class:`KeyboardInterrupt` where it was interrupted.
-        """
+        """One re-run. Raises :class:`Failed` without a step, or :class:`KeyboardInterrupt`."""
         self.n += 1
         folder = tempfile.mkdtemp(prefix="audit-plan-")
         began = time.monotonic()

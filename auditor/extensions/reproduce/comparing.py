@@ -1,7 +1,5 @@
 """Two runs compared: the first operator with another result on the way to a loss or weight."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections import Counter
@@ -189,9 +187,7 @@ def aside(one: Log, other: Log) -> int:
 
 
 def suspects(one: Log, other: Log, found: Difference) -> list[str]:
-    """Of :data:`auditor.runs.repeat.HELD`, what the program drew from in different states, or read,
-    before the operator; what lies nearest to it first.
-    """
+    """Of :data:`HELD`, what the program drew or read in other states before; nearest first."""
     last: dict[str, int] = {}
     for row in one.operators:
         twin = other.by_key.get(one.keys[row.number])
@@ -243,9 +239,7 @@ def seeded_otherwise(
 
 
 def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | None:
-    """The line that drew, or read, last before the operator what it did not in the other run; None
-    if none was seen.
-    """
+    """The last line before the operator that drew, or read, in one run only; None if none."""
     if cause == "torch":
         drawn = drawn_otherwise(one, other, found)
         return None if drawn is None else drawn.site
@@ -311,9 +305,7 @@ BLAMED = ("hash", *GENERATORS)
 
 
 def lines_to_blame(text: str, cause: str) -> list[int]:
-    """Lines of a file, in order; ``hash`` also stands for addresses. Empty for text that is no
-    Python, and for other causes.
-    """
+    """Lines of a file, in order; ``hash`` stands for addresses, too. Empty for no Python."""
     tree = index_of(text).tree
     if tree is None:
         return []

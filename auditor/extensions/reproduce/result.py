@@ -1,7 +1,5 @@
 """What two runs showed, in words and as JSON (docs/reproduce.md has its schema)."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

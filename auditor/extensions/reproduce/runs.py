@@ -2,8 +2,6 @@
 of the program as it is and one of a commit.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -172,9 +170,7 @@ class Runs:
         return one, other, found
 
     def _causes(self, found: Difference, suspected: list[str]) -> tuple[str, ...]:
-        """Each suspect is held alone; where none makes the operator agree, all are held at once,
-        and if that does, the others one by one.
-        """
+        """Each suspect is held alone; if none makes it agree, all at once, then one by one."""
         can = [name for name in HELD if name != "hash" or not _hash_seed_is_set()]
         if name := self._cause_among(suspected, found):
             return (name,)

@@ -1,3 +1,1 @@
 """The Audit tab of TensorBoard, and its pages without it: runs, their reports and traces."""
-
-from __future__ import annotations

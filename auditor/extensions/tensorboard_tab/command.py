@@ -1,7 +1,5 @@
 """``audit view``: TensorBoard on a run with the Audit tab."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import logging
@@ -25,9 +23,7 @@ from auditor.recordings.folder import MANIFEST, Recording
 HOST = "127.0.0.1"
 
 MADE = 16
-"""Upper bound on runs whose files are written when a folder of runs is opened: each takes about a
-second for 100 MB of trace.
-"""
+"""Runs whose files are written on opening a folder, at most: 100 MB of trace take a second."""
 
 
 def view(*, path: str, port: int | None, browser: bool, debug: bool) -> NoReturn:
@@ -110,9 +106,7 @@ def _recording_inside(run: RunFolder) -> Recording | None:
 
 
 def _wait() -> None:
-    """Until Ctrl-C or a request to end; under ``nohup`` a terminal that is closed is none. The
-    server's threads end with the process.
-    """
+    """Until Ctrl-C or a request to end (not a closed terminal under ``nohup``), then ends."""
     over = threading.Event()
     numbers = [getattr(signal, name) for name in ("SIGINT", *STOPPING) if hasattr(signal, name)]
     for each in numbers:
@@ -136,8 +130,7 @@ def start_board(root: Path, port: int | None, *, talkative: bool = False) -> str
         from tensorboard import default, program
     except ImportError as error:
         raise AuditProblem(
-            f"TensorBoard cannot be loaded: {error}",
-            "pip install 'torch-step-audit[all]'",
+            f"TensorBoard cannot be loaded: {error}", "pip install 'torch-step-audit[all]'"
         ) from None
     from auditor.extensions.tensorboard_tab.plugin import AuditPlugin
 

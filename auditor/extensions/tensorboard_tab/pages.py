@@ -1,7 +1,5 @@
 """The pages as WSGI applications, one a route: the tab mounts them in TensorBoard."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib
@@ -276,14 +274,10 @@ PATTERNS = {
     "DIST004": _COLLECTIVES,
     "TIME003": _STEP,
 }
-"""By code of rule. A rule that is not here has no kind of slice of its own (memory, graphs, idle
-time).
-"""
+"""By rule. One that is not here has no kind of slice of its own (memory, graphs, idle time)."""
 
 OUTERMOST = frozenset({"SYNC001", "SYNC002", "SYNC005", "OPT004"})
-"""Rules about calls that the user's own line makes: such slices lie in no operator, backward pass
-or optimizer step.
-"""
+"""Rules about calls on the user's own line: their slices lie in no operator or backward."""
 
 
 def pattern(code: str) -> str:
@@ -311,9 +305,7 @@ _AFTER = '<script src="viewer.js"></script>'
 
 @dataclass(frozen=True)
 class Viewer:
-    """The page, and the content security policy under which it works: its own scripts by hash, and
-    nothing from elsewhere.
-    """
+    """The page, and its content security policy: own scripts by hash, nothing from elsewhere."""
 
     page: bytes
     policy: str

@@ -1,8 +1,4 @@
-"""The tab as TensorBoard finds it: the entry point ``tensorboard_plugins`` names
-:class:`AuditPlugin`.
-"""
-
-from __future__ import annotations
+"""The tab for TensorBoard: the entry point ``tensorboard_plugins`` names :class:`AuditPlugin`."""
 
 import functools
 import re

@@ -1,7 +1,5 @@
 """Which runs a folder holds, and which of their files may be shown: none outside it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +19,7 @@ LIMIT = 1000
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that ``audit run`` or ``audit analyze`` wrote. ``name`` is its path below ``root``,
-    or that of the root itself.
-    """
+    """A folder that an audit wrote. ``name``: its path below ``root``, or the root's own."""
 
     name: str
     folder: Path

@@ -1,3 +1,1 @@
-"""Measuring what a change saved: runs of the target before and after it, their intervals, and
-whether it still computes the same.
-"""
+"""Measuring what a change saved: runs before and after it, intervals, and whether results agree."""

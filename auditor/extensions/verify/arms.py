@@ -76,9 +76,7 @@ class Arm:
         return of_pairs(before, after)
 
     def decided(self, noise: Interval | None) -> bool:
-        """True if no further pair is made: a difference is proven, there is nothing to time, or no
-        more looks are allowed.
-        """
+        """True if no further pair is made: proven, nothing to time, or no more looks allowed."""
         if self.broken or self.unloaded or len(self.pairs) >= MOST_PAIRS:
             return True
         return _proven(self.interval(), noise)
@@ -191,9 +189,7 @@ class Candidate:
 def candidates(
     report: Report, recording: Recording, select: Collection[str], *, unsafe: bool
 ) -> tuple[Candidate, ...]:
-    """The patches to try: safe ones (all with ``unsafe``) of the selected codes or families that
-    apply to what was recorded.
-    """
+    """The patches to try: safe ones (all if ``unsafe``) of the selected rules that apply."""
     found: dict[tuple[bytes, ...], Candidate] = {}
     for number, finding in enumerate(report.findings):
         own = finding.remedy.edits if finding.remedy is not None else ()
@@ -217,9 +213,7 @@ def candidates(
 
 
 def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | None:
-    """All of them in one patch; None if there is nothing to join. Edits that conflict are left
-    out, as in fixes.patch.
-    """
+    """All in one patch; None without any. Edits that conflict are left out, as in fixes.patch."""
     parts = tuple(chosen)
     edits = tuple(edit for part in parts for edit in part.edits)
     files = patch.plan(edits, recording.original_bytes).files
@@ -233,9 +227,7 @@ def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | Non
 
 
 def require_unchanged(recording: Recording) -> None:
-    """Raise :class:`AuditProblem` if the target cannot be run again as it was recorded: then
-    nothing could be compared.
-    """
+    """Raise :class:`AuditProblem` if the target cannot run as recorded: nothing to compare."""
     manifest = recording.manifest
     if recording.input != "run" or not manifest.get("passes"):
         raise AuditProblem(

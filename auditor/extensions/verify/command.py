@@ -1,8 +1,4 @@
-"""``audit verify``: run the target again with each patch and without, in turn, and write what was
-measured into the report.
-"""
-
-from __future__ import annotations
+"""``audit verify``: run the target with each patch and without, in turn, and report it."""
 
 import importlib.util
 import os
@@ -83,9 +79,7 @@ AGAIN = "audit run TARGET --verify measures the patches of a run of your own"
 
 
 def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool) -> int:
-    """Verify the patches of a report, rewrite its folder, print what came out; returns the exit
-    code.
-    """
+    """Verify the patches of a report, rewrite its folder, print what came out. Exit code."""
     judged, recording = opened(report)
     path = Path(report)
     folder = path if path.is_dir() else path.parent

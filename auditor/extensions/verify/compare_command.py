@@ -1,7 +1,5 @@
 """``audit compare``: two audits side by side, and whether the second is proven to be slower."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace

@@ -1,6 +1,4 @@
-"""Two audits set side by side: step time with an interval, memory, host syncs, and which findings
-are new, gone or kept.
-"""
+"""Two audits side by side: step time with an interval, memory, host syncs, findings compared."""
 
 from __future__ import annotations
 
@@ -61,15 +59,11 @@ class Side:
 
 
 WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC011"})
-"""Rules whose findings count places where the host waits for the device; the rest of the family
-counts other calls.
-"""
+"""Rules that count places where the host waits; the rest of the family counts other calls."""
 
 
 REHEARSABLE = frozenset({"rehearsal", "null", "source"})
-"""Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both
-see.
-"""
+"""Where a finding was seen that a rehearsal alone, and one beside a CPU's run, can both see."""
 
 
 @dataclass(frozen=True)
@@ -204,9 +198,7 @@ def program_of(target: str) -> str:
 
 
 def barred_rows(before: Report, after: Report) -> dict[Row, str]:
-    """The reason for each row that cannot be compared of two that are not refused. Whose step times
-    are of other steps is seen in their recordings.
-    """
+    """The reason for each row that cannot be compared, of two reports that are not refused."""
     barred: dict[Row, str] = {}
     for rows, reason in _bars(before, after):
         for row in rows:

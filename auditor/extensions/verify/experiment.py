@@ -1,7 +1,5 @@
 """The whole experiment: rounds of runs, each patch alone, then all good ones together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from auditor.errors import AuditProblem
@@ -14,9 +12,7 @@ from auditor.recordings.folder import Recording
 Say = Callable[[str], None]
 
 GOOD = ("better", "same", "inconclusive")
-"""What a patch may have come to by now that is tried together with the others: it keeps the result,
-and slows nothing down.
-"""
+"""Patches that are tried together: they keep the result and slow nothing down."""
 
 
 class Experiment:
@@ -162,9 +158,7 @@ class Experiment:
     # -- all together ------------------------------------------------------------------------------
 
     def _joined(self) -> Arm | None:
-        """The patches that are good so far as one candidate; restarted when a patch is no longer
-        good.
-        """
+        """The patches that are good so far as one candidate; restarted when one no longer is."""
         good = [
             arm
             for arm in self._arms

@@ -1,7 +1,5 @@
 """Ratios of step times with intervals: over pairs of runs, and between recordings."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence
@@ -36,9 +34,7 @@ FEW_RUNS = 5
 """Runs of one side below which their own spread is not taken for the whole of it."""
 
 BLOCK_SHARE = 0.2
-"""Length of a block of steps that are drawn together, as a share of the run: what slows one step
-mostly slows its neighbours.
-"""
+"""Length of a block of steps drawn together, as a share: neighbours are slow together."""
 
 
 @dataclass(frozen=True)

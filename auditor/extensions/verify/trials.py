@@ -1,6 +1,4 @@
-"""Single measured runs: the target in a copy of its project, patched or not, in a fresh process
-with fixed seeds.
-"""
+"""Single measured runs: the target in a copy of its project, in a fresh process, fixed seeds."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ REORDERING = {
     "foreach": "a multi-tensor optimizer rounds in another order",
     "memory_format": "another layout chooses kernels that add in another order",
 }
-"""Keywords whose change may round differently without being wrong, and why. All other patches must
-keep every bit.
-"""
+"""Keywords whose change may round differently, and why. Other patches must keep every bit."""
 
 TOLERANCE = 1e-3
 """Largest relative difference of a loss, or of a parameter's norm, that is put down to rounding
@@ -58,9 +54,7 @@ of one rounding by some thousands at most."""
 
 @dataclass(frozen=True)
 class Results:
-    """What one run computed: losses, and for each parameter its norm and the sum of its bit
-    patterns (None: not known).
-    """
+    """A run's losses, and for each parameter its norm and the sum of its bits (None: unknown)."""
 
     losses: tuple[float, ...]
     parameters: tuple[tuple[str, float, int | None], ...]
@@ -146,15 +140,11 @@ def _near(one: float, other: float, tolerance: float) -> bool:
 
 SEED = 1337
 SECONDS = 1.0
-"""Time that the measured steps of one run should take: what a process needs to start is of the same
-size.
-"""
+"""Time that a run's measured steps should take: about what a process needs to start."""
 
 USUAL_STEPS, MOST_STEPS = 10, 100
 SLOW_SECONDS = 10.0
-"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this
-time, but ``FEWEST_STEPS``.
-"""
+"""Of fast steps ``USUAL_STEPS`` at least; of slow ones what fits, but ``FEWEST_STEPS``."""
 
 FEWEST_STEPS = 3
 
@@ -271,9 +261,7 @@ class Laboratory:
 
 
 def files_read(recording: Recording) -> frozenset[str]:
-    """Files of the project that a run imported, or opened as its configuration: what a shell script
-    says is settled before.
-    """
+    """Files that a run imported, or opened as configuration; shell scripts are settled before."""
     manifest = recording.manifest
     files = (*manifest.get("target_files", ()), *manifest.get("configs", ()))
     return frozenset(recording.relative(file) for file in files if suffix_of(file) != ".sh")
@@ -306,9 +294,7 @@ def _plan(evidence: Evidence, seconds: float) -> Plan:
 
 
 def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, int]:
-    """Steps to measure in one run, and most warm-up steps, from a step's time in the audit:
-    ``limit`` s for each.
-    """
+    """Steps to measure, and most warm-up steps, by an audited step's time: ``limit`` s each."""
     if not us:
         return USUAL_STEPS, USUAL_STEPS
     seconds = median(us) / 1e6
@@ -381,9 +367,7 @@ class Budget:
         return max(self._lengths, default=None)
 
     def room(self) -> int:
-        """How many more runs of that length end in time; before the first any number, if there is
-        time at all.
-        """
+        """How many more runs of that length end in time; before the first any, if there is time."""
         left, length = self.seconds - self.spent, self.length()
         if left <= 0.0:
             return 0

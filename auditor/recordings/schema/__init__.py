@@ -2,8 +2,6 @@
 (docs/recording.md is written from them). They are found by what these modules define.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil
@@ -35,9 +33,7 @@ def _rows_of(module: ModuleType) -> Iterator[type[Row]]:
 
 
 ROWS: tuple[type[Row], ...] = tuple(row for module in _modules() for row in _rows_of(module))
-"""In the order of docs/recording.md. A part with several has rows that its tag tells apart
-(``what`` or ``call``).
-"""
+"""In the order of docs/recording.md. Several rows of one part differ by ``what`` or ``call``."""
 
 PARTS: dict[str, tuple[type[Row], ...]] = {
     part: tuple(row for row in ROWS if row.part == part)

@@ -2,8 +2,6 @@
 ``page.md``, and a table for each part's rows from their types.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import typing

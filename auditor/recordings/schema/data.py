@@ -1,16 +1,12 @@
 """Rows about data loaders and what they yield, and about saved and loaded checkpoints."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from auditor.recordings.row import At, CalledRow, Item, PassRow, Row, doc, older
 
 
 class LoaderRow(Row, kw_only=True):
-    """One row per kind of DataLoader iterator first seen. Files and lines are null if a library
-    defines it.
-    """
+    """One row per kind of DataLoader iterator. Files and lines are null if a library defines it."""
 
     part = "loaders"
     when = "quiet and loud"
@@ -143,9 +139,7 @@ class SaveRow(CalledRow, kw_only=True):
 
 
 class SyncedRow(CalledRow, kw_only=True):
-    """Calls of one function that waits until a file is on storage, at one line in a step; waiting for
-    a processor is not in their time.
-    """
+    """Calls that wait until a file is on storage, at a line in a step; without processor waits."""
 
     part = "synced"
     when = "quiet"
@@ -156,9 +150,7 @@ class SyncedRow(CalledRow, kw_only=True):
 
 
 class DrawsRow(PassRow, kw_only=True):
-    """At the pass's end, one row per random generator that several workers of a loader drew the
-    same numbers from for their first batch.
-    """
+    """At the end, a row per generator of which several workers drew the same first numbers."""
 
     part = "draws"
     when = "loud, of workers that were started in any pass"
@@ -221,9 +213,7 @@ class RateGroup(Item, kw_only=True):
 
 
 class LoadRow(PassRow, kw_only=True, tag_field="what"):
-    """A `load_state_dict` outside the steps, from the start of the run on; inside them of optimizers
-    that had not stepped.
-    """
+    """A `load_state_dict` outside the steps; inside them, of optimizers that had not stepped."""
 
     part = "loads"
     when = "from the start"
@@ -235,9 +225,7 @@ class LoadRow(PassRow, kw_only=True, tag_field="what"):
 
 
 class ModuleLoadRow(LoadRow, kw_only=True, tag="module"):
-    """Of a module: only where it then holds something that is not finite; minus infinity in a mask
-    aside.
-    """
+    """Of a module: only if it holds what is not finite; minus infinity in a mask aside."""
 
 
 class OptimizerLoadRow(LoadRow, kw_only=True, tag="optimizer"):

@@ -1,8 +1,4 @@
-"""Rows about data parallel training: what DistributedDataParallel averages, and in which order its
-samplers draw.
-"""
-
-from __future__ import annotations
+"""Rows about data parallel training: what DDP averages, and in which order samplers draw."""
 
 from typing import Annotated
 
@@ -12,9 +8,7 @@ from auditor.recordings.row import At, MaybeAt, PassRow, doc
 
 
 class DataParallelRow(PassRow, kw_only=True):
-    """A module in a ``DistributedDataParallel``, once a pass, at the first step of an optimizer
-    that holds parameters of it.
-    """
+    """A module in a ``DistributedDataParallel``, once a pass, at its optimizer's first step."""
 
     part = "data_parallel"
     when = "loud"
@@ -65,9 +59,7 @@ class GradientSyncRow(PassRow, kw_only=True):
 
 
 class SamplerEpochRow(PassRow, kw_only=True):
-    """A loader began an epoch whose ``DistributedSampler`` shuffles. The line is where its iterator
-    is made.
-    """
+    """A loader began an epoch whose ``DistributedSampler`` shuffles. The line makes its iterator."""
 
     part = "sampler_epochs"
     when = "quiet and loud"
@@ -85,9 +77,7 @@ class SamplerEpochRow(PassRow, kw_only=True):
 
 
 class BatchDigestRow(PassRow, kw_only=True):
-    """What one loader gave to one step while gradients were recorded, where the process is one rank
-    of several.
-    """
+    """What one loader gave to one step with gradients, if the process is a rank of several."""
 
     part = "batch_digests"
     when = "loud, with several ranks"
@@ -99,8 +89,7 @@ class BatchDigestRow(PassRow, kw_only=True):
     rank: Annotated[int, doc("of the default process group")] = 0
     ranks: Annotated[int, doc("its size")] = 0
     digest: Annotated[
-        str,
-        doc("of the first bytes of each batch's first tensor; empty if one was not looked at"),
+        str, doc("of the first bytes of each batch's first tensor; empty if one was not looked at")
     ] = ""
 
 
@@ -132,9 +121,7 @@ class CommunicationRow(PassRow, kw_only=True):
 
 
 class RankMemoryRow(PassRow, kw_only=True):
-    """What of a rank's device memory is for what, when an optimizer last stepped in the pass: once
-    a pass.
-    """
+    """What of a rank's device memory is for what at an optimizer's last step: once a pass."""
 
     part = "rank_memory"
     when = "loud, on a device, with several ranks"

@@ -1,8 +1,4 @@
-"""Rows about autograd graphs and gradients: backward calls, what is kept, never walked, thrown away,
-and how optimizers clear and step.
-"""
-
-from __future__ import annotations
+"""Rows about graphs and gradients: backward calls, what is kept or thrown away, how they clear."""
 
 from typing import Annotated
 
@@ -13,9 +9,7 @@ from auditor.recordings.row import Item, LineRow, MaybeAt, PassRow, doc, older
 
 
 class ThrownRow(PassRow, kw_only=True):
-    """When the pass is over: one row for each place whose work nobody needed, and one about the
-    whole.
-    """
+    """When the pass is over: one row per place whose work nobody needed, and one of the whole."""
 
     part = "thrown"
     when = "numbers"
@@ -232,9 +226,7 @@ class StillGroup(Item, kw_only=True):
 
 
 class FedRow(PassRow, kw_only=True):
-    """At the pass's end, one row per optimizer that stepped: its parameters that never had a
-    gradient. Absent where none stepped.
-    """
+    """At the end, a row per optimizer that stepped: its parameters that never had a gradient."""
 
     part = "fed"
     when = "loud"

@@ -1,6 +1,4 @@
-"""Rows about numbers: precision, delicate operators, float64, non-finite values and where they were
-born.
-"""
+"""Rows about numbers: precision, delicate operators, float64, non-finite values, origins."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from auditor.recordings.schema.graph import Parameter
 
 
 class AmpRow(LineRow, kw_only=True):
-    """Autocast and GradScaler, per step and place; at the pass's end one row for each
-    `GradScaler.update()`.
-    """
+    """Autocast and GradScaler, per step and place; at the end a row per `GradScaler.update()`."""
 
     part = "amp"
     when = "loud"
@@ -218,9 +214,7 @@ class BirthInput(Item, kw_only=True):
 
 
 class BirthRow(PassRow, kw_only=True):
-    """Of the bad step, what its gradients or parameters inherited, earliest first, five at most.
-    `step` = when it was born.
-    """
+    """What the bad step's gradients or parameters inherited, five at most. `step`: when born."""
 
     part = "births"
     when = "replay"

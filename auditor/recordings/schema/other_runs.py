@@ -1,7 +1,5 @@
 """Rows of further runs: trials that `audit verify` compares, drills, `audit plan`, `audit reproduce`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import field
@@ -15,18 +13,14 @@ Inputs = Annotated[list[int], doc("numbers of the operators that created its inp
 
 
 class ReproduceRow(PassRow, kw_only=True, tag_field="what"):
-    """Of a run of `audit reproduce`, from the import of torch on; what comes before the first
-    recorded step has the pass `warmup`.
-    """
+    """Of a run of `audit reproduce`, from torch's import on; the pass `warmup` before the steps."""
 
     part = "reproduce"
     when = "reproduce"
 
 
 class ReproduceOperatorRow(ReproduceRow, kw_only=True, tag="operator"):
-    """An operator has run, or a loader has given a batch. Views and reads on the host have no
-    row.
-    """
+    """An operator has run, or a loader has given a batch. Views and host reads have no row."""
 
     number: Annotated[int, doc("which operator of the run it is, from 0")]
     at: MaybeAt

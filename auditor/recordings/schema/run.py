@@ -1,8 +1,4 @@
-"""Rows about the run itself: places in the source, steps and their times, whether it trains, what
-was compiled, probes that failed.
-"""
-
-from __future__ import annotations
+"""Rows about the run itself: places, steps and times, whether it trains, compilers, probes."""
 
 from typing import Annotated, TypedDict
 
@@ -21,10 +17,9 @@ class CompileRow(PassRow, kw_only=True):
     what: Annotated[
         str,
         doc(
-            "`compile`: a frame was compiled; `backward`: its backward was compiled; "
-            "`break`: its graph was broken; `recompile`: a guard failed and the frame"
-            " is compiled again; `limit`: the frame is not compiled any more and runs"
-            " eagerly"
+            "`compile`: a frame was compiled; `backward`: its backward was compiled; `break`: its "
+            "graph was broken; `recompile`: a guard failed and the frame is compiled again; "
+            "`limit`: the frame is not compiled any more and runs eagerly"
         ),
     ]
     at: MaybeAt = None
@@ -66,9 +61,7 @@ class RegionRow(PassRow, kw_only=True):
 
 
 class RegionRunRow(PassRow, kw_only=True):
-    """What became in a pass of something that was given to ``torch.compile``. Only written where it
-    is known whether it ran.
-    """
+    """What became in a pass of something given to ``torch.compile``, if known."""
 
     part = "region_runs"
     when = "all passes"
@@ -134,9 +127,7 @@ def known(counter: Counter) -> int | None:
 
 
 class StepRow(PassRow, kw_only=True):
-    """One completed step. The counters of the allocator are those of CUDA, or of the simulated one
-    in a rehearsal.
-    """
+    """One completed step. Counters of CUDA's allocator, or of the simulated one if rehearsed."""
 
     part = "steps"
     when = "all passes"
@@ -172,9 +163,7 @@ class StepRow(PassRow, kw_only=True):
 
 
 class DeviceTimeRow(PassRow, kw_only=True):
-    """The time between the device events at the step's boundaries, written at the end of the
-    pass.
-    """
+    """The time between the device events at the step's boundaries, written at the pass's end."""
 
     part = "device_times"
     when = "CUDA"
@@ -183,9 +172,7 @@ class DeviceTimeRow(PassRow, kw_only=True):
 
 
 class TrainingRow(PassRow, kw_only=True):
-    """One row, at the run's end: whether the target trains. Only where no sign was seen warm-up
-    steps are watched.
-    """
+    """One row at the end: whether the target trains. Warm-up is watched only without a sign."""
 
     part = "training"
 

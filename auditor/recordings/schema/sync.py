@@ -1,8 +1,4 @@
-"""Rows about the device: what makes the host wait for it (reads, copies, calls), its memory, and the
-way that steps took on it.
-"""
-
-from __future__ import annotations
+"""Rows about the device: what makes the host wait for it, its memory, and the steps' way on it."""
 
 from typing import Annotated
 
@@ -148,9 +144,7 @@ class ReadRow(LineRow, kw_only=True):
 
 
 class CopyRow(LineRow, kw_only=True):
-    """Copies from the host to the device, one row per step, place and kind. Copies to the host are
-    `reads`.
-    """
+    """Copies from host to device, one row per step, place and kind. The others are `reads`."""
 
     part = "copies"
     when = "CUDA, a rehearsal: loud"

@@ -2,8 +2,6 @@
 convolutions on the device have not met before: cuDNN's benchmark mode tries its algorithms for each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +36,6 @@ class ConvSizesProbe(Probe):
     """
 
     name = "conv_sizes"
-    parts = ("conv_sizes",)
     passes = frozenset({"warmup", "loud"})
     in_runs = False  # a trace of a real GPU shows the searching itself
     in_rehearsals = True
@@ -161,9 +158,7 @@ class Float64OpsWatch(Subscriber):
             )
 
     def _arrives(self, call: Call, made: list[torch.Tensor]) -> None:
-        """Follow float64 tensors from outside through moves, to casts and to what else is made of
-        them.
-        """
+        """Follow float64 tensors from outside through moves, to casts and what is made of them."""
         moves = call.operator.name in MOVES
         for each in call.given:
             if each.dtype is not torch.float64 or each.numel() < 2:
@@ -248,7 +243,6 @@ class Float64OpsProbe(OperatorProbe):
     """
 
     name = "doubles"
-    parts = ("doubles",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "float64 was not followed through some operators"
@@ -263,12 +257,10 @@ class Float64OpsProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        """Forget what led to the step's tensors."""
         if self._watching is not None:
             self._watching.end_step()
 
     def stop(self) -> None:
-        """Leave the watch, then write the rows."""
         super().stop()
         watch, self._watching = self._watching, None
         if watch is None:

@@ -48,9 +48,7 @@ DROPOUTS = (
 
 @dataclass
 class _Switch:
-    """A call of ``eval()`` on a module in train mode. ``parts``: what of it then behaves in another
-    way; ``own``: its parameters.
-    """
+    """A call of ``eval()`` in train mode. ``parts`` that then change; ``own``: its parameters."""
 
     owner: weakref.ref[nn.Module]
     parts: list[weakref.ref[nn.Module]]
@@ -69,8 +67,6 @@ class EvalModeStepsProbe(OptimizerProbe):
     """
 
     name = "switched"
-    parts = ("switched",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -85,7 +81,6 @@ class EvalModeStepsProbe(OptimizerProbe):
         self._rows: dict[int, SwitchedRow] = {}
 
     def install(self) -> None:
-        """Notice changes of mode, and steps."""
         super().install()
         original = nn.Module.train
         evaluated, trained = self.guarded(self._evaluated), self.guarded(self._trained)
@@ -248,9 +243,7 @@ class _Taken:
 
 @dataclass
 class _Spot:
-    """A place that turns gradients off, and what was called in train mode there. ``after``: how
-    many steps there had been when it did so last.
-    """
+    """A place that turns gradients off, and what ran there in train mode, ``after`` which steps."""
 
     looked: int = 0
     times: int = 0
@@ -282,7 +275,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
 
     name = "train_mode_forwards"
     parts = ("train_mode_forwards", "census")
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -295,7 +287,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
         self._dropping: set[int | None] = set()
 
     def install(self) -> None:
-        """Notice where gradients are turned off, and steps."""
         super().install()
         self.context.writer.touch("census")
         self._thread = threading.get_ident()
@@ -379,9 +370,7 @@ class TrainModeForwardsProbe(OptimizerProbe):
             block.hooks.undo()
 
     def _place(self, frame: FrameType) -> Place | None:
-        """Where a block of the user's own begins: one that is written in it, or a function of it
-        that is decorated.
-        """
+        """Where a block of the user's begins: written in it, or in a decorated function of it."""
         is_user = self.context.frames.is_user
         if is_user(frame.f_code.co_filename):
             return frame.f_code, frame.f_lasti
@@ -498,9 +487,7 @@ def _after(
 
 
 def _frames_up_to(last: FrameType) -> list[FrameType] | None:
-    """Of a call that is not part of another module's, from the innermost out; None of one that is,
-    or that does not come from ``last``.
-    """
+    """Of a call that is not part of another module's, innermost first; None of others."""
     found: list[FrameType] = []
     calls = 0
     frame: FrameType | None = sys._getframe(2)

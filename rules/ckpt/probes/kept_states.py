@@ -48,13 +48,9 @@ class _State:
 
 
 class KeptStatesProbe(OptimizerProbe):
-    """Writes ``states``: a row for each line whose state was kept over a step that changed it, when
-    the pass is over, of all steps until then.
-    """
+    """Writes ``states``: a row per line whose state was kept over a step that changed it."""
 
     name = "states"
-    parts = ("states",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -64,7 +60,6 @@ class KeptStatesProbe(OptimizerProbe):
         self._rows: dict[int, KeptStateRow] = {}
 
     def install(self) -> None:
-        """Notice states that are taken and loaded, and steps."""
         super().install()
         module = torch.nn.Module
         taken, loading = self.guarded(self._taken), self.guarded(self._loading)

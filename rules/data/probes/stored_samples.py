@@ -1,7 +1,5 @@
 """Rows that a dataset stores, and that are others when their sample was fetched."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import operator
@@ -66,7 +64,6 @@ class StoredSamplesProbe(Probe):
 
     name = "stored_samples"
     parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -23,9 +23,7 @@ LOGGED = 20_000
 """Calls that are written down: about 2 MB."""
 
 AT_ONCE = 16
-"""Calls of a step that are written to the file before they are made, for 50 us each; more than
-these reach it when the step ends.
-"""
+"""Calls of a step written before they are made, for 50 us each; more come at its end."""
 
 
 class CollectivesProbe(Probe):
@@ -37,7 +35,6 @@ class CollectivesProbe(Probe):
 
     name = "collectives"
     parts = ("collectives", "collective_calls")
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -58,13 +55,11 @@ class CollectivesProbe(Probe):
                     self._always.attribute(owner, name, counted)
 
     def start(self) -> None:
-        """Count, where there are several ranks."""
         self.context.writer.touch("collectives")
         self._calls.clear()
         self.watching = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
     def step_begin(self) -> None:
-        """None was called in this step."""
         super().step_begin()
         self._in_step = 0
 

@@ -1,8 +1,4 @@
-"""Tensors that a backward gives gradients to although no optimizer holds them, or no module: they
-stay as they are, or unsaved.
-"""
-
-from __future__ import annotations
+"""Tensors with gradients that no optimizer, or no module, holds: they stay as is, or unsaved."""
 
 import sys
 import weakref
@@ -29,9 +25,7 @@ SAMPLED = 1 << 20
 """Elements of a tensor that are kept to see whether it changes; of larger ones every n-th."""
 
 KEPT = 1 << 25
-"""Elements of all tensors together that are kept at most (128 MiB of float32): of the rest it stays
-unknown whether they change.
-"""
+"""Elements kept at most (128 MiB of float32): whether the rest changes stays unknown."""
 
 LEAVES = 4096
 """Leaves that are followed at most, and rows that are written."""
@@ -39,9 +33,7 @@ LEAVES = 4096
 
 @dataclass
 class _Leaf:
-    """A leaf that a backward reached. The tensor itself is not kept: a batch that wants a gradient
-    dies with its step.
-    """
+    """A leaf that a backward reached. The tensor is not kept: a batch dies with its step."""
 
     tensor: weakref.ref[torch.Tensor]
     at: int | None
@@ -54,9 +46,7 @@ class _Leaf:
     touched: int = 0
     """Times that its gradient was cleared or changed between two backwards."""
     asked: bool = False
-    """The program asked for its gradient by name (``torch.autograd.grad``,
-    ``backward(inputs=...)``).
-    """
+    """The program asked for its gradient (``torch.autograd.grad``, ``backward(inputs=...)``)."""
     before: torch.Tensor | None = None
     """Its values, sampled after the second step."""
 
@@ -69,8 +59,6 @@ class LeavesOutsideOptimizerProbe(Probe):
     """
 
     name = "strays"
-    parts = ("strays",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -85,7 +73,6 @@ class LeavesOutsideOptimizerProbe(Probe):
         super().start()
 
     def stop(self) -> None:
-        """Leave the door and write what was found. May be called twice."""
         super().stop()
         leaves, self._leaves = self._leaves, {}
         fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and alive(leaf.tensor) is not None]

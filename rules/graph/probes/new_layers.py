@@ -1,8 +1,4 @@
-"""Layers that took the place of others, or that a checkpoint lacked, and that stay as chance made
-them: frozen, and held by no optimizer.
-"""
-
-from __future__ import annotations
+"""Layers that replaced others, or that a checkpoint lacked, and stay random: frozen, or unheld."""
 
 import weakref
 from dataclasses import dataclass
@@ -38,7 +34,6 @@ class NewLayersProbe(Probe):
 
     name = "new_layers"
     parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

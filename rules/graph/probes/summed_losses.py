@@ -1,8 +1,4 @@
-"""Backward calls over a sum of losses whose graphs have nothing in common but the parameters, and
-gradients that carry a graph of their own from step to step.
-"""
-
-from __future__ import annotations
+"""Backwards over sums of losses that share only parameters, and gradients that keep a graph."""
 
 import weakref
 from collections.abc import Iterator
@@ -39,8 +35,6 @@ class CreateGraphCyclesProbe(Probe):
     """Writes ``cycles``: per step and line, leaves whose gradient has an earlier step's graph."""
 
     name = "cycles"
-    parts = ("cycles",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -71,7 +65,6 @@ class CreateGraphCyclesProbe(Probe):
                 self._fed[id(leaf)] = _Fed(weakref.ref(leaf), at or 0, self.context.step)
 
     def step_end(self) -> None:
-        """Write what has been there since an earlier step."""
         self._forget_reset()
         carried: dict[int, list[Node]] = {}
         for fed in self._fed.values():
@@ -119,8 +112,6 @@ class SummedLossesProbe(Probe):
     """Writes ``summed``: a row for each such backward."""
 
     name = "summed"
-    parts = ("summed",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def backward_begins(self, call: Backward) -> None:

@@ -1,6 +1,4 @@
-"""Modules that run with gradients on: does a backward ever walk the graph, and for which
-parameters?
-"""
+"""Modules that run with gradients on: does a backward ever walk the graph, and for what?"""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ NAMED = 512
 
 @dataclass
 class _CallPath:
-    """The lines, from the outermost in, by which a module is called: one in eval mode, one that
-    nothing trains, or one that is trained.
-    """
+    """The lines, outermost first, by which a module is called: in eval mode, untrained, trained."""
 
     path: Path
     module: str
@@ -103,8 +99,6 @@ class UnusedGraphsProbe(Probe):
     """
 
     name = "evals"
-    parts = ("evals",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -137,7 +131,6 @@ class UnusedGraphsProbe(Probe):
             self._hook(module)
 
     def stop(self) -> None:
-        """Take the hooks away and write a row for each line. May be called twice."""
         super().stop()
         for handle in self._hooks.values():
             handle.remove()
@@ -237,9 +230,7 @@ class UnusedGraphsProbe(Probe):
             node.metadata[_MARK] = (*node.metadata.get(_MARK, ()), built)
 
     def _mode(self, module: torch.nn.Module) -> str:
-        """``eval``; ``train`` where no optimizer holds its parameters, ``trained`` where one does;
-        empty if the call says nothing.
-        """
+        """``eval``; ``train`` if no optimizer holds its parameters, else ``trained``; or empty."""
         around = _around(module)
         if id(module) in self._trained:
             alone = not around and (not module.training or _own_parameters(module))

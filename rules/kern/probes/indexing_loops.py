@@ -2,8 +2,6 @@
 compare with after the other, or one parameter after the other.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref
@@ -64,13 +62,9 @@ class Turns:
     last: int
     """The first turn and the latest one: numbers of operators of the step."""
     spoiled: bool = False
-    """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
-    a loader that loops.
-    """
+    """Sizes differ by turn, a turn needs the one before or a backward, or a loader loops."""
     chained: bool = False
-    """What an earlier turn gave was read, or computed with in two turns one after the other: if
-    another turn follows, it is needed there.
-    """
+    """What an earlier turn gave was read, or computed with twice: a further turn needs it."""
     begins: Any = None
     """Inputs of the first turn: with them the loop starts again."""
     seen: set[Any] = field(default_factory=set)
@@ -239,22 +233,16 @@ def _place_of(tensor: torch.Tensor) -> tuple[int, int] | None:
 PIECES, MASKS, PARAMETERS = "pieces", "masks", "parameters"
 
 TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10}
-"""Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten,
-too), values that one is compared with, and parameters.
-"""
+"""Pieces that make a loop (``_pattern_matcher`` takes ten), compared values, and parameters."""
 
 CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_sizes"})
 """Views that are pieces."""
 
 WHOLE = ("sort", "topk", "median", "quantile", "unique", "linalg", "multinomial", "randperm", "svd")
-"""Parts of the names of operators that no mask can make one of many: a loop over masks needs
-them.
-"""
+"""Parts of names of operators that no mask makes one of many: a loop over masks needs them."""
 
 PIECE = 1 << 16
-"""Elements of a piece at most: a larger one keeps a processor busy longer than Python takes to hand
-it over.
-"""
+"""Elements of a piece at most: a larger one takes longer than Python needs to hand it over."""
 
 BODY = 64
 """Operators after which a loop that has no further turn is over."""
@@ -282,9 +270,7 @@ class IndexingLoopsWatch(Subscriber):
         self._seen = 0
 
     def before(self, call: Call) -> Any:
-        """What the results are made of; None of a view that cuts nothing. Of a backward it is only
-        known that it ran.
-        """
+        """What results are made of; None of a view that cuts nothing, or a backward."""
         if call.backward:
             self._backward = self._seen
             self._parameters.stale = True
@@ -451,7 +437,6 @@ class IndexingLoopsProbe(OperatorProbe):
     """Writes ``piecewise``. Only a tensor's shape and its place in the storage are read."""
 
     name = "piecewise"
-    parts = ("piecewise",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "loops over tensors were not followed through some operators"

@@ -1,7 +1,5 @@
 """Modules that are called turn after turn with pieces of a tensor that one call takes."""
 
-from __future__ import annotations
-
 import sys
 import time
 import weakref
@@ -73,7 +71,6 @@ class ModuleLoopsProbe(Probe):
     """
 
     name = "turns"
-    parts = ("turns",)
     passes = frozenset({"numbers"})
 
     def __init__(self, context: Context) -> None:

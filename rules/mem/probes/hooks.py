@@ -1,7 +1,5 @@
 """Hooks that a step registers on modules and tensors and that nobody removes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 
@@ -16,13 +14,9 @@ MOST = 10_000
 
 
 class HooksProbe(Probe):
-    """Writes ``hooks`` when the pass is over: one row for each line that registered hooks which are
-    still there.
-    """
+    """Writes ``hooks`` at the pass's end: a row per line whose registered hooks are there."""
 
     name = "hooks"
-    parts = ("hooks",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

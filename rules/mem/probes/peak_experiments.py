@@ -3,8 +3,6 @@ user's lines that a backward runs under, for the handlers around it. And distanc
 are made through one tensor of all differences.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,9 +35,7 @@ SUMS = frozenset({"sum", "mean"})
 
 @dataclass(eq=False)
 class Differences:
-    """A tensor of the differences of all pairs, and what became of it. ``used``: something else
-    was made of it, so that it is needed.
-    """
+    """The differences of all pairs, and what became of them. ``used``: they are needed."""
 
     at: int
     shape: torch.Size
@@ -145,7 +141,6 @@ class PairwiseDifferencesProbe(OperatorProbe):
     """Writes ``differences``. Nothing of a tensor is read."""
 
     name = "differences"
-    parts = ("differences",)
     passes = frozenset({"numbers"})
     unseen = "differences of all pairs were not followed through some operators"
 
@@ -176,8 +171,6 @@ class BackwardCallersProbe(Probe):
     """Writes ``enclosing``: one row for each stack of user frames around the step's backwards."""
 
     name = "enclosing"
-    parts = ("enclosing",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -216,7 +209,6 @@ class PeakExperimentsProbe(OptimizerProbe):
     """
 
     name = "leaner"
-    parts = ("leaner",)
     passes = frozenset({"leaner"})
     in_runs = False
     in_rehearsals = True
@@ -230,9 +222,7 @@ class PeakExperimentsProbe(OptimizerProbe):
         self._at: int | None = None
         self._before: dict[int, Gradient] | None = None
         self._kept: set[int] | None = None
-        """Tensors whose gradient was still there at the first backward of a step; None: not
-        known.
-        """
+        """Tensors whose gradient was there at a step's first backward; None: not known."""
         self._switched: list[tuple[dict[str, Any], Any]] = []
         self._largest: LargestBatches | None = None
         self._capacity = 0
@@ -304,7 +294,6 @@ class PeakExperimentsProbe(OptimizerProbe):
         super().backward_lost(error)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Notice where it steps."""
         if self.context.pass_name == "leaner" and self._what != "largest":
             self._at = self.context.frames.here()
             self._stepped[id(optimizer)] = optimizer

@@ -28,14 +28,10 @@ STEPS = 8
 OPTIMIZERS = 16
 PARAMETERS = 256
 ELEMENTS = 4096
-"""Optimizers, parameters of one and elements of a parameter that are looked at, at most: the first
-ones.
-"""
+"""Optimizers, parameters of one and elements of one looked at, at most: the first ones."""
 
 SMALL = 1e-8
-"""Gradients below this are left out: the epsilon of adaptive optimizers damps their updates,
-whatever the dtype.
-"""
+"""Gradients below this are left out: adaptive optimizers' epsilon damps their updates."""
 
 PROPORTIONAL = frozenset({"SGD", "ASGD", "LBFGS"})
 """Optimizers whose update is the rate times the gradient; that of the others is about the rate."""
@@ -72,8 +68,6 @@ class HalfUpdatesProbe(OptimizerProbe):
     """
 
     name = "updates"
-    parts = ("updates",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -82,7 +76,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         self._cast_at: dict[int, tuple[weakref.ref[torch.Tensor], int | None]] = {}
 
     def install(self) -> None:
-        """Notice where a model is cast."""
         super().install()
         for name in ("to", "half", "bfloat16"):
             self._always.around(nn.Module, name, after=self._cast)
@@ -104,7 +97,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         super().start()
 
     def stop(self) -> None:
-        """Read the counts and write one row for each optimizer of half precision."""
         super().stop()
         for each in self._watched:
             if each.asked:
@@ -125,7 +117,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         self._watched.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Look, where it is time to."""
         if (
             self.watching
             and self.context.in_step

@@ -1,7 +1,5 @@
 """How large the gradients of each optimizer are: one norm a step, read after the pass."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Sequence
@@ -13,11 +11,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.nonfinite import (
-    norms_of,
-    parameters_of,
-    values_of,
-)
+from auditor.capture.probes.numerics.nonfinite import norms_of, parameters_of, values_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, watch_clipping
 
 from ..rows import NormRow
@@ -66,7 +60,6 @@ class GradNormsProbe(OptimizerProbe):
     """
 
     name = "norms"
-    parts = ("norms",)
     passes = frozenset({"warmup", "quiet", "loud", "values"})
     in_rehearsals = True
 
@@ -92,7 +85,6 @@ class GradNormsProbe(OptimizerProbe):
         self._before_clipping.clear()
 
     def stop(self) -> None:
-        """Put everything back, then read the norms and write them."""
         super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
@@ -113,7 +105,6 @@ class GradNormsProbe(OptimizerProbe):
             )
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Look at the gradients, where it is time to."""
         if self._due():
             self._look(optimizer)
 

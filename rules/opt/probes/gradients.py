@@ -2,8 +2,6 @@
 before, and clipping that runs when there is nothing to clip.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import weakref
@@ -72,13 +70,9 @@ class _Uncleared:
 
 
 class StaleGradsProbe(OptimizerProbe):
-    """Writes ``uncleared``, when the pass is over. Nothing of a tensor is read but how often it was
-    written to.
-    """
+    """Writes ``uncleared`` at the pass's end. Of a tensor only its version is read."""
 
     name = "uncleared"
-    parts = ("uncleared",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -91,7 +85,6 @@ class StaleGradsProbe(OptimizerProbe):
         super().start()
 
     def stop(self) -> None:
-        """Write one row for each optimizer that stepped. May be called twice."""
         super().stop()
         for each in self._watched:
             self.context.add(each.row)
@@ -174,13 +167,9 @@ class _Clipped:
 
 
 class MisplacedClippingProbe(OptimizerProbe):
-    """Writes ``clippings``, when the pass is over. Of a tensor it asks only whether its gradient is
-    there.
-    """
+    """Writes ``clippings`` at the pass's end. Asks only whether a tensor's gradient is there."""
 
     name = "clippings"
-    parts = ("clippings",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -191,13 +180,11 @@ class MisplacedClippingProbe(OptimizerProbe):
         self._backwards = 0
 
     def start(self) -> None:
-        """Watch clipping, backwards and steps."""
         super().start()
         watch_clipping(self._patches, lambda parameters, _: self._clipping(parameters))
         watch_clipping_by_value(self._patches, self._clipping)
 
     def stop(self) -> None:
-        """Put everything back, then write the rows. May be called twice."""
         super().stop()
         for each in self._watched:
             for (at, absent), n in each.misplaced.items():
@@ -208,7 +195,6 @@ class MisplacedClippingProbe(OptimizerProbe):
         self._clips.clear()
 
     def backward_begins(self, call: Backward) -> None:
-        """Gradients come."""
         if not call.nested:
             self._backwards += 1
 
@@ -239,9 +225,7 @@ class MisplacedClippingProbe(OptimizerProbe):
         watched.backwards, watched.clips = self._backwards, self._seen
 
     def _judge(self, watched: _Clipped, own: set[int]) -> None:
-        """All calls came to nothing, and a backward ran behind each: what the optimizer stepped
-        with was not clipped.
-        """
+        """No call had effect, and a backward ran behind each: what was stepped with is raw."""
         found: set[tuple[int, bool]] = set()
         for clip in self._clips:
             if clip.number <= watched.clips or not own & clip.given:
@@ -308,8 +292,6 @@ class MicroBatchesProbe(OptimizerProbe):
     """Writes ``micro_batches``."""
 
     name = "micro_batches"
-    parts = ("micro_batches",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -317,7 +299,6 @@ class MicroBatchesProbe(OptimizerProbe):
         self._weight, self._on = 0.0, False
 
     def start(self) -> None:
-        """Watch batches, backward passes and gradients that are cleared."""
         super().start()
         self._optimizers.clear()
         if LoaderIterator is None:
@@ -357,7 +338,6 @@ class MicroBatchesProbe(OptimizerProbe):
         self._weight = _weight(node_of(roots[0])) if one else 0.0
 
     def backward_ends(self, call: Backward) -> None:
-        """Count it at the optimizers that it was for."""
         if call.nested or call.failed or call.inputs:
             return
         at = self.context.frames.here()
@@ -368,7 +348,6 @@ class MicroBatchesProbe(OptimizerProbe):
                 one.versions = now
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Write what was added up for this step."""
         if not self._on:
             return
         one = self._optimizers.of(optimizer, _Followed)

@@ -40,7 +40,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
 
     name = "stepping"
     parts = ("optimizer",)
-    passes = frozenset({"loud"})
     in_runs = False
     in_rehearsals = True
 
@@ -53,7 +52,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
         self._before = 0
 
     def install(self) -> None:
-        """Remember where each optimizer is made."""
         super().install()
         self._always.around(Optimizer, "__init__", before=self._on_scheduler)
 
@@ -70,7 +68,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
             self._before = self.context.shadow.operators
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """It has stepped."""
         shadow = self.context.shadow
         if shadow is None or self.context.pass_name != "loud" or not _one_by_one(optimizer):
             return
@@ -164,8 +161,6 @@ class SchedulerStepsProbe(OptimizerProbe):
     """
 
     name = "schedulers"
-    parts = ("schedulers",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -177,7 +172,6 @@ class SchedulerStepsProbe(OptimizerProbe):
         """Steps of an epoch that a ``OneCycleLR`` was made for, where that was said."""
 
     def install(self) -> None:
-        """Notice steps of optimizers and schedulers."""
         super().install()
         owners = {owner for kind in MADE_FOR for owner in kind.__mro__ if "step" in vars(owner)}
         for owner in owners:
@@ -225,7 +219,6 @@ class SchedulerStepsProbe(OptimizerProbe):
                 self.context.add(row)
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """One more step."""
         steps = self._stepped.of(optimizer, _StepCounts)
         if steps is not None:
             steps.n += 1

@@ -1,6 +1,4 @@
-"""Losses that were given the result of an activation which they apply themselves, or scores where
-they ask for logarithms.
-"""
+"""Losses given the result of an activation that they apply, or scores instead of logarithms."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ class Misfed:
 
 
 def misfed(tape: FunctionTape, call: TapedCall) -> Misfed | None:
-    """What a loss was given in the place of what it asks for; None if that is right, or not
-    known.
-    """
+    """What a loss was given in place of what it asks for; None if that is right or unknown."""
     given = call.argument(0, "input")
     if call.name not in NAMES or call.at is None or not isinstance(given, torch.Tensor):
         return None

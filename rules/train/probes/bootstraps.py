@@ -1,8 +1,4 @@
-"""Targets that are made of the network's own outputs, as in temporal-difference learning, and get
-gradients.
-"""
-
-from __future__ import annotations
+"""Targets made of the network's own outputs, as in temporal-difference learning, with gradients."""
 
 from collections.abc import Iterator
 

@@ -121,9 +121,7 @@ def without_broadcasts(tail: Tail, spread: Iterable[Spread]) -> dict[int, Change
 
 
 def _weighs_samples(tail: Tail, call: TapedCall, one: torch.Tensor, two: torch.Tensor) -> bool:
-    """A loss of one column is multiplied by a row, and all products are only summed: the sum is that
-    of all losses times that of all weights.
-    """
+    """A one-column loss is multiplied by a row and summed: all losses times all weights."""
     losses, weights = (one, two) if one.requires_grad else (two, one)
     rows = losses.shape[:1] == weights.shape[:1] == (losses.numel(),) == (weights.numel(),)
     if not rows or 1 not in (losses.dim(), weights.dim()):

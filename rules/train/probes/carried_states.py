@@ -1,7 +1,5 @@
 """States of recurrent layers that are carried from batch to batch of a loader that shuffles."""
 
-from __future__ import annotations
-
 import sys
 import weakref
 from dataclasses import dataclass
@@ -44,7 +42,6 @@ class CarriedStatesProbe(Probe):
 
     name = "carried_states"
     parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

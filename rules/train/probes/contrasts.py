@@ -1,8 +1,4 @@
-"""Contrastive losses over both views of a batch: positives that are other samples, and rows that may
-choose themselves.
-"""
-
-from __future__ import annotations
+"""Contrastive losses over two views: positives of other samples, rows that choose themselves."""
 
 from collections.abc import Iterator
 
@@ -71,9 +67,7 @@ def _wanted(target: torch.Tensor) -> bool | None:
 def _product(
     tape: FunctionTape, user: TapedCall, scores: torch.Tensor
 ) -> tuple[TapedCall, torch.Tensor, bool] | None:
-    """The call that multiplies a tensor with itself, that tensor, and whether nothing but one scale
-    came to the products.
-    """
+    """The call that multiplies a tensor with itself, that tensor, and whether it is only scaled."""
     whole, given = True, scores
     while True:
         made = tape.maker_before(user, given)

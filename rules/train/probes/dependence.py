@@ -50,8 +50,7 @@ ON_PURPOSE = frozenset(
     argsort topk randperm rand rand_like randn randn_like
     """.split()
 )
-"""Functions by which programs mix samples on purpose: statistics of a batch, another order of it
-(mixup), messages of a graph."""
+"""Functions that mix samples on purpose: batch statistics, orders (mixup), graph messages."""
 
 COMPARED = (
     paddings.NAMES
@@ -94,9 +93,7 @@ class Dependence:
 
 
 def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
-    """Where the output of a position begins to depend on the tokens behind it, the next of which is
-    its target. None if none does.
-    """
+    """Where a position's output begins to depend on the tokens behind it; None if none does."""
     position = shifted.asked_position
     if position is None or _is_summed_up(tape, shifted):
         return None
@@ -193,9 +190,7 @@ FORMING = frozenset("getitem unsqueeze invert logical_not bitwise_not to expand 
 
 
 def mask_of(tape: FunctionTape, call: TapedCall) -> TapedCall:
-    """The call that puts a mask on the scores of attention, or that gives a mask which is added to
-    them its form; else the one that attends.
-    """
+    """The call that puts a mask on attention's scores, or forms an added one; else attention."""
     reader = attention_of(tape, call)
     mask = tape.maker_before(reader, reader.parents[0][0]) if reader.name == "softmax" else None
     if mask is not None and mask.name == "add":
@@ -214,17 +209,13 @@ def forms_a_mask(tape: FunctionTape, name: str, given: Sequence[torch.Tensor]) -
 
 
 def crops_convolution(tape: FunctionTape, name: str, given: Sequence[torch.Tensor]) -> bool:
-    """Whether a call cuts off positions that the padding of a convolution added: at which end decides
-    what the others see.
-    """
+    """Whether a call cuts off what a convolution's padding added: at which end decides."""
     made = tape.maker(given[0]) if given and name in ("getitem", "narrow") else None
     return made is not None and made.name == "conv1d"
 
 
 def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
-    """The text goes through something without positions, as the latent variable of an autoencoder:
-    what comes of that may know all of it.
-    """
+    """The text goes through something without positions, as a latent variable: it may know all."""
     positions, rows = shifted.asked.shape
     lengths, of_text = {positions, rows * positions}, {shifted.embedding.number}
     for call in leading_to(tape, shifted.call.argument(0, "input")):
@@ -277,9 +268,7 @@ ADDED = {"scaled_dot_product_attention": (3, 5), "multi_head_attention_forward":
 
 
 def added_masks(tape: FunctionTape) -> Iterator[Dependence]:
-    """The first attention whose causal mask of ones and zeros is added to the scores: it hides
-    nothing, whichever of them means that.
-    """
+    """The first attention that adds a causal mask of ones and zeros, which hides nothing."""
     for call in tape.calls.values():
         masks: list[object] = []
         if call.name in ADDED:
@@ -341,9 +330,7 @@ def reshaped(tape: FunctionTape) -> Iterator[Dependence]:
 
 
 def _joins_states(tape: FunctionTape, call: TapedCall) -> bool:
-    """The last states of a recurrent layer, (layers, batch, size), or those of some of its layers,
-    become (batch, layers * size).
-    """
+    """A recurrent layer's last states, (layers, batch, size), become (batch, layers * size)."""
     old, new = call.parents[0][0], call.result
     made = tape.maker_before(call, old)
     while (

@@ -1,7 +1,5 @@
 """Samples of a distribution that the loss reads, without the gradient that its parameters need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

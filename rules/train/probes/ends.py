@@ -1,8 +1,4 @@
-"""The end of a text that is never a target, since its token is that of padding and is ignored; the
-prompts of padded rows that are targets.
-"""
-
-from __future__ import annotations
+"""Ends of texts that are never targets, as they are padding; prompts of padded rows that are."""
 
 from collections.abc import Iterator
 

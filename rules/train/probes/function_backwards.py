@@ -83,7 +83,6 @@ class FunctionBackwardsProbe(Probe):
             self._calls[name] = _FunctionCall(function, name, at, tuple(map(_copy, args)), places)
 
     def step_end(self) -> None:
-        """Run them again."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
             # a function may be made for other dtypes

@@ -1,8 +1,4 @@
-"""A tape of torch's functions as the program calls them: enough to compute the end of a loss once
-more.
-"""
-
-from __future__ import annotations
+"""A tape of torch's functions as the program calls them: enough to compute a loss's end again."""
 
 import os
 from collections import OrderedDict
@@ -47,8 +43,7 @@ class TapedCall:
     spot: tuple[CodeType, int] | None
     """The user's code that it ran for, and the line there."""
     at: int | None
-    """The line as a number in ``sites``, of a call that :class:`FunctionTape` was asked to place.
-    """
+    """The line as a number in ``sites``, of a call that :class:`FunctionTape` should place."""
     parents: tuple[tuple[torch.Tensor, int | None], ...]
     """The tensors that it was given, and the number of the call that had made each of them."""
     versions: tuple[int, ...]
@@ -84,9 +79,7 @@ class TapeRequest:
 
 
 class FunctionTape(TorchFunctionMode):
-    """Keeps the newest calls of the thread that entered it. Their results are the functions' own,
-    whatever we get wrong.
-    """
+    """Keeps the newest calls of the thread that entered it. Results are the functions' own."""
 
     def __init__(
         self, context: Context, wanted: TapeRequest, on_error: Callable[[Exception], None]

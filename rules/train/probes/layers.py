@@ -72,7 +72,6 @@ class LayersProbe(Probe):
     """
 
     name = "layers"
-    parts = ("layers",)
     passes = frozenset({"loud", "gradients"})
     after = ("loss_repairs",)
 
@@ -99,7 +98,6 @@ class LayersProbe(Probe):
         self._tape = tape
 
     def stop(self) -> None:
-        """Leave both, and write what was seen over all batches. May be called twice."""
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
         if self._tape is not None:

@@ -1,8 +1,4 @@
-"""Losses of the step that were computed a second time with one thing repaired, and what that does
-to the gradient.
-"""
-
-from __future__ import annotations
+"""Losses of the step computed again with one thing repaired, and the effect on the gradient."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -46,9 +42,7 @@ ROWS = 8
 """Losses of one line that are compared in a step."""
 
 THOROUGH = 1
-"""Steps of the pass in which the gradients of parameters are compared, which takes two more
-backwards; in the others those of the model's outputs are.
-"""
+"""Steps in which parameters' gradients are compared, by two more backwards; else outputs'."""
 
 
 class LossRepairsProbe(OptimizerProbe):
@@ -103,7 +97,6 @@ class LossRepairsProbe(OptimizerProbe):
         BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
-        """Leave the tape and the door. May be called twice."""
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
         self._tape = None
@@ -179,7 +172,6 @@ class LossRepairsProbe(OptimizerProbe):
             self._sums.ends()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Write what was added up for this step."""
         sums = self._sums
         if self._tape is None:
             return

@@ -1,8 +1,4 @@
-"""Calls by which something has no effect: weights of samples after their mean, a softmax over one
-value, a shift in front of a norm.
-"""
-
-from __future__ import annotations
+"""Calls without effect: weights after the mean, a softmax over one value, a shift before a norm."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,7 +54,8 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
                 yield Dependence("axis", call, axis % call.parents[0][0].dim(), other)
         shift = _shift_taken_away(tape, call) if call.name in NORMS else None
         if shift is not None:
-            yield Dependence("shift", replace(call, at=shift.at or call.at), 0, 0)
+            kind = "bias" if "softmax" in call.name else "shift"
+            yield Dependence(kind, replace(call, at=shift.at or call.at), 0, 0)
 
 
 def _is_summed(tape: FunctionTape, call: TapedCall) -> bool:
@@ -143,9 +140,7 @@ FILLED = frozenset({"masked_fill"})
 
 
 def _axis_of_targets(tape: FunctionTape, call: TapedCall) -> int | None:
-    """The only dimension over which the targets of log-probabilities sum to 1; None if nothing
-    says it, or one of several targets agrees.
-    """
+    """The only dimension over which targets of log-probabilities sum to 1; None if unknown."""
     form, axis = call.result.shape, call.argument(1, "dim") % call.result.dim()
     for user in tape.users(call):
         for target, _ in user.parents if user.name in ("mul", "kl_div") else ():

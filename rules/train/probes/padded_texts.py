@@ -20,9 +20,7 @@ PADS = frozenset({"pad", "is_pad"})
 POOLING = frozenset({"mean", "sum", "amax", "max"})
 
 REPEATED = 4
-"""Times that a row must end in the same token for it to be padding where no mask says so: a text
-may end in two full stops.
-"""
+"""Times that a row must end in one token for it to be padding without a mask."""
 
 
 MOST_ROWS = 8
@@ -69,9 +67,7 @@ class TextRow:
         return self.tokens.is_padding[self.number]
 
     def of(self, tensor: torch.Tensor, *, positions_first: bool = False) -> torch.Tensor:
-        """The row of a tensor, its dimension kept with size 1 (or the row's heads); a tensor that has
-        no rows as it is.
-        """
+        """The row of a tensor, its dimension kept (size 1, or heads); without rows as it is."""
         rows, sizes = len(self.tokens.is_padding), tensor.shape
         if isinstance(tensor, torch.nn.Parameter) or not sizes:
             return tensor

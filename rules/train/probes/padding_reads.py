@@ -57,9 +57,7 @@ class PaddingRead:
 
 
 def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
-    """Each line's newest call that may read padding, and how much of it. Nothing where the batch has
-    no padding.
-    """
+    """Each line's newest call that may read padding, and how much; nothing without padding."""
     readers = {}
     for call in tape.calls.values():
         reader = _reader(tape, call)
@@ -219,9 +217,7 @@ def _is_written_over(call: TapedCall) -> bool:
 
 
 def _share(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> float | None:
-    """The part of the gradient at the call's values that is on padding, of the first row where there
-    is any; None if it reads no sequences of this form.
-    """
+    """The gradient on padding at the call's values, of the first such row; None of other forms."""
     share = None
     shares, _ = _shares_summed(tape, call)
     for row in tokens.rows:

@@ -1,6 +1,4 @@
-"""Targets that are padding, as a mask or lengths of the batch or the padding index of an embedding
-say, in a loss that leaves nothing out.
-"""
+"""Targets that are padding, as a mask, lengths or an embedding say, in a loss that counts them."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Beside:
 
 
 def beside(context: Context) -> list[Beside]:
-    """Masks and lengths that the user's frames around a loss, or around attention, hold, also in
-    the dictionary, the named tuple or the dataclass of a batch.
-    """
+    """Masks and lengths in the user's frames around a loss or attention, also inside a batch."""
     found: list[Beside] = []
     for frame in context.frames.user_frames(sys._getframe(1), NEAR):
         for name, value in islice(frame_locals(frame).items(), HELD):
@@ -103,9 +99,7 @@ def may_be_padded(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def padding_of(tape: FunctionTape, call: TapedCall) -> Padded | None:
-    """The padding among the targets of a loss; None if there is none, the loss leaves some
-    targets out, or nothing says what is padding.
-    """
+    """The padding among a loss's targets; None if there is none, or nothing says what it is."""
     target = call.argument(1, "target")
     if call.name not in NAMES or call.at is None or not isinstance(target, torch.Tensor):
         return None

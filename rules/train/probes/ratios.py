@@ -71,9 +71,7 @@ def _picked(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> TapedC
 
 
 def _elsewhere(new: torch.Tensor, old: torch.Tensor, store: torch.Tensor) -> int:
-    """How many of ``new`` are not their ``old``; 0 unless the store holds all of them, and few of
-    what lies a little beside them.
-    """
+    """How many of ``new`` are not their ``old``; 0 unless the store has all, few of them beside."""
     new, old, values = new.double(), old.double(), store.double().sort().values
     near = ROUNDED * (1.0 + new.abs())
 

@@ -1,7 +1,5 @@
 """A softmax over the rows of a whole batch in front of sums over the rows of each sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -16,9 +14,7 @@ WEIGHING = FORMING | {"mul", "dropout"}
 
 
 def normalized_together(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
-    """Shares that sum to 1 over all rows, and weigh what is added up for each sample of a loss. ``of``
-    is the number of samples.
-    """
+    """Shares that sum to 1 over all rows, and weigh what is added up per sample; ``of`` samples."""
     targets = [call.argument(1, "target") for call in tail.calls if call.name in COMPARED]
     sizes = {len(each) for each in targets if isinstance(each, torch.Tensor) and each.dim()}
     for call in tape.calls.values():

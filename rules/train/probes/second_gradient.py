@@ -28,9 +28,7 @@ deterministic differ by less. Beyond, what was repeated is not what the program 
 """
 
 NUMBERS = 1 << 26
-"""Trained numbers up to which gradients of parameters are compared: two copies of so many take
-512 MiB in float32.
-"""
+"""Trained numbers for which gradients are compared at most: two copies take 512 MiB."""
 
 MIXES = frozenset(
     """
@@ -100,9 +98,7 @@ class Compared:
 
 
 def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> Tail | None:
-    """What leads to ``loss``; None if nothing of it was seen. A ``whole`` one begins at the
-    parameters, and its ``outputs`` are these.
-    """
+    """What leads to ``loss``; None if unseen. ``whole``: from the parameters, its ``outputs``."""
     last = tape.maker(loss)
     if last is None or not repeatable(last, whole):
         return None
@@ -127,9 +123,7 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> T
 
 
 def _conditions(tape: FunctionTape, calls: dict[int, TapedCall]) -> dict[int, TapedCall]:
-    """Calls that are computed from these and lead to them without a gradient, as ``error.abs() < 1``
-    of a Huber loss: where one is changed, so are they.
-    """
+    """Calls computed from these that lead to them without gradient: they are changed alike."""
     made: dict[int, TapedCall] = {}
     for call in tape.calls.values():
         given = {number for _, number in call.parents}
@@ -166,9 +160,7 @@ def repeatable(call: TapedCall, whole: bool = False) -> bool:
 
 @contextlib.contextmanager
 def nothing_left_behind() -> Iterator[None]:
-    """States of random generators are put back; gradients are recorded, whatever the program's mode
-    is.
-    """
+    """Random generators' states are put back; gradients are recorded, whatever the mode is."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with (
         torch.random.fork_rng(devices=list(devices)),

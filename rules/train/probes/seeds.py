@@ -1,8 +1,4 @@
-"""Whether steps, or epochs of a loader, draw the random numbers of earlier ones, because a generator
-was seeded again, or one of the same seed made again.
-"""
-
-from __future__ import annotations
+"""Whether steps or epochs draw the random numbers of earlier ones, from generators seeded again."""
 
 import random
 import sys
@@ -84,7 +80,6 @@ class SeedsProbe(Probe):
     """
 
     name = "seeds"
-    parts = ("seeds",)
     passes = frozenset({"quiet", "loud"})
 
     def __init__(self, context: Context) -> None:
@@ -96,11 +91,9 @@ class SeedsProbe(Probe):
         self._all_steps = 0
 
     def install(self) -> None:
-        """Remember where each loader is made."""
         self._origins.install(self._always)
 
     def start(self) -> None:
-        """Notice calls that seed, and loaders that begin."""
         super().start()
         self._patches.around(Optimizer, "__init__", before=self._restarts)
         self._patches.around(DataLoader, "__iter__", before=self._begins)
@@ -115,7 +108,6 @@ class SeedsProbe(Probe):
                 self._patches.around(module, function, before=before, after=after)
 
     def stop(self) -> None:
-        """Put the functions back, and write what was seen so far. May be called twice."""
         super().stop()
         for name, draws in self._draws.items():
             for (loader, at, value), again in draws.again.items():
@@ -136,7 +128,6 @@ class SeedsProbe(Probe):
                 self.context.add(row)
 
     def step_begin(self) -> None:
-        """What the step will draw from."""
         super().step_begin()
         self._began, self._all_steps = random_states(), self._all_steps + 1
         self._seeded_in_step.clear()
@@ -199,7 +190,6 @@ class GeneratorsProbe(OperatorProbe):
     """
 
     name = "generators"
-    parts = ("generators",)
     passes = frozenset({"numbers"})
 
     def __init__(self, context: Context) -> None:
@@ -212,12 +202,10 @@ class GeneratorsProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        """Forget what was computed from the step's draws."""
         if self._watching is not None:
             self._watching.trails.clear()
 
     def stop(self) -> None:
-        """Write what was seen. May be called twice."""
         super().stop()
         watching, self._watching = self._watching, None
         if watching is not None:
@@ -231,9 +219,7 @@ class GeneratorsProbe(OperatorProbe):
 
 @dataclass
 class _Drawn:
-    """``states``: of the generator at the first draw of each step. ``trains`` where a result with a
-    gradient was computed from what was drawn.
-    """
+    """``states``: at each step's first draw. ``trains``: a gradient was computed from a draw."""
 
     states: dict[int, int] = field(default_factory=dict)
     trains: bool = False

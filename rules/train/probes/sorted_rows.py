@@ -1,8 +1,4 @@
-"""Rows of a batch that are sorted, by their lengths for example, and compared with targets in the
-order before.
-"""
-
-from __future__ import annotations
+"""Rows of a batch that are sorted, as by length, and compared with targets in the old order."""
 
 from collections.abc import Iterator
 
@@ -41,9 +37,7 @@ def left_sorted(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
 def _picks(
     tape: FunctionTape, user: TapedCall, tensor: torch.Tensor, rows: int
 ) -> Iterator[TapedCall | None]:
-    """Of each call behind a tensor that picks this many rows: the sort that gave it their order; None
-    if the order is of something else, or not known.
-    """
+    """The sort that gave each picking tensor behind a call its order; None if it is not known."""
     waiting, seen = [tape.maker_before(user, tensor)], set[int]()
     while waiting:
         call = waiting.pop()

@@ -1,7 +1,5 @@
 """Micro-batches whose gradients are added up, each a mean over its own number of tokens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from weakref import ref
 
@@ -148,9 +146,7 @@ def _number(value: object) -> float | None:
 
 @dataclass
 class Sums:
-    """What the micro-batches since the last step of the optimizer added to the gradients: as they
-    are, and times their tokens.
-    """
+    """What micro-batches since the last step added to the gradients: as is, and times tokens."""
 
     leaves: list[ref[torch.Tensor]] = field(default_factory=list)
     before: list[torch.Tensor | None] = field(default_factory=list)

@@ -60,9 +60,7 @@ MODULE_CALL = torch.nn.Module.__call__.__code__.co_filename
 
 
 def unused_in(code: CodeType) -> tuple[str, ...]:
-    """The parameters that code never loads, but those in ``_``, what is deleted, and what an inner
-    function takes.
-    """
+    """Parameters that code never loads, but ``_``, deleted ones and what inner functions take."""
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     loaded = set(code.co_cellvars)
     for each in dis.get_instructions(code) if given else ():
@@ -105,12 +103,9 @@ class _Uses(TorchFunctionMode):
 
 
 class UnreadProbe(Probe):
-    """Writes ``unread``: from functions of the program that have a parameter which they never load,
-    and a mode over torch's functions.
-    """
+    """Writes ``unread``: from parameters never loaded, and a mode over torch's functions."""
 
     name = "unread"
-    parts = ("unread",)
     passes = frozenset({"gradients"})
 
     def __init__(self, context: Context) -> None:
@@ -131,7 +126,6 @@ class UnreadProbe(Probe):
         self._counted: set[int] = set()
 
     def start(self) -> None:
-        """Enter the mode, and watch the functions."""
         super().start()
         mode = _Uses(self)
         mode.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
@@ -148,7 +142,6 @@ class UnreadProbe(Probe):
                     self._patches.code(function, partial(self._called, code, names))
 
     def step_end(self) -> None:
-        """Tell of what nothing read."""
         for given in self._given:
             key = "parameter", id(given.code), given.name
             if key not in self._seen and self._is_unread(given):

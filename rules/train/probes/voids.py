@@ -1,7 +1,5 @@
 """Positions that one part of a loss ignores, and that another part trains as a class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -68,9 +66,7 @@ def trained_voids(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
 def _readers(
     tape: FunctionTape, tail: Tail, loss: TapedCall, target: torch.Tensor
 ) -> Iterator[tuple[TapedCall, TapedCall]]:
-    """Calls of the loss that are given something made of the targets, alike at what is ignored and
-    elsewhere; and the first call that made it.
-    """
+    """Calls that are given targets alike at what is ignored and elsewhere; and its first call."""
     void, root = target == paddings.ignored_by(loss), tape.origin(loss, target, FORMING)[0]
     first: dict[int, TapedCall] = {}
     for call in tape.calls.values():

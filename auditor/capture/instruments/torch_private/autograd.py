@@ -1,7 +1,5 @@
 """Torch's autograd: the engine's entry, nodes and their numbers, saved tensors, its state."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from operator import attrgetter, methodcaller

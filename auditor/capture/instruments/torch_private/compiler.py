@@ -1,6 +1,4 @@
-"""Torch's compiler, where the program imported it: nothing here does. What it is told to leave
-alone, and what it traces in the place of hooks of ours.
-"""
+"""Torch's compiler, once the program imported it: what it leaves alone, and traces for hooks."""
 
 from __future__ import annotations
 

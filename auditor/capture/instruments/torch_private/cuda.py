@@ -1,7 +1,5 @@
 """CUDA's allocator, and functions of ``torch._C`` that ask for a device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

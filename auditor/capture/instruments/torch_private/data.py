@@ -1,7 +1,5 @@
 """DataLoaders: iterators, what they know, and the objects that fetch a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -31,9 +29,7 @@ pins: Callable[[Any], bool] = on_instances(f"{_ITERATOR}._pin_memory", False)
 """Whether the loader of an iterator pins memory. Without it: no."""
 
 yielded: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_yielded", 0)
-"""Batches that the iterator returned in this epoch. Without it: 0, and no batch is an epoch's
-first.
-"""
+"""Batches that the iterator returned in this epoch. Without it: 0, and none is the first."""
 
 persistent: Callable[[Any], bool | None] = on_instances(f"{_ITERATOR}._persistent_workers")
 """Whether the iterator's workers stay for the next epoch. Without it: None, unknown."""
@@ -42,8 +38,7 @@ index_sampler: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._index_sampler"
 """The iterator's source of indices. Without it: None, so the size of its batches is unknown."""
 
 dataset_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._dataset")
-"""The iterator's dataset. Without it: None, and the loader is described as one over ``NoneType``.
-"""
+"""The iterator's dataset. Without it: None; the loader is described as one over ``NoneType``."""
 
 collate_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._collate_fn")
 """The iterator's collate function. Without it: None, and it is described as ``NoneType``."""

@@ -74,9 +74,7 @@ def on_instances(path: str, otherwise: Any = None) -> Callable[[Any], Any]:
 
 
 def in_dict(path: str) -> Callable[[Any], Any]:
-    """An attribute from the instance's dictionary, for classes that answer attribute lookups
-    themselves.
-    """
+    """An attribute from the instance's dictionary, for classes that answer lookups themselves."""
     FOUND[path] = True
     name = path.rpartition(".")[2]
 

@@ -1,7 +1,5 @@
 """Modules, optimizers, autocast, gradient scaling and clipping: what they hold and call."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final

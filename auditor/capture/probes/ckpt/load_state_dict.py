@@ -32,7 +32,6 @@ class TorchSaveProbe(Probe):
     """Writes ``saves``. Its code is swapped in place, so that names taken before count."""
 
     name = "saves"
-    parts = ("saves",)
     passes = frozenset({"quiet"})
 
     def __init__(self, context: Context) -> None:
@@ -128,7 +127,6 @@ class LoadStateDictProbe(OptimizerProbe):
     """
 
     name = "loads"
-    parts = ("loads",)
     passes = frozenset()
     in_rehearsals = True
 
@@ -211,10 +209,7 @@ class LoadStateDictProbe(OptimizerProbe):
     def _optimizer_loaded(self, optimizer: Optimizer, at: int, before: Rates) -> None:
         earlier = self._loaded.get(id(optimizer))
         self._loaded[id(optimizer)] = _Loaded(
-            optimizer,
-            at,
-            before if earlier is None else earlier.before,
-            _rates(optimizer),
+            optimizer, at, before if earlier is None else earlier.before, _rates(optimizer)
         )
 
 

@@ -1,7 +1,5 @@
 """Plants the fault of a drill, once, and says after each step what is not finite."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -37,7 +35,6 @@ class DrillProbe(Probe):
     """
 
     name = "drill"
-    parts = ("drill",)
     passes = frozenset({"drill"})
 
     def __init__(self, context: Context) -> None:

@@ -1,7 +1,5 @@
 """What a step computes, for ``audit verify``: losses of backwards, parameters at the end."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 
@@ -32,7 +30,6 @@ class TrainingResultsProbe(OptimizerProbe):
     """
 
     name = "results"
-    parts = ("results",)
     passes = frozenset({"warmup", "quiet", "loud"})
     in_rehearsals = True
 

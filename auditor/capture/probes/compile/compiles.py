@@ -1,7 +1,5 @@
 """What ``torch.compile`` does: compilations, broken graphs, guards that failed, and its limit."""
 
-from __future__ import annotations
-
 import re
 import weakref
 from collections.abc import Callable
@@ -208,7 +206,6 @@ class CompilesProbe(Probe):
     """
 
     name = "compiles"
-    parts = ("compiles",)
     passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
 
     def __init__(self, context: Context) -> None:

@@ -129,7 +129,6 @@ class LoadingStacks:
     # -- the diagnostic pass -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look from now on."""
         for row in (LoadingRow, DrawsRow, ListedRow, RereadRow, WorkerKeptRow, WorkerPagesRow):
             self._context.writer.touch(row.part)
         self._on = not self._context.device.shadow
@@ -289,9 +288,7 @@ class WorkerQueues:
         self._told: dict[int, int] = {}
 
     def longest_us(self, workers: Iterable[int]) -> float | None:
-        """The longest that one of these processes waited for a processor since it was asked last,
-        or since it began; None if the system knows no such time.
-        """
+        """The longest wait for a processor of these processes since asked last; None if unknown."""
         waits: list[int] = []
         for pid in list(workers)[:MOST]:
             with contextlib.suppress(OSError, IndexError):  # it ended; no such count

@@ -1,8 +1,4 @@
-"""Containers that grow in the worker processes of a loader, and those whose reading copies memory:
-what workers wrote of them, as rows with the user's lines.
-"""
-
-from __future__ import annotations
+"""Containers that grow in a loader's workers, or are copied by reading: rows with user's lines."""
 
 import sys
 from collections import defaultdict
@@ -59,9 +55,7 @@ def add_grown(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -
 
 
 def add_copied(
-    context: Context,
-    told: Iterable[tuple[Any, Mapping[str, Any]]],
-    number: Callable[[Any], int],
+    context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]], number: Callable[[Any], int]
 ) -> None:
     """Add a row for the container of each loader's workers; ``number`` gives a loader's."""
     rows: dict[tuple[Any, ...], WorkerPagesRow] = {}

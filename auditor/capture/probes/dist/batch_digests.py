@@ -1,7 +1,5 @@
 """What the loaders of a rank give, as short digests that can be compared between ranks."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import weakref
@@ -32,8 +30,6 @@ class RankMemoryProbe(OptimizerProbe):
     """Writes ``rank_memory``, at the end of a pass."""
 
     name = "rank_memory"
-    parts = ("rank_memory",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -99,7 +95,6 @@ class SamplerEpochsProbe(Probe):
     """Writes ``sampler_epochs``."""
 
     name = "sampler_epochs"
-    parts = ("sampler_epochs",)
     passes = frozenset({"quiet", "loud"})
 
     def __init__(self, context: Context) -> None:
@@ -142,8 +137,6 @@ class BatchDigestsProbe(Probe):
     """Writes ``batch_digests``. Reads the memory of batches on the host, and runs no operator."""
 
     name = "batch_digests"
-    parts = ("batch_digests",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -173,7 +173,6 @@ class CommunicationProbe(OperatorProbe):
     """
 
     name = "communication"
-    parts = ("communication",)
     passes = frozenset({"loud", "numbers"})
     unseen = "some collectives were not seen"
 

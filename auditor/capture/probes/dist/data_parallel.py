@@ -1,7 +1,5 @@
 """What ``DistributedDataParallel`` averages over the ranks, for every step of an optimizer."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,7 +91,6 @@ class DataParallelProbe(OptimizerProbe):
 
     name = "data_parallel"
     parts = ("data_parallel", "gradient_syncs")
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -1,7 +1,5 @@
 """Every backward of the step, the graphs that it kept or made, and whether they were walked."""
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref
@@ -21,9 +19,7 @@ _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
 
 _MADE = "audit.gradient"
-"""Key in the metadata of the node behind a gradient: the call with ``create_graph`` that created
-it.
-"""
+"""Metadata key of the node behind a gradient: the ``create_graph`` call that created it."""
 
 _PASS_ON = frozenset(
     TORCH + path.replace("/", os.sep)
@@ -60,7 +56,6 @@ class BackwardProbe(Probe):
 
     name = "backward"
     parts = ("backward", "reused")
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

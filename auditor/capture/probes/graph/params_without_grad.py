@@ -1,7 +1,5 @@
 """Which parameters an optimizer steps without ever a gradient, or with a rate of zero."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,8 +56,6 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     """
 
     name = "fed"
-    parts = ("fed",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -208,9 +204,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
 
 
 def _cut_by_checkpoint() -> FrameType | None:
-    """The frame of the reentrant checkpoint() that runs what runs, if none of its inputs requires a
-    gradient: then its result has none.
-    """
+    """The frame of the reentrant checkpoint() that runs, if no input requires a gradient."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not CheckpointFunction.forward.__code__:
         frame = frame.f_back

@@ -86,7 +86,6 @@ class RetainedGraphsProbe(Probe):
 
     name = "holders"
     parts = ("graphs",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

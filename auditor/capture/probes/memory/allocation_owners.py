@@ -1,7 +1,5 @@
 """What device memory is for: addresses of parameters, gradients, state, and when seen."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterable, Iterator

@@ -2,8 +2,6 @@
 of outputs, banks; tensors, arrays, numbers and strings. Tensors with a graph are another probe's.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -55,8 +53,6 @@ class KeptTensorsProbe(Probe):
     """Writes ``kept`` when its pass is over: a row for each variable that held more at the end."""
 
     name = "kept"
-    parts = ("kept",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:

@@ -40,7 +40,6 @@ class MemoryHistory:
             self._context.warn(f"no memory snapshot was taken: {str(error).partition(chr(10))[0]}")
 
     def stop(self) -> None:
-        """Write the snapshot and stop recording. May be called twice."""
         if not self._on:
             return
         self._on = False

@@ -95,8 +95,6 @@ class AmpProbe(OptimizerProbe):
     """
 
     name = "amp"
-    parts = ("amp",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -126,7 +124,6 @@ class AmpProbe(OptimizerProbe):
         watch_clipping_by_value(self._patches, self._clips_by_value)
 
     def stop(self) -> None:
-        """Put everything back, then read the scales."""
         super().stop()
         self._write_early(self.context.step + 1)
         self._updates.clear()

@@ -34,7 +34,6 @@ class DebugModesProbe(Probe):
     """
 
     name = "modes"
-    parts = ("modes",)
     passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
     always = True
     in_rehearsals = True

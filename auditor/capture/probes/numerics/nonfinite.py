@@ -1,7 +1,5 @@
 """At which step did values stop being finite? One cheap look after each, one row at most."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,8 +39,6 @@ class NormBuffersProbe(Probe):
     """Writes ``buffers``: one row, at the first step that ends with such a buffer."""
 
     name = "buffers"
-    parts = ("buffers",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -327,9 +323,7 @@ def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
 
 
 def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
-    """Names that begin with the module's class: ``Model.body.weight``. A parameter of no module is
-    missing.
-    """
+    """Names that begin with the module's class: ``Model.body.weight``; only modules' parameters."""
     wanted = {id(parameter) for parameter in parameters}
     found = by_largest(lambda root: [*root.named_parameters(), *root.named_buffers()])
     return {

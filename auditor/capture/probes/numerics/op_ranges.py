@@ -449,7 +449,6 @@ class OpRangesProbe(OperatorProbe):
     """
 
     name = "numerics"
-    parts = ("numerics",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "the numerics of some operators were not seen"
@@ -479,7 +478,6 @@ class OpRangesProbe(OperatorProbe):
             self._poles.forget()
 
     def stop(self) -> None:
-        """Leave the watch; then read the ranges and write the rows."""
         watched = bool(self._patches)
         super().stop()
         if watched:

@@ -135,9 +135,7 @@ class _Norm:
 
 @dataclass
 class _Woken:
-    """A network that the program put into eval mode and that a call of ``train()`` put back, of what
-    holds it; and what it held before.
-    """
+    """A network in eval mode that a call of ``train()`` put back, of what holds it."""
 
     owner: weakref.ref[nn.Module]
     at: int
@@ -181,8 +179,6 @@ class CensusProbe(OptimizerProbe):
     """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing."""
 
     name = "census"
-    parts = ("census",)
-    passes = frozenset({"loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -450,9 +446,7 @@ class CensusProbe(OptimizerProbe):
                 self._tell("woken", at, type(here[0].owner()).__name__, n=len(here))
 
     def _tell_averages(self, trained: set[int]) -> None:
-        """Batch norms whose weights follow those of one that is trained, while its statistics move
-        and theirs do not.
-        """
+        """Batch norms whose weights follow a trained one's, but not its moving statistics."""
         twins = [each for each in self._training if id(each.weight) in trained]
         found = [
             each

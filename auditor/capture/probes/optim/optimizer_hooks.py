@@ -184,9 +184,7 @@ class PerOptimizer(Generic[W]):
         return each if seen is not None and seen() is optimizer else None
 
     def of(self, optimizer: Optimizer, first_seen: Callable[[], W]) -> W | None:
-        """The optimizer's record, created by ``first_seen`` on first use; None if there are too
-        many.
-        """
+        """The optimizer's record, created by ``first_seen`` at first; None if too many."""
         each = self.get(optimizer)
         if each is None and len(self._held) < self._most:
             each = first_seen()

@@ -34,7 +34,6 @@ class ZeroFilledGradsProbe(OptimizerProbe):
 
     name = "filled"
     parts = ("optimizer",)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -1,7 +1,5 @@
 """Digests of what each operator gave, from torch's import on, to lay beside another run's."""
 
-from __future__ import annotations
-
 import math
 import os
 import threading
@@ -52,7 +50,6 @@ class ReproduceProbe(Probe):
     """Writes ``reproduce``. Slow on purpose: it reads every result; no times are taken."""
 
     name = "reproduce"
-    parts = ("reproduce",)
     passes = frozenset({"reproduce"})
     watches_operators = True
 

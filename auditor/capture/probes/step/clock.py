@@ -1,7 +1,5 @@
 """Step times: host clock, device events, garbage collection and memory counters, no more."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from time import perf_counter_ns, time_ns
@@ -55,9 +53,7 @@ def allocator_counters() -> Counters:
 
 
 def on_cuda(device: DeviceInfo) -> bool:
-    """Whether torch's own code for whatever it calls CUDA runs: NVIDIA's, AMD's by ROCm, the null
-    device.
-    """
+    """Whether torch's own code for what it calls CUDA runs: NVIDIA, ROCm, the null device."""
     return device.native and device.kind == "cuda"
 
 
@@ -85,11 +81,9 @@ class Clock:
         self._queued = RunQueue()
 
     def install(self) -> None:
-        """Begin to note garbage collections."""
         COLLECTOR.install()
 
     def uninstall(self) -> None:
-        """Stop noting them; close what is open. May be called twice."""
         COLLECTOR.uninstall()
         self._context.freed.close()
         self._queued.close()
@@ -179,11 +173,9 @@ class Collector:
         self._begin = 0
 
     def install(self) -> None:
-        """Begin to note."""
         gc.callbacks.append(self._on_gc)
 
     def uninstall(self) -> None:
-        """Stop. May be called twice."""
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
 

@@ -1,7 +1,5 @@
 """The step by module: time, saved bytes and operations of each, forward and backward."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from statistics import median
@@ -33,8 +31,6 @@ class ModulesProbe(OperatorProbe):
     """
 
     name = "modules"
-    parts = ("modules",)
-    passes = frozenset({"loud"})
     also = frozenset({"numbers"})
     unseen = "the operations of some modules were not counted"
 

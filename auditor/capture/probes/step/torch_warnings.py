@@ -1,7 +1,5 @@
 """What torch warns of, with the user's line, on every step of the diagnostic pass."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -206,7 +204,6 @@ class TorchWarningsProbe(Probe):
     """
 
     name = "torch_warnings"
-    parts = ("torch_warnings",)
     passes = frozenset({"warmup", "quiet", "loud"})
     always = True
     in_rehearsals = True

@@ -1,7 +1,5 @@
 """Does the target train at all? A backward or optimizer step answers, else a closer look."""
 
-from __future__ import annotations
-
 import contextlib
 import weakref
 from collections.abc import Iterator
@@ -53,7 +51,6 @@ class TrainingProbe(OperatorProbe):
     """
 
     name = "training"
-    parts = ("training",)
     passes = frozenset({"warmup", "quiet"})
     always = True
     in_rehearsals = True

@@ -1,7 +1,5 @@
 """Calls that make host, device or allocator stand still: ``empty_cache``, ``gc.collect`` ..."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import types

@@ -194,7 +194,6 @@ class ReadsProbe(Probe):
 
     name = "reads"
     parts = (PART,)
-    passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -1,7 +1,5 @@
 """The tally of reads: one entry for each place and kind, written as rows when the step ends."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import os

@@ -147,9 +147,7 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Parameters whose gradients of this backward were never read, the pass's last backward
-        apart.
-        """
+        """Parameters whose gradients of this backward were never read; not the pass's last one."""
         spared = {each.parameter for each in group if each.value in self._used}
         dead = [
             each
@@ -536,7 +534,6 @@ class ThrownWorkProbe(OperatorProbe):
     """Writes ``thrown`` when its pass is over."""
 
     name = "thrown"
-    parts = ("thrown",)
     passes = frozenset({"numbers"})
     in_rehearsals = True
     unseen = "the flow of some values was not seen"
@@ -640,7 +637,6 @@ class ThrownWorkProbe(OperatorProbe):
             frame = frame.f_back
 
     def stop(self) -> None:
-        """Leave the watch, then judge and write the rows."""
         super().stop()
         watch, self._watch = self._watch, None
         if watch is None:
@@ -724,7 +720,6 @@ class ThrownWorkProbe(OperatorProbe):
     # -- backwards ---------------------------------------------------------------------------------
 
     def backward_begins(self, call: Backward) -> None:
-        """What runs from now on is its."""
         self._open += 1
         watch = self._watch
         if watch is None or self._open > 1:
