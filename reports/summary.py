@@ -160,6 +160,12 @@ def severity(finding: Finding) -> Severity:
     return finding.severity or Severity.NOTE
 
 
+def worst(report: Report, code: str) -> Severity:
+    """The highest severity among a rule's findings; a note if it has none."""
+    severities = [severity(each) for each in report.findings if each.code == code]
+    return min(severities, key=lambda each: each.rank, default=Severity.NOTE)
+
+
 def seen_on(finding: Finding) -> SeenOn:
     """Where it was seen; by default on the host."""
     return finding.seen_on or "cpu"
