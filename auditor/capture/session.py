@@ -16,7 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.live_objects import one_look
+from auditor.capture.instruments.live_objects import one_look, put_back, set_aside
 from auditor.capture.instruments.monkeypatch import LOOKING, uncollected
 from auditor.capture.instruments.torch_private.autograd import next_number
 from auditor.capture.probes.base import Context, Probe
@@ -26,7 +26,7 @@ from auditor.capture.probes.step.clock import Clock, RunQueue, on_cuda
 from auditor.capture.process import ChildSignal
 from auditor.errors import fault
 from auditor.runs.progress import Progress
-from auditor.runs.schedule import Pass, Schedule, Stats, passes_of, unprofiled
+from auditor.runs.schedule import TIMELESS, Pass, Schedule, Stats, passes_of, unprofiled
 
 _LIBRARY: Final = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
 _ERROR: Final = 2
@@ -211,6 +211,7 @@ class Session:
         for probe in reversed(self._probes):
             self._guard(probe.name, probe.uninstall)
         self._guard("compiled code", COMPILED_CODE.uninstall)
+        put_back()
 
     def plan_passes(self) -> None:
         """Decide which passes there are, as the first step begins and its device is known."""
@@ -344,6 +345,8 @@ class Session:
 
     def _start(self) -> None:
         at = self.schedule.next()
+        if at.name in TIMELESS and not self._context.device.accelerator:
+            set_aside()
         self._pass_mark, self._calls = self._run_queue.mark(), COMPILED_CODE.calls
         self._context.pass_name, self._seen = at.name, None
         self._context.rows.clear()

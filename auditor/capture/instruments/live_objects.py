@@ -49,6 +49,8 @@ _COMMON = frozenset(
 )
 """Classes of nine in ten objects, none of which is ever looked for."""
 
+_ASIDE: list[bool] = []
+
 _LOOKED: list[list[Any]] = []
 """What :func:`_objects` found since :func:`one_look` began; empty outside of it."""
 
@@ -63,11 +65,39 @@ def one_look() -> Iterator[None]:
         _LOOKED.pop()
 
 
+def set_aside() -> None:
+    """From now on collections pass over all objects that there are, until :func:`put_back`: each full
+    one takes 0.3 s with torch and its compiler, and instruments that make many objects bring it about.
+    Nothing happens if the program has frozen objects itself.
+    """
+    if not gc.get_freeze_count():
+        _ASIDE.append(True)
+        gc.freeze()
+
+
+def put_back() -> None:
+    """Undo :func:`set_aside`. May be called twice."""
+    if _ASIDE:
+        _ASIDE.clear()
+        gc.unfreeze()
+
+
+def _listed() -> list[Any]:
+    """All live objects, those that are set aside too."""
+    if not _ASIDE:
+        return gc.get_objects()
+    gc.unfreeze()
+    try:
+        return gc.get_objects()
+    finally:
+        gc.freeze()
+
+
 def _objects() -> list[Any]:
     """All live objects but those of the commonest classes."""
     if _LOOKED and _LOOKED[-1]:
         return _LOOKED[-1]
-    objects = gc.get_objects()
+    objects = _listed()
     try:
         kinds = list(map(type, objects))
         rare = frozenset(kinds) - _COMMON
@@ -94,7 +124,7 @@ def live_instances(base: type[T]) -> list[T]:
 
 def live_functions() -> list[types.FunctionType]:
     """All functions that exist. Slow: asks all live objects."""
-    objects = gc.get_objects()
+    objects = _listed()
     return list(compress(objects, map(is_, map(type, objects), repeat(types.FunctionType))))
 
 
