@@ -360,7 +360,7 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The first call that makes one sample's row of other samples' rows, on the way to a loss with a
     target for each sample; None if there is none.
     """
-    asked = _asked(tape, tail)
+    asked = asked_of(tape, tail)
     if asked is None:
         return None
     given, batch = asked
@@ -376,7 +376,7 @@ def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
 
 def batch_statistics(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The first number made of a whole batch that scales or shifts the rows of its samples."""
-    asked = _asked(tape, tail)
+    asked = asked_of(tape, tail)
     if asked is None:
         return None
     given, batch = asked
@@ -436,7 +436,7 @@ STATISTICS = frozenset("mean std var amax amin max min norm vector_norm std_mean
 """Functions that make one number of a batch."""
 
 
-def _asked(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int] | None:
+def asked_of(tape: FunctionTape, tail: Tail) -> tuple[torch.Tensor, int] | None:
     """As :func:`_per_sample`, of the first loss that has a target for each sample."""
     return next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
 

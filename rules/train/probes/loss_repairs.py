@@ -31,6 +31,7 @@ from . import (
     readouts,
     series,
     sorted_rows,
+    time_first,
     voids,
 )
 from .function_tape import FunctionTape, TapedCall, TapeRequest
@@ -215,7 +216,10 @@ class LossRepairsProbe(OptimizerProbe):
             self.context.add(drawn_row)
         plain = not (tape.hooked or self._packs) and alone
         if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
-            self._depends(dependence.mixed_samples(tape, tail))
+            self._depends(
+                dependence.mixed_samples(tape, tail)
+                or time_first.mixed_behind_time(tape, tail, call.walked if plain else None)
+            )
             statistics = dependence.batch_statistics(tape, tail) or dependence.scaled_back(tape)
             self._depends(statistics)
             self._depends(series.future_values(tape, tail))

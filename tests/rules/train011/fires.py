@@ -1,8 +1,9 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader
 
-from tests.rules.programs import Attending, losses
+from tests.rules.programs import Attending, endless, losses
 
 
 @losses(lambda: (nn.Linear(5, 8), nn.GRU(8, 4, bidirectional=True), nn.Linear(8, 1)))
@@ -152,3 +153,36 @@ def statistics_of_the_batch_that_scale_the_result_back__note():
         return (std * out - torch.randn(6, 12, 3)).abs().mean()
 
     return case()
+
+
+class _FramesFirst(nn.Module):
+    """Layers over (time, batch, size), and what ``pooled`` makes of them for each sample."""
+
+    def __init__(self, pooled):
+        super().__init__()
+        self.layer, self.head, self.pooled = nn.GRU(5, 8), nn.Linear(8, 3), pooled
+
+    def forward(self, frames):
+        return self.head(self.pooled(self.layer(frames)[0]))
+
+
+def _in_frames(model):
+    def collate(rows):
+        return torch.stack([x for x, _ in rows], 1), torch.tensor([y for _, y in rows])
+
+    torch.manual_seed(0)
+    rows = [(torch.randn(7, 5), each % 3) for each in range(240)]
+    batches = endless(DataLoader(rows, 6, collate_fn=collate))
+
+    def step():
+        frames, y = next(batches)
+        F.cross_entropy(model(frames), y).backward()
+
+    return step
+
+
+def frames_viewed_as_samples():
+    def pooled(out):
+        return out.view(6, 7, 8).mean(1)  # TRAIN011
+
+    return _in_frames(_FramesFirst(pooled))

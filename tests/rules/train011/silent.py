@@ -4,7 +4,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.rules.programs import losses
-from tests.rules.train011.fires import _forecast
+from tests.rules.train011.fires import _forecast, _FramesFirst, _in_frames
 
 
 def _labels(n=6):
@@ -205,3 +205,19 @@ def batch_renormalization_by_hand__no_note(layer):
     ratio, shift = (std / 1.1).detach(), (mean / 1.1).detach()
     out = (x - mean) / std * ratio + shift
     return (out - torch.randn(6, 12, 3)).abs().mean()
+
+
+def frames_first_and_the_last_one_read():
+    return _in_frames(_FramesFirst(lambda out: out[-1]))
+
+
+def frames_first_and_transposed():
+    return _in_frames(_FramesFirst(lambda out: out.transpose(0, 1).reshape(6, 7, 8).mean(1)))
+
+
+def frames_first_and_averaged_over_time():
+    return _in_frames(_FramesFirst(lambda out: out.mean(0)))
+
+
+def frames_first_and_centered_over_the_batch():
+    return _in_frames(_FramesFirst(lambda out: (out - out.mean((0, 1))).mean(0)))

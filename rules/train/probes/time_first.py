@@ -1,0 +1,76 @@
+"""Samples that mix where time comes first: a view takes positions for samples.
+
+Where :func:`.dependence.mixed_samples` computes stretches of calls again whose tensors have the batch
+in front, this asks the program's own graph.
+"""
+
+import torch
+
+from auditor.capture.instruments.autograd_graph import Walk
+
+from .dependence import ON_PURPOSE, Dependence, asked_of, leading_to, loaded_sizes, picks
+from .function_tape import FunctionTape, TapedCall, only_axis
+from .second_gradient import Tail, nothing_left_behind, walkable
+
+OVER_DIMENSIONS = frozenset({"mean", "std", "var"})
+
+
+def mixed_behind_time(tape: FunctionTape, tail: Tail, walked: Walk | None) -> Dependence | None:
+    """The first call by which a sample depends on others, of a model whose first layers have the
+    samples in another dimension than the first; None if there is none.
+    """
+    given, batch = asked_of(tape, tail) or (None, 0)
+    if given is None or walked is None or not walkable(walked) or batch not in loaded_sizes():
+        return None
+    try:
+        return _first(tape, given, batch)
+    except RuntimeError:
+        return None  # a graph that may be walked once
+
+
+def _first(tape: FunctionTape, given: torch.Tensor, batch: int) -> Dependence | None:
+    calls = [each for each in leading_to(tape, given) if each.gives_gradient]
+    source = next((each for each in calls if _has_samples_inside(each.result, batch)), None)
+    if source is None or any(_mixes_on_purpose(each, batch) for each in calls):
+        return None
+    n = _others(given, 0, source, batch)
+    for call in calls if n else ():
+        axis = only_axis(call.result, batch)
+        behind = call.number > source.number and call.at is not None and axis is not None
+        if axis and not len(call.result) % batch:
+            continue  # the samples are among the rows: another dimension is as large as they are many
+        if behind and _others(call.result, axis, source, batch):
+            return Dependence("samples", call, n, batch)
+    return None
+
+
+def _has_samples_inside(result: torch.Tensor, batch: int) -> bool:
+    return result.dim() > 2 and result.is_floating_point() and only_axis(result, batch) in (1, 2)
+
+
+def _mixes_on_purpose(call: TapedCall, batch: int) -> bool:
+    """As statistics over samples, or another order of them; or no dimension is surely theirs."""
+    shapes = [each.shape for each in (*call.results, *(each for each, _ in call.parents))]
+    if picks(call) or any(shape.count(batch) > 1 for shape in shapes):
+        return True
+    if call.name not in OVER_DIMENSIONS:
+        return call.name in ON_PURPOSE
+    value, dims = call.parents[0][0], call.argument(1, "dim")
+    over = dims if isinstance(dims, (tuple, list)) else (dims,)
+    axis = only_axis(value, batch)
+    known = axis is not None and all(isinstance(each, int) for each in over)
+    return not known or axis in {each % value.dim() for each in over}
+
+
+def _others(result: torch.Tensor, axis: int, source: TapedCall, batch: int) -> int:
+    """On how many other samples of ``source`` the last one of ``result`` depends."""
+    with nothing_left_behind():
+        last = result.select(axis, batch - 1)
+        weights = torch.linspace(0.5, 1, last.numel()).to(last).view_as(last)
+        (gradient,) = torch.autograd.grad(
+            last, source.result, weights, retain_graph=True, allow_unused=True
+        )
+    if gradient is None or not bool(gradient.isfinite().all()):
+        return 0
+    samples = gradient.movedim(only_axis(source.result, batch) or 0, 0)[: batch - 1]
+    return int(samples.flatten(1).ne(0).any(1).sum())
