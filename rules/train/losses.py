@@ -265,6 +265,12 @@ MASKED = {
         LARGEST, "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf)."
     ),
     "mean": "Average only real positions: (x * mask).sum(1) / mask.sum(1).",
+    **dict.fromkeys(
+        ("adaptive_avg_pool1d", "avg_pool1d"),
+        "Average only real positions: (x * mask).sum(-1) / mask.sum(-1).",
+    ),
+    "backward": "Pack the sequences: pack_padded_sequence with their lengths.",
+    "flipped": "Flip each row within its own length, or pack the sequences of a bidirectional layer.",
     "sum": "Sum only real positions: (x * mask).sum(1).",
     "tokens": "Average only real positions: x[mask].mean().",
     "embedding": "Count positions from the first real token: (mask.cumsum(1) - 1).clamp(min=0).",
@@ -275,6 +281,12 @@ MASKED = {
     ),
 }
 """What to do, by the function; else it is attention."""
+
+DIRECTIONS = {
+    "backward": "the backward direction of {}",
+    "flipped": "{} reads the batch flipped as a whole, and",
+}
+"""What comes to the padding first, by the first word of the function."""
 
 MASK = (
     "Give attention a mask of the padding: attn_mask, key_padding_mask (a decoder's attention to a "
@@ -302,21 +314,28 @@ class PaddingTrained(GradientRule):
             yield told(
                 finding,
                 row,
-                f"{row.padded} of {row.targets} targets of {row.function} are padding, according to "
-                f"{row.by}, and count like the others",
+                f"{row.padded} of {row.targets} {_counted(row)} of {row.function} are padding, "
+                f"according to {row.by}, and count like the others",
                 ("share of padding", f"{row.padded / row.targets:.0%}"),
                 remedy=_ignored(row.site, row.function, {each.value for each in rows}),
             )
 
     def _padding_finding(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
         worst = max(rows, key=lambda row: row.share).function
+        direction = worst.partition(" ")[0]
         rows = sorted((row for row in rows if row.function == worst), key=lambda row: row.share)
         row = rows[(len(rows) - 1) // 2]
         if row.share < self.least_read:
             return None
         steps, per_step = _steps(rows)
         said = f"{row.padded} of all {row.tokens} tokens are (according to {row.by})"
-        if worst in RECURRENT:
+        if direction in DIRECTIONS:
+            message = (
+                f"{DIRECTIONS[direction].format(worst.partition(' ')[2])} comes to the padding of a row "
+                f"before its text: in one row of the batch {row.share:.0%} of the gradient of its "
+                f"outputs at real positions lies on padding, as {said}"
+            )
+        elif worst in RECURRENT:
             message = (
                 f"the last state of {worst} has read the padding after the sequence: in one row of the "
                 f"batch {row.share:.0%} of its gradient lies on padding, as {said}"
@@ -335,7 +354,7 @@ class PaddingTrained(GradientRule):
             message = f"a part of the loss is a mean over all positions: {said}, and count like the others"
         elif row.zero:
             message = (
-                f"mean divides by all positions, although padding is zero there: one row of the batch "
+                f"{worst} divides by all positions, although padding is zero there: one row of the batch "
                 f"is scaled by {1 - row.share:.0%}, so that its result depends on how long the "
                 f"others are, as {said}"
             )
@@ -356,7 +375,9 @@ class PaddingTrained(GradientRule):
             message,
             steps=steps,
             per_step=per_step,
-            severity=Severity.NOTE if row.zero or worst in LARGEST else None,
+            severity=Severity.NOTE
+            if row.zero or worst in LARGEST or direction in DIRECTIONS
+            else None,
             facts=(
                 ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
@@ -364,12 +385,21 @@ class PaddingTrained(GradientRule):
                 if worst != UNPACKED
                 else ("proof", "the lengths that it gives beside it"),
             ),
-            remedy=Remedy(MASKED.get(worst, MASK)),
+            remedy=Remedy(MASKED.get(direction, MASK)),
         )
+
+
+def _counted(row: RepairRow) -> str:
+    if row.function != "ctc_loss":
+        return "targets"
+    return "frames" if row.value is None else "labels"
 
 
 def _ignored(site: Site, function: str, values: set[int | None]) -> Remedy:
     """``values``: targets only of padding; one batch's padding may be another's target."""
+    if function == "ctc_loss":
+        name = "input_lengths" if None in values else "target_lengths"
+        return Remedy(f"Pass the real length of each row as {name}, not that of the longest.")
     if function not in LOGARITHMS and function != "cross_entropy":
         return Remedy("Compare only the positions that the mask or the lengths call real.")
     if None in values:

@@ -54,7 +54,13 @@ class PaddingReadRow(PassRow, kw_only=True):
     of_values = True
 
     at: At
-    function: Annotated[str, doc("`scaled_dot_product_attention`, `softmax`, `mean`, `lstm`")]
+    function: Annotated[
+        str,
+        doc(
+            "`scaled_dot_product_attention`, `softmax`, `mean`, `lstm`; `backward lstm` or `flipped "
+            "lstm` if this direction comes to the padding first"
+        ),
+    ]
     share: Annotated[
         float,
         doc(

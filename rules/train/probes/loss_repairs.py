@@ -25,6 +25,7 @@ from . import (
     ends,
     leaks,
     no_effect,
+    padded_texts,
     padding_reads,
     paddings,
     ratios,
@@ -116,7 +117,7 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _noted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         compares = name in paddings.NAMES or name in paddings.COMPARING
-        noted = compares or name in activations.TWICE or name in padding_reads.READING
+        noted = compares or name in activations.NAMES or name in padding_reads.READING
         return paddings.beside(self.context) if noted else None
 
     def _is_placed(self, name: str, given: tuple[torch.Tensor, ...]) -> bool:
@@ -295,7 +296,7 @@ class LossRepairsProbe(OptimizerProbe):
                 if fed.activation is not None:
                     row.activation, row.made_at = fed.activation.name, fed.activation.at
                 yield {call.number: fed.change}, row
-            padded = paddings.padding_of(tape, call)
+            padded = paddings.padding_of(tape, call) or padded_texts.counted_by_ctc(tape, call)
             if padded is not None:
                 yield {call.number: padded.change}, _padding_row(call, padded)
             padded = paddings.compared_padding(tail, call)

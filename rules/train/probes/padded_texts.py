@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
+from typing import Any
 
 import torch
 
 from .function_tape import FunctionTape, TapedCall, only_axis, version
-from .paddings import COMPARING, NAMES, SEGMENTS, Beside, is_real
+from .paddings import COMPARING, NAMES, SEGMENTS, Beside, Padded, is_real
+from .second_gradient import Again
 
 INPUTS = 8
 """Sequences of numbers that are looked at."""
 
+LENGTHS_OF_CTC = ((2, "input_lengths"), (3, "target_lengths"))
+
 PADS = frozenset({"pad", "is_pad"})
 """Names of masks that are true at padding, and say nothing else."""
 
-POOLING = frozenset({"mean", "sum", "amax", "max"})
+AVERAGES = frozenset({"mean", "adaptive_avg_pool1d", "avg_pool1d"})
+POOLING = AVERAGES | {"sum", "amax", "max"}
 
 REPEATED = 4
 """Times that a row must end in one token for it to be padding without a mask."""
@@ -190,6 +195,60 @@ def _padded_by(noted: Iterable[Beside], tensor: torch.Tensor) -> Tokens | None:
             if bool(counts.min() != counts.max()):
                 return Tokens(each.tensor.bool(), each.name)
     return None
+
+
+def counted_by_ctc(tape: FunctionTape, call: TapedCall) -> Padded | None:
+    """Frames or labels that ``ctc_loss`` counts although they are padding: it is told that each row
+    is as long as the longest one.
+    """
+    scores, labels = call.argument(0, "log_probs"), call.argument(1, "targets")
+    if call.name != "ctc_loss" or call.at is None or scores.dim() != 3:
+        return None
+    given = [torch.as_tensor(call.argument(*each)) for each in LENGTHS_OF_CTC]
+    for number, form in enumerate((scores[..., 0].T, labels)):
+        long = form.shape[-1]
+        if form.dim() != 2 or not bool((given[number] == long).all()):
+            continue
+        found = _real_labels(call, labels) if number else _real_frames(tape, call, form, given[1])
+        for by, real in found:
+            counts = real.sum(1)
+            if bool(counts.min() == counts.max()):
+                continue
+            counts = counts.to(given[number])
+
+            def change(again: Again, number: int = number, counts: Any = counts) -> Any:
+                return again.with_argument(*LENGTHS_OF_CTC[number], lambda _: counts)
+
+            value = int(labels[~real.to(labels.device)][0]) if number else None
+            return Padded(change, int((~real).sum()), real.numel(), value, by)
+    return None
+
+
+def _real_labels(call: TapedCall, labels: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    for each in call.beside:
+        real = is_real(each, labels) if each.named else None
+        if real is not None and _is_padding(labels, ~real.view_as(labels)):
+            yield each.name, real.view_as(labels)
+
+
+def _real_frames(
+    tape: FunctionTape, call: TapedCall, form: torch.Tensor, labels: torch.Tensor
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """By lengths or a mask of the frames themselves; or by the inputs that they come of, of which
+    several may make a frame.
+    """
+    rows, long = form.shape
+    for each in call.beside:
+        lengths = [] if each.is_mask else each.tensor.tolist()
+        own = each.is_mask or (max(lengths, default=0) == long and lengths != labels.tolist())
+        real = is_real(each, form) if own and each.named else None
+        if real is not None:
+            yield each.name, real.view_as(form)
+    for tokens in padded_texts(tape):
+        real = (~tokens.is_padding)[:, None].float()
+        fits = len(real) == rows and real.shape[-1] >= long
+        if fits and call.number in reached_from(tape, tokens.readers):
+            yield tokens.by, torch.nn.functional.adaptive_max_pool1d(real, long)[:, 0] > 0
 
 
 def reached_from(tape: FunctionTape, starts: Iterable[TapedCall]) -> frozenset[int]:

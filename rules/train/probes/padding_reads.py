@@ -17,9 +17,18 @@ import torch
 from auditor.capture.instruments.plain_tensor import tensors
 
 from ..rows import RECURRENT
-from .dependence import attention_of, mask_of, softmax_behind
-from .function_tape import FunctionTape, TapedCall, version
-from .padded_texts import POOLING, TextRow, Tokens, padded_sequence, padded_texts, reached_from
+from .activations import PASSED
+from .dependence import PICKING, attention_of, mask_of, softmax_behind
+from .function_tape import FunctionTape, TapedCall, only_axis, version
+from .padded_texts import (
+    AVERAGES,
+    POOLING,
+    TextRow,
+    Tokens,
+    padded_sequence,
+    padded_texts,
+    reached_from,
+)
 from .second_gradient import Again, computed_again, nothing_left_behind
 
 VALUES = {
@@ -37,6 +46,11 @@ READING = VALUES.keys() - {"getitem", "matmul", "bmm", "einsum"} | {"softmax"}
 
 SEQUENCES = READING - POOLING - {"softmax"}
 """Those that may read sequences of numbers as well as texts."""
+
+PARTS = PICKING | frozenset("gather take_along_dim select chunk split unbind".split())
+"""Functions that may read a part of what a recurrent layer gives."""
+
+FLIPS = frozenset("flip fliplr index_select getitem".split())
 
 WEIGHTS = 1 << 26
 """Numbers of one row that are computed again at most: 256 MiB in float32. An attempt that runs out
@@ -77,15 +91,78 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
             try:
                 with nothing_left_behind():
                     share = _share(tape, call, tokens)
+                    begun = _begun_in_padding(tape, call, tokens) if share is None else None
             except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
                 continue  # of another form
+            if begun is not None:
+                yield begun
+                break
             if share is not None:
-                zero = call.name == "mean" and not _is_set(call, tokens)
+                zero = call.name in AVERAGES and not _is_set(call, tokens)
                 if not (zero and _is_rescaled(tape, call)):
                     picks = call.name == "getitem" and call.at is not None
                     told = replace(reader, at=(call if picks else mask_of(tape, reader)).at)
                     yield PaddingRead(told, share, tokens, zero)
                 break
+
+
+def _begun_in_padding(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> PaddingRead | None:
+    """A recurrent layer one direction of which comes to the padding before the text: the backward
+    one, or the other where the program flipped the batch.
+    """
+    value, pads = _value(call), tokens.is_padding
+    if call.name not in RECURRENT or value.dim() != 3 or bool(pads[:, 0].any()):
+        return None
+    both, axis = bool(call.argument(7, "bidirectional")), int(bool(call.argument(8, "batch_first")))
+    flipped, size = _is_flipped(tape, call, tokens), call.result.shape[-1] // (1 + both)
+    if value.shape[axis] != pads.shape[1] or not (flipped or both):
+        return None
+    seen = replace(tokens, is_padding=pads.flip(1)) if flipped else tokens
+    biased = call.argument(3, "has_biases") or _is_set(call, seen)  # else the state stays zero
+    if not biased or call.number not in reached_from(tape, tokens.readers):
+        return None
+    half, word = (slice(size), "flipped") if flipped else (slice(size, None), "backward")
+    for row in seen.rows:
+        share = _share_of_row(tape, call, row, half) if _is_read(tape, call, row, half) else None
+        if share is not None:
+            return PaddingRead(replace(call, name=f"{word} {call.name}"), share, tokens, zero=False)
+    return None
+
+
+def _is_flipped(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> bool:
+    """The positions were turned round between the tokens and the call, all rows alike."""
+    flipped = False
+    made: TapedCall | None = call
+    while made is not None and made.parents:
+        given = made.parents[0][0]
+        axis = only_axis(given, tokens.is_padding.shape[1]) if made.name in FLIPS else None
+        flipped ^= axis is not None and torch.equal(made.result, given.flip(axis))
+        made = None if made in tokens.readers else tape.maker_before(made, given)
+    return flipped
+
+
+def _is_read(tape: FunctionTape, call: TapedCall, row: TextRow, half: slice) -> bool:
+    """The program reads this half of the layer's outputs at real positions of the row."""
+    used, read = call.result, _read(tape)
+    leaf = used.detach().requires_grad_()
+    for each in tape.users(call):
+        if not any(given is used for given, _ in each.parents):
+            continue
+        if each.name not in PARTS:
+            return True
+        again = computed_again(each, None, lambda given: leaf if given is used else given)
+        parts = zip(each.results, tensors((again,)), strict=True)
+        sums = [new.sum() for old, new in parts if id(old) in read]
+        if sums:
+            (gradient,) = torch.autograd.grad(torch.stack(sums).sum(), leaf)
+            if bool(_real_outputs(row, row.of(gradient), half).any()):
+                return True
+    return False
+
+
+def _real_outputs(row: TextRow, outputs: torch.Tensor, half: slice) -> torch.Tensor:
+    axis = row.positions_axis(outputs[..., 0])
+    return outputs.movedim(axis or 0, 0)[~row.pads][..., half]
 
 
 def _counted_from_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Iterator[PaddingRead]:
@@ -152,21 +229,30 @@ def _averaged_over_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Itera
 
 
 def _is_set(call: TapedCall, tokens: Tokens) -> bool:
-    """Some padding of what a mean was given is not zero."""
-    value, pads = _value(call), tokens.is_padding
-    return bool((value if value.shape[:2] == pads.shape else value.transpose(0, 1))[pads].any())
+    """Some padding of what a call was given is not zero."""
+    for row in tokens.rows:
+        value = row.of(_value(call))
+        if bool(value.movedim(row.positions_axis(value) or 0, 0)[row.pads].any()):
+            return True
+    return False
 
 
 def _is_rescaled(tape: FunctionTape, call: TapedCall) -> bool:
     """The program multiplies or divides the result by a tensor next, as the share of what is real."""
-    return any(each.name in ("div", "mul") and len(each.parents) > 1 for each in tape.users(call))
+    for each in tape.users(call):
+        scales = each.name in ("div", "mul")
+        if scales and len(each.parents) > 1:
+            return True
+        if (scales or each.name in PASSED) and _is_rescaled(tape, each):
+            return True
+    return False
 
 
 def _reader(tape: FunctionTape, call: TapedCall) -> TapedCall | None:
     """The call that is told where this one reads padding: of a product the softmax in front of it,
     where the mask belongs, of a state that is picked the recurrent layer. None of any other.
     """
-    if call.name not in VALUES or not (call.gives_gradient or call.name == "mean"):
+    if call.name not in VALUES or not (call.gives_gradient or call.name in AVERAGES):
         return None
     if call.name == "getitem":
         made = tape.maker_before(call, call.args[0])
@@ -232,7 +318,10 @@ def _share(tape: FunctionTape, call: TapedCall, tokens: Tokens) -> float | None:
     return share
 
 
-def _share_of_row(tape: FunctionTape, call: TapedCall, row: TextRow) -> float | None:
+def _share_of_row(
+    tape: FunctionTape, call: TapedCall, row: TextRow, half: slice | None = None
+) -> float | None:
+    """``half``: of these outputs of a recurrent layer at real positions, not of its last states."""
     leaf = torch.empty(0)
 
     def own_leaf(value: torch.Tensor) -> torch.Tensor:
@@ -244,7 +333,9 @@ def _share_of_row(tape: FunctionTape, call: TapedCall, row: TextRow) -> float | 
         return again.with_argument(*VALUES[call.name], own_leaf)
 
     made = list(tensors((computed_again(call, change, partial(_of_row, call, row)),)))
-    if call.name in RECURRENT:
+    if half is not None:
+        chosen = [_real_outputs(row, made[0], half)]
+    elif call.name in RECURRENT:
         chosen = _states_used(tape, call, made)
     else:
         axis = row.positions_axis(made[0])
@@ -282,7 +373,9 @@ def _may_read(call: TapedCall, row: TextRow, *, weighed: bool) -> bool:
         set_there = bool(value.movedim(axis, 0)[pads].any())
         if call.name == "mean" and not call.result.dim():
             return value.dim() in (2, 3) and axis == 1 and not set_there  # of a masked loss
-        adds = call.name == "mean" or set_there
+        if call.name in AVERAGES - {"mean"} and call.result.shape[-1] > 1:
+            return False  # fewer positions
+        adds = call.name in AVERAGES or set_there
         return value.dim() == 3 and pooled and (adds or weighed)  # zeros add nothing to a sum
     if call.name == "getitem":
         return call.result.dim() == value.dim() - 1
@@ -300,12 +393,17 @@ def _states_used(
     tape: FunctionTape, call: TapedCall, made: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """The last states of a recurrent layer's forward direction, of those that the program reads."""
-    read = {
+    read = _read(tape)
+    step = 2 if call.argument(7, "bidirectional") else 1
+    states = zip(call.results[1:], made[1:], strict=True)
+    return [now[::step] for old, now in states if id(old) in read]
+
+
+def _read(tape: FunctionTape) -> set[int]:
+    """The tensors that the program reads, by their ``id``."""
+    return {
         id(tensor)
         for each in tape.calls.values()
         for tensor, _ in each.parents
         if each.name != "detach"
     }
-    step = 2 if call.argument(7, "bidirectional") else 1
-    states = zip(call.results[1:], made[1:], strict=True)
-    return [now[::step] for old, now in states if id(old) in read]

@@ -72,6 +72,10 @@ def _fields(value: Any) -> list[tuple[Any, Any]]:
 def _mask_candidates(name: str, tensor: torch.Tensor) -> Iterator[Beside]:
     whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.requires_grad)
     low = name.lower()
+    if tensor.dim() == 3 and 1 in tensor.shape[1:] and not tensor.requires_grad:
+        flat = tensor.squeeze(1 if tensor.shape[1] == 1 else 2)  # it is multiplied with a sequence
+        if flat.dim() == 2 and flat.numel() > 1:
+            yield Beside(name, flat, is_mask=True, named=False)
     named = any(low.endswith(each) for each in MASKS)
     if tensor.dim() == 2 and (named or tensor.dtype is torch.bool) and tensor.numel() > 1:
         yield Beside(name, tensor, is_mask=True, named=named)

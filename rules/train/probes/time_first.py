@@ -36,10 +36,11 @@ def _first(tape: FunctionTape, given: torch.Tensor, batch: int) -> Dependence | 
     n = _others(given, 0, source, batch)
     for call in calls if n else ():
         axis = only_axis(call.result, batch)
-        behind = call.number > source.number and call.at is not None and axis is not None
+        if axis is None or call.at is None or call.number <= source.number:
+            continue
         if axis and not len(call.result) % batch:
             continue  # the samples are among the rows: another dimension is as large as they are many
-        if behind and _others(call.result, axis, source, batch):
+        if _others(call.result, axis, source, batch):
             return Dependence("samples", call, n, batch)
     return None
 

@@ -394,3 +394,119 @@ def pooled_behind_a_convolution(local, score, head):
     lengths = torch.tensor(LENGTHS)
     frames = (torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None])[..., None]).mT
     return F.cross_entropy(forward(frames, lengths), torch.tensor([0, 1, 2, 0]))
+
+
+def _transcribed(loss_of, hear, lengths=LENGTHS):
+    """Speech that is padded: ``loss_of`` gets scores, positions first, and labels of two letters."""
+
+    def step():
+        feat_lens = torch.tensor(lengths)
+        scores = hear(padded_frames(feat_lens))
+        lens, text_lens = -(-feat_lens * scores.shape[1] // 12), torch.tensor((2, 1, 2, 1))
+        labels = torch.randint(1, 4, (4, 2)) * (torch.arange(2) < text_lens[:, None])
+        loss_of(scores.log_softmax(-1).transpose(0, 1), lens, labels, text_lens).backward()
+
+    return step
+
+
+def _ctc(parts, **more):
+    """A case whose loss the function below computes."""
+    return case_of(lambda loss_of: _transcribed(loss_of, parts(), **more))
+
+
+def _subsampled():
+    conv = nn.Conv1d(3, 4, 3, stride=2, padding=1)
+    return lambda frames: conv(frames.mT).mT
+
+
+def _all_of(scores):
+    return torch.full(scores.shape[1:2], len(scores))
+
+
+@_ctc(lambda: nn.Linear(3, 4))
+def frames_that_ctc_counts(scores, lens, labels, text_lens):
+    return F.ctc_loss(scores, labels, _all_of(scores), text_lens, zero_infinity=True)  # TRAIN004
+
+
+@_ctc(_subsampled)
+def fewer_frames_that_ctc_counts(scores, frames, labels, text_lens):
+    """Only the lengths of the inputs are known by their name."""
+    return F.ctc_loss(scores, labels, _all_of(scores), text_lens, zero_infinity=True)  # TRAIN004
+
+
+@_ctc(lambda: nn.Linear(3, 4), lengths=(12,) * 4)
+def labels_that_ctc_counts(scores, lens, labels, text_lens):
+    return F.ctc_loss(scores, labels, lens, torch.full((4,), 2))  # TRAIN004
+
+
+def _gated(squeeze):
+    """Convolutions of signals beside a mask with a dimension for channels."""
+
+    def loss_of(local, gate, head):
+        lengths = torch.tensor(LENGTHS)
+        keep = (torch.arange(12) < lengths[:, None]).unsqueeze(1).float()
+        x = torch.randn(4, 5, 12) * keep
+        y = local(x).relu()
+        y = y * gate(squeeze(y, keep)).sigmoid().unsqueeze(-1)
+        scores = head((y * keep).sum(-1) / keep.sum(-1))
+        return F.cross_entropy(scores, torch.tensor([0, 1, 2, 0]))
+
+    parts = nn.Conv1d(5, 8, 3, padding=1), nn.Linear(8, 8), nn.Linear(8, 3)
+    return lambda: loss_of(*parts).backward()
+
+
+@case_of(_gated)
+def mean_over_the_last_dimension(y, keep):
+    return y.mean(-1)  # TRAIN004
+
+
+@case_of(_gated)
+def pooled_to_one_position(y, keep):
+    return F.adaptive_avg_pool1d(y, 1).flatten(1)  # TRAIN004
+
+
+@case_of(_gated)
+def a_window_as_long_as_the_signal__note(y, keep):
+    return F.avg_pool1d(y * keep, 12).squeeze(-1)  # TRAIN004
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, batch_first=True, bidirectional=True))
+def backward_direction_over_padding__note(layer, x, lengths):
+    states, _ = layer(x)  # TRAIN004
+    rows = torch.arange(4)
+    return torch.cat([states[rows, lengths - 1, :8], states[:, 0, 8:]], 1)
+
+
+@case_of(classed_by, lambda: nn.LSTM(8, 8, bidirectional=True))
+def backward_half_of_positions_before_rows__note(layer, x, lengths):
+    states, _ = layer(x.transpose(0, 1))  # TRAIN004
+    _, behind = states.chunk(2, -1)
+    keep = (torch.arange(12)[:, None] < lengths)[..., None]
+    return (behind * keep).sum(0) / lengths[:, None]
+
+
+def _tagged(encode):
+    """Tags of tokens by a layer from left to right and one from right to left."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(16, 9)
+    layers = [nn.GRU(8, 8, batch_first=True) for _ in range(2)]
+
+    def step():
+        tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
+        scores = out(encode(*layers, embed(tokens), lengths)).transpose(1, 2)
+        F.cross_entropy(scores, ((tokens + 3) % 8).masked_fill(tokens == PAD, -100)).backward()
+
+    return step
+
+
+@case_of(_tagged)
+def right_to_left_from_the_end_of_the_padding__note(ahead, back, x, lengths):
+    behind, _ = back(x.flip(1))  # TRAIN004
+    return torch.cat([ahead(x)[0], behind.flip(1)], -1)
+
+
+@case_of(_tagged)
+def turned_by_an_index__note(ahead, back, x, lengths):
+    turned = torch.arange(11, -1, -1)
+    behind, _ = back(x[:, turned])  # TRAIN004
+    return torch.cat([ahead(x)[0], behind[:, turned]], -1)

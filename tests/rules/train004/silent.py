@@ -12,7 +12,7 @@ from tests.rules.programs import (
     padded_texts,
     speller,
 )
-from tests.rules.train004.fires import _packed
+from tests.rules.train004.fires import _all_of, _ctc, _gated, _packed, _tagged
 
 
 @losses(speller)
@@ -614,3 +614,99 @@ def shares_of_channels_behind_a_convolution__no_note(local, score, head):
     lengths = torch.tensor(LENGTHS)
     frames = (torch.randn(4, 12, 5) * (torch.arange(12) < lengths[:, None])[..., None]).mT
     return F.cross_entropy(forward(frames, lengths), torch.tensor([0, 1, 2, 0]))
+
+
+@_ctc(lambda: nn.Linear(3, 4))
+def frames_that_ctc_is_told__no_note(scores, lens, labels, text_lens):
+    return F.ctc_loss(scores, labels, lens, text_lens, zero_infinity=True)
+
+
+@_ctc(lambda: nn.Linear(3, 4), lengths=(12,) * 4)
+def frames_of_rows_of_one_length__no_note(scores, lens, labels, text_lens):
+    return F.ctc_loss(scores, labels, _all_of(scores), text_lens)
+
+
+@losses(lambda: nn.Linear(3, 4))
+def frames_of_images_that_nothing_says_to_be_padded__no_note(hear):
+    text_lens = torch.tensor((2, 1, 2, 1))
+    scores = hear(padded_frames(torch.tensor(LENGTHS))).log_softmax(-1).transpose(0, 1)
+    labels = torch.randint(1, 4, (4, 2))
+    return F.ctc_loss(scores, labels, _all_of(scores), text_lens, zero_infinity=True)
+
+
+@case_of(_gated)
+def mean_of_real_positions_of_a_signal__no_note(y, keep):
+    return (y * keep).sum(-1) / keep.sum(-1)
+
+
+@case_of(_gated)
+def pooled_and_divided_by_the_share_that_is_real__no_note(y, keep):
+    return F.adaptive_avg_pool1d(y * keep, 1).flatten(1) / keep.mean(-1)
+
+
+@case_of(_gated)
+def pooled_times_positions_by_the_lengths__no_note(y, keep):
+    return F.adaptive_avg_pool1d(y * keep, 1).squeeze(-1) * 12 / keep.sum(-1)
+
+
+@case_of(_gated)
+def every_second_position_of_a_signal__no_note(y, keep):
+    half = F.avg_pool1d(y * keep, 2)
+    return half.sum(-1) / keep.sum(-1)
+
+
+@losses(lambda: (nn.Conv1d(5, 8, 3), nn.Linear(8, 3)))
+def causal_convolution_at_the_last_real_position__no_note(local, head):
+    lengths = torch.tensor(LENGTHS)
+    x = torch.randn(4, 5, 12) * (torch.arange(12) < lengths[:, None])[:, None]
+    y = local(F.pad(x, (2, 0))).relu()
+    return F.cross_entropy(head(y[torch.arange(4), :, lengths - 1]), torch.tensor([0, 1, 2, 0]))
+
+
+def _both_ways(**more):
+    return nn.GRU(8, 8, batch_first=True, bidirectional=True, **more)
+
+
+@case_of(classed_by, _both_ways)
+def both_directions_over_what_is_packed__no_note(layer, x, lengths):
+    states = _packed(layer, x, lengths)
+    return torch.cat([states[torch.arange(4), lengths - 1, :8], states[:, 0, 8:]], 1)
+
+
+@case_of(classed_by, _both_ways)
+def forward_half_of_both_directions__no_note(layer, x, lengths):
+    states, _ = layer(x)
+    ahead, _ = states.chunk(2, -1)
+    return ahead[torch.arange(4), lengths - 1] + states[:, 0, :8]
+
+
+@case_of(classed_by, lambda: _both_ways(bias=False))
+def zeros_that_leave_a_state_at_zero__no_note(layer, x, lengths):
+    states, _ = layer(x)
+    return states[:, 0]
+
+
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), _both_ways(), nn.Linear(16, 9)))
+def both_directions_over_rows_of_one_length__no_note(embed, layer, out):
+    tokens = torch.randint(0, 8, (4, 12))
+    states, _ = layer(embed(tokens))
+    return F.cross_entropy(out(states).transpose(1, 2), tokens)
+
+
+@losses(lambda: (nn.Embedding(9, 8, padding_idx=PAD), _both_ways(), nn.Linear(16, 3)))
+def both_directions_behind_padding_in_front__no_note(embed, layer, out):
+    states, _ = layer(embed(padded_texts().flip(1)))
+    return F.cross_entropy(out(states[:, -1]), torch.tensor([0, 1, 2, 0]))
+
+
+@case_of(_tagged)
+def each_row_turned_within_its_length__no_note(ahead, back, x, lengths):
+    places = torch.arange(12)
+    turned = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+    turned = turned[..., None].expand(4, 12, 8)
+    return torch.cat([ahead(x)[0], back(x.gather(1, turned))[0].gather(1, turned)], -1)
+
+
+@case_of(_tagged)
+def turned_twice__no_note(ahead, back, x, lengths):
+    return torch.cat([ahead(x)[0], back(x.flip(1).flip(1))[0]], -1)
