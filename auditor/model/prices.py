@@ -38,7 +38,7 @@ OPENS = frozenset({"MEM015"})
 
 TRAINED = frozenset(
     "AMP006 CFG009 CFG012 CFG013 DATA011 DATA014 GRAPH005 GRAPH006 GRAPH011 NUM005 NUM012 OPT005 OPT006 "
-    "OPT007 OPT009 OPT010 OPT011 OPT013 OPT014 OPT015 OPT016 OPT017 OPT018".split()
+    "OPT007 OPT009 OPT010 OPT011 OPT013 OPT014 OPT015 OPT016 OPT017 OPT018 OPT019".split()
 )
 """Rules, besides the family TRAIN, whose findings say that something else is trained than the program
 says: what a step costs comes behind that.
