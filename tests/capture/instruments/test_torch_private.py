@@ -853,7 +853,7 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(monkeypatch):
 ROOT = Path(__file__).resolve().parents[3]
 WATCHES = {
     *("averages", "differences", "doubles", "generators", "modules"),
-    *("numerics", "piecewise", "reproduce", "thrown", "weight_averages"),
+    *("numerics", "piecewise", "reproduce", "thrown"),
 }
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(look_up.REHEARSAL_NEEDS, {"rehearsal"}),
