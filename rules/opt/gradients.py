@@ -1,4 +1,4 @@
-"""OPT002, 4 to 6, 8, 15 and 17: gradients cleared, clipped and added up."""
+"""OPT002, 4 to 6, 8, 15, 17 and 19: gradients cleared, clipped and added up, and weights averaged."""
 
 import ast
 import itertools
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.call_arguments import CallArgument, given
@@ -19,7 +20,7 @@ from auditor.syntax.index import LOOPS, nodes_in
 
 from ..lines import LineRule, places_of
 from ..reading import ReadingRule
-from .rows import ClippingRow, MicroBatchRow, UnclearedRow
+from .rows import AverageRow, ClippingRow, MicroBatchRow, UnclearedRow
 
 CHECK = "error_if_nonfinite"
 
@@ -353,3 +354,54 @@ def _condition(source: Source, step: Site) -> Site:
             if isinstance(up, (*LOOPS, Function)):
                 break
     return step
+
+
+ALIASES = Remedy(
+    "Keep a copy of the weights from the start: p.detach().clone(), or copy.deepcopy(model): "
+    "detach(), data and state_dict() share the memory of the parameters."
+)
+
+
+@dataclass(frozen=True)
+class AverageIsTheWeights(Rule):
+    """An average of weights is no more than the current weights."""
+
+    code = "OPT019"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+    advice = (
+        "Give the new weights 1 - decay: average.lerp_(new, 1 - decay), or "
+        "average.mul_(decay).add_(new, alpha=1 - decay)."
+    )
+
+    weight: float = knob(
+        0.95, "Report if the new weights are at least this share of the average on each step."
+    )
+
+    def detect(self, averages: Rows[AverageRow]) -> Iterator[Finding]:
+        for row in averages:
+            weights = amounts.count(row.n, "trained weight")
+            if row.itself == row.n and row.copies:
+                said = (
+                    f"this line copies {weights} onto themselves: what was kept is an alias of them"
+                )
+            elif row.itself == row.n:
+                said = (
+                    f"this line averages {weights} with themselves: the average is an alias of them"
+                )
+            elif self.weight <= row.weight < 1.0 and row.steps >= max(2, row.watched - 1):
+                said = (
+                    f"each step mixes {row.weight:g} of the new weights with {1 - row.weight:.2g} of "
+                    f"an average of {weights}: it hardly remembers the steps before"
+                )
+            else:
+                continue
+            yield Finding(
+                row.site,
+                said,
+                steps=row.steps,
+                per_step=float(row.n),
+                severity=Severity.NOTE if row.itself and row.copies else None,
+                remedy=ALIASES if row.itself else None,
+            )

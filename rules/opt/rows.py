@@ -126,3 +126,20 @@ class MicroBatchRow(PassRow, kw_only=True):
         """All of them were means over batches of a loader, and nothing divided them enough."""
         together = self.means == self.n <= self.batches and not self.changed
         return together and self.n * self.weight >= TOGETHER
+
+
+class AverageRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that averages trained weights into tensors that no
+    optimizer holds, or writes trained weights onto themselves.
+    """
+
+    part = "averages"
+    when = "numbers"
+
+    at: At
+    steps: Annotated[int, doc("steps on which it did")]
+    watched: Annotated[int, doc("steps of the pass")]
+    n: Annotated[int, doc("tensors that it writes per step")]
+    itself: Annotated[int, doc("of these, trained weights averaged with an alias of themselves")]
+    copies: Annotated[bool, doc("it copies")]
+    weight: Annotated[float, doc("share of the new weights in each update; 0 if it varies")]

@@ -7,6 +7,8 @@ from auditor.rules.amp.precision import GradScalerMisused
 from auditor.rules.num.formulas import EpsilonVanishes
 from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
+from auditor.rules.opt.gradients import AverageIsTheWeights
+from auditor.rules.opt.rows import AverageRow
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.source.files import Source
@@ -80,6 +82,28 @@ def test_updates_are_placed_at_the_only_cast_and_say_where_the_optimizer_steps()
     assert (finding.site, finding.facts) == (cast, (("steps at", str(LINE)),))
     (finding,) = updated()
     assert (finding.site, finding.facts) == (LINE, ())
+
+
+# -- OPT019 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"weight": 0.95}, [None]),
+        ({"weight": 0.949}, []),
+        ({"weight": 0.99, "steps": 2}, [None]),
+        ({"weight": 0.99, "steps": 1}, []),
+        ({"weight": 0.99, "steps": 3, "watched": 5}, []),
+        ({"weight": 1.0, "itself": 7}, []),
+        ({"weight": 1.0, "itself": 8, "steps": 1}, [None]),
+        ({"weight": 1.0, "itself": 8, "copies": True}, [Severity.NOTE]),
+    ],
+)
+def test_averages_without_a_memory(facts, expected):
+    facts = {"steps": 3, "watched": 3, "n": 8, "itself": 0, "copies": False, **facts}
+    found = ask(AverageIsTheWeights(), rows(AverageRow(at=0, **facts), sites=(LINE,)))
+    assert [each.severity for each in found] == expected
 
 
 # -- AMP006 ----------------------------------------------------------------------------------------

@@ -55,3 +55,39 @@ def sinusoidal_table_anew():
         return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
 
     return trained_by(model, loss)
+
+
+def prompts_of_frozen_text_tower():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    text = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval().requires_grad_(False)
+    model = nn.Linear(64, 32)
+    model.register_buffer("prompts", torch.randn(10, 8, 32))
+
+    def loss():
+        with torch.no_grad():
+            classes = F.normalize(text(model.prompts)[:, -1], dim=-1)  # WASTE004
+        found = F.normalize(model(torch.randn(16, 64)), dim=-1)
+        return F.cross_entropy(found @ classes.t(), torch.randint(10, (16,)))
+
+    return trained_by(model, loss)
+
+
+def style_of_frozen_convolutions_that_the_optimizer_holds():
+    class _Style(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3))
+            self.features.requires_grad_(False)
+            self.decoder = nn.Conv2d(3, 3, 3, padding=1)
+            self.register_buffer("style", torch.rand(1, 3, 32, 32))
+
+        def gram(self, x):
+            x = self.features(x).flatten(2)
+            return x @ x.transpose(1, 2)
+
+        def forward(self, x):
+            wanted = self.gram(self.style)  # WASTE004
+            return F.mse_loss(self.gram(self.decoder(x)), wanted.expand(len(x), -1, -1))
+
+    model = _Style()
+    return trained_by(model, lambda: model(torch.rand(4, 3, 32, 32)))

@@ -54,3 +54,55 @@ def buffer_filled_in_place():
         return out.square().mean()
 
     return trained_by(model, loss)
+
+
+def prompts_of_a_tower_that_is_averaged():
+    model, text = nn.Linear(32, 32), nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32))
+    text.requires_grad_(False).register_buffer("prompts", torch.randn(64, 32))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        classes = F.normalize(text(text.prompts), dim=-1)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(torch.randn(16, 32)) @ classes.t(), torch.randint(64, (16,)))
+        loss.backward()
+        optimizer.step()
+        for old in (text[0].weight, text[2].weight):
+            old.lerp_(model.weight.detach(), 0.01)
+
+    return step
+
+
+def prompts_that_are_learned():
+    text, prompts = nn.Linear(64, 64).requires_grad_(False), nn.Parameter(torch.randn(32, 64))
+
+    def loss_of():
+        classes = F.normalize(text(prompts), dim=-1)
+        return F.cross_entropy(torch.randn(16, 64) @ classes.t(), torch.randint(32, (16,)))
+
+    return trained_with(torch.optim.SGD([prompts], lr=0.1), loss_of)
+
+
+def frozen_weights_kept_in_eight_bits():
+    head, packed = nn.Linear(256, 1), nn.Linear(1, 1)
+    packed.weight = nn.Parameter(
+        torch.randint(-9, 9, (256, 256), dtype=torch.int8), requires_grad=False
+    )
+    packed.register_buffer("scale", torch.rand(256, 1))
+
+    def loss():
+        weight = (packed.weight.float() - 1) * packed.scale
+        return head(F.linear(torch.randn(16, 256), weight)).square().mean()
+
+    return trained_by(head, loss)
+
+
+def frozen_network_on_the_batch():
+    body, head = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).requires_grad_(False), nn.Linear(64, 1)
+
+    def loss():
+        with torch.no_grad():
+            features = body(torch.randn(64, 64))
+        return head(features).square().mean()
+
+    return trained_by(head, loss)

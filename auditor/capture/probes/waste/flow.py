@@ -102,12 +102,7 @@ class Stacks:
 class FlowWatch(Subscriber):
     """Follows values by their storages: views share them. Results are those of the operators."""
 
-    def __init__(
-        self,
-        context: Context,
-        buffers: Iterable[torch.Tensor],
-        on_error: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, context: Context, on_error: Callable[[Exception], None]) -> None:
         super().__init__(on_error)
         self._context = context
         self.stacks = Stacks(context.frames, _upload() if context.device.shadow else None)
@@ -123,8 +118,12 @@ class FlowWatch(Subscriber):
         """How many have begun."""
         self._made = 0
         self._uploads = False
-        for buffer in buffers:
-            self.value(buffer).fixed = True
+
+    def fix(self, how: int, tensors: Iterable[Any]) -> None:
+        """These hold the same on every step, unless something is seen to write them."""
+        for each in tensors:
+            if isinstance(each, torch.Tensor):
+                self.value(each).fixed = how
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -194,11 +193,9 @@ class FlowWatch(Subscriber):
         node.work = operator.work(call, moved)
         node.recipe = self._new() if operator.random or recipe is None else recipe
         reads = [] if operator.like else inputs
-        node.fixed = (
-            not (operator.random or operator.sink or strange)
-            and recipe is not None
-            and all(value.fixed for value in reads)
-        )
+        if not (operator.random or operator.sink or strange or recipe is None):
+            fixed = [value.fixed for value in reads]
+            node.fixed = max(fixed, default=CONSTANT) if all(fixed) else 0
         self._place(node, call, operator, made)
         for tensor in made:
             value = Value(node, node.recipe, node.fixed, operator.raw, node.records)
@@ -343,7 +340,7 @@ class FlowWatch(Subscriber):
         if inner.device.type == "cpu" and inner.nbytes <= HOST_BYTES and inner.is_contiguous():
             value.recipe, value.fixed = (
                 hash((content(inner), inner.dtype, tuple(inner.shape))),
-                True,
+                CONSTANT,
             )
 
     # -- other writers -----------------------------------------------------------------------------
@@ -408,6 +405,9 @@ FILLS = frozenset(
 LIKE = frozenset(["ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"])
 """Operators that need no more than the shape of what they are given."""
 
+FUSED = frozenset(["transformer_encoder_layer_fwd", "native_multi_head_attention"])
+"""Products in one operator, without gradients, that torch's counter of operations leaves out."""
+
 _NORM_INPUTS = 7
 """Places of batch norm's arguments before ``eps``: statistics 4 and 5, training 6."""
 
@@ -436,7 +436,7 @@ class FlowOperator:
         )
         packet = getattr(operator.func, "overloadpacket", None)
         self._flops: Callable[..., int] | None = flop_counter.flop_registry.get(packet)
-        self.product = self._flops is not None
+        self.product = self._flops is not None or self.name in FUSED
 
     def statistics(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
         """Running statistics that a batch norm updates in training."""
@@ -451,8 +451,14 @@ class FlowOperator:
                 flops = int(self._flops(*call.args, **call.kwargs, out_val=call.result))
             except Exception:  # a formula that does not know this call
                 flops = 0
+        elif self.product:  # each row of the first tensor through each matrix
+            x, *others = call.given
+            rows = x.numel() // max(1, x.shape[-1])
+            flops = 2 * rows * sum(each.numel() for each in others if each.dim() == 2)
         return nbytes + flops // FLOPS_PER_BYTE + CALL_BYTES
 
+
+CONSTANT, WEIGHTS = 1, 2
 
 Path = tuple[int, ...]
 """The user's lines on the stack, as sites of the recording, outermost first."""
@@ -472,8 +478,10 @@ class Node:
     """Which backward of the pass it ran in; None: none."""
     sink: bool = False
     """Somebody else sees what it reads: the host, another process, a library."""
-    fixed: bool = False
-    """Its results are the same whatever the batch and the parameters hold."""
+    fixed: int = 0
+    """``CONSTANT``: its results are the same whatever the batch and the parameters hold; ``WEIGHTS``:
+    and frozen parameters are among what it computes them from.
+    """
     compiled: bool = False
     """It ran under ``torch.compile``, which drops unneeded results by itself."""
     graph: bool = False
@@ -507,7 +515,7 @@ class Value:
 
     node: Node | None
     recipe: int
-    fixed: bool = False
+    fixed: int = 0
     raw: bool = False
     """Nobody has written it yet."""
     records: int = 0

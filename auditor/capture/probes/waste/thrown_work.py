@@ -21,7 +21,7 @@ from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.storages import storage_key
-from auditor.capture.instruments.torch_private.training import own_buffers
+from auditor.capture.instruments.torch_private.training import own_buffers, own_parameters
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.data.dataloader_facts import tensors_in
@@ -30,8 +30,10 @@ from auditor.capture.probes.operator_stream import OperatorProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps, live_optimizers, tensors_of
 from auditor.capture.probes.sync.reads import StandIn
 from auditor.capture.probes.waste.flow import (
+    CONSTANT,
     FILLS,
     MOST_NODES,
+    WEIGHTS,
     Flow,
     FlowWatch,
     Node,
@@ -288,16 +290,22 @@ class Judging:
     # -- again and again ---------------------------------------------------------------------------
 
     def _constants(self) -> Iterator[ThrownRow]:
-        places = self._places(lambda node: node.fixed, judged=self._steps)
-        for group in _joined(places):
-            nodes = [node for place in group for node in place.nodes]
-            by_step = [
-                sorted(node.recipe for node in nodes if node.step == step)
-                for step in range(self._steps)
-            ]
-            same = all(each == by_step[0] for each in by_step[1:])
-            if same and not any(node.spoiled or node.copied for node in nodes):
-                yield self._row("constant", group)
+        told = set[Node]()
+        for most in (WEIGHTS, CONSTANT):
+            fixed = {node for node in self._flow.nodes if 0 < node.fixed <= most}
+            for group in _joined(self._places(fixed.__contains__, judged=self._steps)):
+                nodes = [node for place in group for node in place.nodes]
+                by_step = [
+                    sorted(node.recipe for node in nodes if node.step == step)
+                    for step in range(self._steps)
+                ]
+                same = all(each == by_step[0] for each in by_step[1:])
+                spoiled = any(node.spoiled or node.copied for node in nodes)
+                # frozen weights that are cast or unpacked on each step save memory: no network runs
+                runs = most < WEIGHTS or any(node.product for node in nodes)
+                if same and not spoiled and runs and told.isdisjoint(nodes):
+                    told.update(nodes)
+                    yield self._row("constant", group)
 
     def _repeats(self) -> Iterator[tuple[_WastedLine, ThrownRow]]:
         """What was computed before in the same step, of the same operands, and is used."""
@@ -565,13 +573,16 @@ class ThrownWorkProbe(OperatorProbe):
             for number, optimizer in enumerate(live_optimizers())
             for each in tensors_of(optimizer)
         }
-        buffers = [
-            each
-            for module in live_modules()
-            for each in own_buffers(module).values()
-            if isinstance(each, torch.Tensor)
-        ]
-        self._watch = FlowWatch(self.context, buffers, self.missed)
+        buffers, frozen = list[Any](), list[Any]()
+        for module in live_modules():
+            buffers += own_buffers(module).values()
+            frozen += own_parameters(module).values()
+        self._watch = FlowWatch(self.context, self.missed)
+        self._watch.fix(CONSTANT, buffers)
+        self._watch.fix(
+            WEIGHTS,
+            [each for each in frozen if id(each) not in self._owners or not each.requires_grad],
+        )
         for name in (*ADDRESSES, *READS):
             original = getattr(torch.Tensor, name, None)
             if original is not None:
