@@ -1,7 +1,6 @@
 """What the rules about state share that should change, or not: a row of the census is a finding."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.source.files import Source
@@ -13,7 +12,6 @@ from auditor.rule import Rule
 from .lines import places_of
 
 
-@dataclass(frozen=True)
 class CensusSays(Rule):
     """A subclass gives :attr:`SAID`, ``advice`` and a manual page, and :meth:`place` if the line to
     change is another one.

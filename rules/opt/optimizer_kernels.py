@@ -302,7 +302,6 @@ class GroupRatesOverwritten(CensusSays):
         return the_only(setting) or row.site
 
 
-@dataclass(frozen=True)
 class RunsOptimizerCalls(OptimizerCalls):
     """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace."""
 
