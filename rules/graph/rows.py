@@ -56,9 +56,9 @@ class EvalRow(PassRow, kw_only=True):
     saved_bytes: Annotated[int | None, doc("saved for one call")]
     fed: Annotated[bool, doc("something that it was given wants a gradient")] = older(value=True)
     parameters: Annotated[list[str], doc("its trainable parameters, as in `strays`")] = older([])
-    outer: Annotated[
-        int | None, doc("the outermost line around it that needs no graph, in `sites`")
-    ] = older(None)
+    outer: Annotated[int | None, doc("outermost line around it below which no graph is needed")] = (
+        older(None)
+    )
 
 
 class StrayRow(PassRow, kw_only=True):

@@ -40,7 +40,7 @@ class UnclearedRow(PassRow, kw_only=True):
     optimizer: Annotated[str, doc("its class")]
     steps: Annotated[int, doc("its steps")]
     piled: Annotated[
-        int, doc("steps before which a backward added to gradients that nothing had dropped")
+        int, doc("steps before which a backward added to gradients left by the step before")
     ]
 
 
@@ -78,7 +78,7 @@ class SchedulerRow(PassRow, kw_only=True):
     epoch_of: Annotated[int | None, doc("`OneCycleLR`: its `steps_per_epoch`, if given")] = None
     period: Annotated[int | None, doc("calls in which its rate falls and rises: 2 `T_max`")] = None
     gone: Annotated[int | None, doc("calls after which its rate is 1/1000 of the first")] = None
-    repeated: Annotated[int, doc("`ReduceLROnPlateau`: calls with the last number")] = older(0)
+    repeated: Annotated[int, doc("`ReduceLROnPlateau`: calls with the same number")] = older(0)
 
     @property
     def each_step(self) -> bool:
@@ -101,7 +101,7 @@ class MicroBatchRow(PassRow, kw_only=True):
     stepped: Annotated[At | None, doc("where the optimizer stepped")] = None
     begins: Annotated[bool, doc("its first batch is an epoch's first")] = False
     crosses: Annotated[bool, doc("a later one is")] = False
-    changed: Annotated[bool, doc("the gradients were written to between pass and step")] = False
+    changed: Annotated[bool, doc("the gradients were written to after the last pass")] = False
 
     @property
     def undivided(self) -> bool:

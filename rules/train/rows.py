@@ -60,7 +60,7 @@ class PaddingReadRow(PassRow, kw_only=True):
     padded: Annotated[int, doc("positions of the batch that are padding")]
     tokens: Annotated[int, doc("all positions of the batch")]
     by: Annotated[str, doc("the variable that says which they are, or `padding_idx`")]
-    zero: Annotated[bool, doc("a mean whose input is zero at padding: it counts all")] = False
+    zero: Annotated[bool, doc("a mean whose input is zero at padding: it is counted")] = False
 
 
 class DependenceRow(PassRow, kw_only=True):
@@ -199,4 +199,4 @@ class LayerRow(PassRow, kw_only=True):
     dead: Annotated[int, doc("dead: those that gave 0 and got no gradient throughout")] = older(0)
     steps: Annotated[int, doc("dead: backwards that gave the weight its gradient")] = older(0)
     samples: Annotated[int, doc("dead: results of each unit; saturated: all results")] = older(0)
-    edge: Annotated[float, doc("saturated: 95% of each batch's results lie so near")] = older(0.0)
+    edge: Annotated[float, doc("saturated: 95% of the results lie so near to an end")] = older(0.0)

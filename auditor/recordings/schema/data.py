@@ -34,7 +34,7 @@ class LoaderRow(Row, kw_only=True):
         int | None, doc("classes of its dataset, one after the other; null: no")
     ] = older(None)
     open_file: Annotated[bool, doc("its dataset keeps a file open")] = older(value=False)
-    iter_at: Annotated[int | None, doc("where the first step created an iterator, if so")] = None
+    iter_at: Annotated[int | None, doc("where the first step with a batch makes it")] = None
 
 
 class BatchRow(PassRow, kw_only=True):

@@ -54,7 +54,7 @@ class ModeRow(PassRow, kw_only=True):
     when = "warmup, quiet, anomaly_off, trace, loud"
 
     what: Annotated[str, doc("`anomaly`")]
-    at: Annotated[int | None, doc("where it was switched on (null: before us)")] = older(None)
+    at: Annotated[int | None, doc("where it was switched on (null: earlier)")] = older(None)
     n: N
 
 

@@ -92,7 +92,7 @@ class SiteRow(Row, kw_only=True):
     col: Annotated[int | None, doc("0-based UTF-8 byte offset, as in `ast`")] = None
     end_col: Annotated[int | None, doc("0-based UTF-8 byte offset of the end")] = None
     via: Annotated[
-        str | None, doc("innermost library frame: `torch/nn/utils/clip_grad.py:clip_grad_norm_`")
+        str | None, doc("library frame between: `torch/nn/utils/clip_grad.py:clip_grad_norm_`")
     ] = None
 
 
@@ -136,7 +136,7 @@ class StepRow(PassRow, kw_only=True):
     ] = older(0.0)
     rss: Annotated[Counter, doc("resident host memory after the step (bytes)")] = UNSET
     allocated: Annotated[Counter, doc("device memory in tensors after the step (bytes)")] = UNSET
-    reserved: Annotated[Counter, doc("device memory reserved after the step, all in all")] = UNSET
+    reserved: Annotated[Counter, doc("device memory reserved after the step, cache too")] = UNSET
     peak_allocated: Annotated[Counter, doc("the most so far that was allocated")] = UNSET
     peak_reserved: Annotated[Counter, doc("the most so far that was reserved")] = UNSET
     retries: Annotated[Counter, doc("times so far that cache went back to the device")] = UNSET
@@ -168,7 +168,7 @@ class TrainingRow(PassRow, kw_only=True):
     ]
     watched: Annotated[int, doc("steps that were watched")] = older(0)
     operators: Annotated[int, doc("operators of torch that ran in the watched steps")] = older(0)
-    graphs: Annotated[int, doc("operators with gradients on and an input that has them")] = older(0)
+    graphs: Annotated[int, doc("operators with gradients on, of inputs that need them")] = older(0)
 
 
 class LapseRow(PassRow, kw_only=True):
