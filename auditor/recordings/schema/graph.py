@@ -210,8 +210,8 @@ class StillGroup(Item, kw_only=True):
 
 
 class FedRow(PassRow, kw_only=True):
-    """At the pass's end, one row per optimizer that stepped: its parameters that never had a gradient.
-    Absent where none stepped.
+    """At the pass's end, one row per optimizer that stepped: its parameters that never had a
+    gradient. Absent where none stepped.
     """
 
     part = "fed"
