@@ -1,7 +1,6 @@
 """What the rules about state share that should change, or not: a row of the census is a finding."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.source.files import Source
@@ -13,10 +12,9 @@ from auditor.rule import Rule
 from .lines import places_of
 
 
-@dataclass(frozen=True)
 class CensusSays(Rule):
-    """A subclass gives :attr:`kind`, :meth:`said`, ``advice`` and a manual page, and
-    :meth:`place` if the line to change is another one.
+    """A subclass gives :attr:`SAID`, ``advice`` and a manual page, and :meth:`place` if the line to
+    change is another one.
     """
 
     severity = Severity.WARNING
@@ -24,14 +22,12 @@ class CensusSays(Rule):
     rehearsed = True
     everywhere = True
 
-    kind: ClassVar[str]
-    """That of its rows."""
-    also: ClassVar[str] = ""
-    """That of further rows."""
+    SAID: ClassVar[dict[str, str]]
+    """What is wrong at the line, and what follows from it, by the kind of its rows."""
 
-    def said(self, row: CensusRow) -> str:
-        """What is wrong at the line, and what follows from it."""
-        raise NotImplementedError
+    def said(self, row: CensusRow, **words: object) -> str:
+        """What is wrong at this line; ``words`` are further ones of the text."""
+        return self.SAID[row.kind].format(row=row, other=row.site_of(row.other_at), **words)
 
     def place(self, row: CensusRow, source: Source) -> Site | None:
         """The line to change."""
@@ -40,7 +36,7 @@ class CensusSays(Rule):
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """One finding for each row: a note where it may be meant."""
         for row in census:
-            if row.kind in (self.kind, self.also):
+            if row.kind in self.SAID:
                 severity, site = Severity.NOTE if row.meant else None, self.place(row, source)
                 places = places_of(site, row.site)
                 yield Finding(

@@ -32,7 +32,6 @@ def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -
         yield Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
 
 
-@dataclass(frozen=True)
 class CopyRule(LineRule):
     """Base of the rules about copies; no rule itself."""
 

@@ -21,7 +21,6 @@ def between(finding: Finding, price: Estimate | None) -> Finding:
 L = TypeVar("L", bound=Line[Any])
 
 
-@dataclass(frozen=True)
 class LineReport(Rule):
     """Base of rules that report lines, and choose them by a measure of their own; no rule itself."""
 

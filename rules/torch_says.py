@@ -1,7 +1,6 @@
 """What rules that repeat torch's warnings share: the user's line, the defect and what to do."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.recorded.steps import Steps
@@ -11,7 +10,6 @@ from auditor.recordings.schema.run import TorchWarningRow
 from auditor.rule import Rule
 
 
-@dataclass(frozen=True)
 class TorchSays(Rule):
     """A subclass gives :attr:`warning` and :attr:`defect`, ``advice`` and a manual page."""
 

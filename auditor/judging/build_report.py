@@ -34,7 +34,7 @@ from auditor.evidence.source.files import excerpt
 from auditor.evidence.table import BROKEN_PROBE, Evidence
 from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.idle import device_time
-from auditor.evidence.trace.ranks import ranks_of
+from auditor.evidence.trace.ranks import Ranks
 from auditor.judging import null_beside
 from auditor.judging.catalogue import page
 from auditor.judging.engine import Judgement
@@ -178,7 +178,7 @@ def report(
         operators=_operators(line),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
-        ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
+        ranks=() if manifest.get("played") else evidence.get(Ranks).rows,  # these have times
         communication=communication_of(evidence),
         device_time=used[0] if used else None,
         compilation=compilation(evidence),

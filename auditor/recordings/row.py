@@ -133,6 +133,4 @@ class LineRow(PassRow, kw_only=True):
 class CalledRow(LineRow, kw_only=True):
     """A row with the user's frames that led to the line."""
 
-    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
-        older([])
-    )
+    stack: Annotated[list[int], doc("the user's frames, outermost first, in `sites`")] = older([])

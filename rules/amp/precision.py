@@ -331,7 +331,6 @@ NEW = {
 """Class and what to write instead, by kind of event."""
 
 
-@dataclass(frozen=True)
 class OldMixedPrecisionApi(Rule):
     """Mixed precision is switched on by a deprecated class."""
 
@@ -407,7 +406,6 @@ DIGITS = {"float16": 3, "bfloat16": 2}
 """Decimal digits that are kept: 11 and 8 bits of significand."""
 
 
-@dataclass(frozen=True)
 class LossInHalf(Rule):
     """The loss is computed in half precision by an operation that needs float32."""
 

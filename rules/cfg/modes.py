@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, the_only, unparsed
@@ -23,18 +24,18 @@ class DropoutInEvaluation(CensusSays):
     """Dropout is active in an evaluation in eval mode."""
 
     code = "CFG011"
-    kind = "dropout"
+    SAID: ClassVar = {
+        "dropout": "{row.name} {of}drops values although the model is in eval mode: the score is "
+        "noisy and differs from run to run",
+    }
     advice = (
         "Pass training=self.training to a function (dropout_p=p if self.training else 0.0 to "
         "attention); create an nn.Dropout in __init__ as an attribute, or in an nn.ModuleList."
     )
 
-    def said(self, row: CensusRow) -> str:
+    def said(self, row: CensusRow, **words: object) -> str:
         of = "of a module that the model does not hold " if row.name[0].isupper() else ""
-        return (
-            f"{row.name} {of}drops values although the model is in eval mode: the score is noisy "
-            "and differs from run to run"
-        )
+        return super().said(row, of=of, **words)
 
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """A note where the line asks for it, or a library does it."""
@@ -74,41 +75,36 @@ class FrozenNormMoves(CensusSays):
     """A frozen layer runs in train mode: statistics of a batch norm change, or dropout is active."""
 
     code = "CFG012"
-    kind = "norm"
-    also = "woken"
+    SAID: ClassVar = {
+        "norm": "{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs are "
+        "normalized with the batch's statistics, and the running statistics change",
+        "woken": "train() also puts the frozen {row.name} back into train mode, which was in eval "
+        "mode: without gradients, {row.n} of its dropout layers drop values",
+    }
     advice = (
-        "Call eval() on the frozen layers after each model.train(), for example by overriding train(); "
-        "requires_grad_(False) freezes parameters alone."
+        "Call eval() on the frozen layers after each model.train(), for example by overriding "
+        "train(); requires_grad_(False) freezes parameters alone."
     )
 
-    def said(self, row: CensusRow) -> str:
-        if row.kind == "woken":
-            return (
-                f"train() also puts the frozen {row.name} back into train mode, which was in eval mode: "
-                f"without gradients, {row.n} of its dropout layers drop values"
-            )
+    def said(self, row: CensusRow, **words: object) -> str:
         where = "" if row.other_at is None else f" at {row.site_of(row.other_at)}"
-        return (
-            f"{row.n} frozen {row.name}{where} in train mode: the weights stay, but inputs "
-            "are normalized with the batch's statistics, and the running statistics change"
-        )
+        return super().said(row, where=where, **words)
 
 
 class AverageWithoutBuffers(CensusSays):
     """An average of weights leaves out the statistics of batch norms."""
 
     code = "CFG013"
-    kind = "average"
+    SAID: ClassVar = {
+        "average": "an average of a trained network is evaluated, and {row.n} of its {row.name} "
+        "layers still have the running statistics of the start: the update copies parameters, not "
+        "buffers",
+    }
     advice = (
         "Copy the buffers with each update: for a, b in zip(average.buffers(), model.buffers()): "
-        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them again."
+        "a.copy_(b). AveragedModel(use_buffers=True) averages them, update_bn() computes them "
+        "again."
     )
-
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"an average of a trained network is evaluated, and {row.n} of its {row.name} layers still "
-            "have the running statistics of the start: the update copies parameters, not buffers"
-        )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:
         """The loop over both networks' parameters, if there is one."""

@@ -16,9 +16,7 @@ class ConvSizesRow(PassRow, kw_only=True):
     n: Annotated[int, doc("calls")]
     new: Annotated[int, doc("sizes (of input and weight, with stride and the like) not met before")]
     shape: Annotated[list[int], doc("of the input, at the first of them, which is at `at`")]
-    benchmark: Annotated[
-        bool, doc("`torch.backends.cudnn.benchmark` was on at all of them, and cuDNN")
-    ]
+    benchmark: Annotated[bool, doc("`cudnn.benchmark` and cuDNN were on at all of them")]
 
 
 class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
@@ -39,11 +37,7 @@ class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
     op: Annotated[str, doc("the operator")]
     n: Annotated[int, doc("operators that gave float64 because of it")]
     elements: Annotated[
-        int,
-        doc(
-            "elements that these went through over all watched steps (the largest result or "
-            "operand of each)"
-        ),
+        int, doc("elements these went through (of each the largest operand or result)")
     ]
     largest: Annotated[int, doc("the most elements at once")]
     products: Annotated[int, doc("how many were products of matrices")]
@@ -82,8 +76,7 @@ class SwitchedRow(PassRow, kw_only=True):
     at: At
     module: Annotated[str, doc("its class")]
     parts: Annotated[
-        dict[str, int],
-        doc("modules in it that act otherwise in train mode, and were in it: how many by class"),
+        dict[str, int], doc("modules in train mode that act otherwise in it, by class")
     ]
     before: Annotated[int, doc("steps of the optimizer before that, in train mode")]
     steps: Annotated[int, doc("steps of it after that, in eval mode")]
@@ -97,13 +90,10 @@ class TrainModeForwardRow(PassRow, kw_only=True):
     when = "loud"
 
     at: At
-    within: Annotated[
-        int, doc("the line in the function that turned gradients off: a number in `sites`")
-    ]
+    within: Annotated[int, doc("line in the function that turned gradients off, in `sites`")]
     module: Annotated[str, doc("its class")]
     parts: Annotated[
-        dict[str, int],
-        doc("modules in it that act otherwise in eval mode, and are in train mode, by class"),
+        dict[str, int], doc("modules in train mode that act otherwise in eval mode, by class")
     ]
     times: Annotated[int, doc("between how many pairs of steps of an optimizer it was called")]
     steps: Annotated[int, doc("steps of an optimizer that trains the module, so far")]

@@ -145,7 +145,6 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
         )
 
 
-@dataclass(frozen=True)
 class CompiledPrefix(LineReport):
     """The weights have the names of a compiled module"""
 
@@ -230,7 +229,6 @@ def loads_into_compiled(source: Source, site: Site) -> bool:
     )
 
 
-@dataclass(frozen=True)
 class CheckpointRefused(Rule):
     """torch.load refuses a checkpoint."""
 
@@ -286,7 +284,6 @@ def need_saves(saves: Lines[SaveRow]) -> None:
         )
 
 
-@dataclass(frozen=True)
 class CheckpointDamaged(LineReport):
     """A checkpoint is cut off or damaged."""
 

@@ -156,7 +156,6 @@ Lack = tuple[str, str, Severity]
 """What is missing, what happens without it, and how bad that is."""
 
 
-@dataclass(frozen=True)
 class CheckpointCannotResume(Rule):
     """A training checkpoint lacks state that a resume needs."""
 

@@ -91,7 +91,6 @@ class RecompilesAgainAndAgain(Rule):
             )
 
 
-@dataclass(frozen=True)
 class RecompileLimitReached(Rule):
     """A function was recompiled too often and has run eagerly since"""
 
@@ -165,7 +164,6 @@ OTHER = (
 )
 
 
-@dataclass(frozen=True)
 class GraphBreak(Rule):
     """A line breaks a torch.compile graph"""
 

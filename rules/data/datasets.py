@@ -139,7 +139,6 @@ def _lines(places: Sequence[CopyLine]) -> str:
 # DATA004, 8 and 9: how batches reach the device.
 
 
-@dataclass(frozen=True)
 class PinnedBatchCopiedBlocking(CopyRule):
     """Pinned batches are copied to the device while the host waits."""
 
@@ -163,7 +162,6 @@ class PinnedBatchCopiedBlocking(CopyRule):
         return Remedy(text + advice, edits, refused=None if edits else refused)
 
 
-@dataclass(frozen=True)
 class StepBoundByCopiesToDevice(TransferRule):
     """The device waits for copies from the host."""
 
@@ -304,7 +302,6 @@ MAKERS = frozenset(
 """Calls that make a generator."""
 
 
-@dataclass(frozen=True)
 class WorkersDrawAlike(Rule):
     """The workers of a loader draw the same random numbers."""
 

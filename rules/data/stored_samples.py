@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from typing import ClassVar
 
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import Rows
@@ -19,22 +20,19 @@ class StoredSampleChanges(CensusSays):
     """A dataset changes its stored samples while it returns them."""
 
     code = "DATA014"
-    kind = "sample"
+    SAID: ClassVar = {
+        "sample": "{row.name} overwrites its stored data: fetching a sample changed {row.n} of "
+        "{row.steps} watched rows of self.{row.other}, and the changes add up over the epochs",
+    }
     advice = (
-        "Copy the row before it is changed in place: self.features[index].clone(), or .copy() of an "
-        "array."
+        "Copy the row before it is changed in place: self.features[index].clone(), or .copy() of "
+        "an array."
     )
-
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"{row.name} overwrites its stored data: fetching a sample changed {row.n} of {row.steps} "
-            f"watched rows of self.{row.other}, and the changes add up over the epochs"
-        )
 
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """At the statement that takes the row; not where the class says that it writes there."""
         for row in census:
-            if row.kind != self.kind or row.site is None:
+            if row.kind not in self.SAID or row.site is None:
                 continue
             methods = _methods(source, row.site)
             later = [each for each in methods if each.name != "__init__"]

@@ -217,7 +217,6 @@ def _steps(recording: Recording) -> int:
     return sum(isinstance(row, StepRow) for row in recording.typed_rows(StepRow.part))
 
 
-@dataclass(frozen=True)
 class RanksPart(Rule):
     """The ranks do not call the same collectives in the same order"""
 
@@ -337,7 +336,6 @@ def _job(line: Timeline) -> Job:
     )
 
 
-@dataclass(frozen=True)
 class BackendOfTheHost(Rule):
     """Ranks with GPUs communicate through a host backend."""
 
@@ -455,7 +453,6 @@ class RankKeepsOthersWaiting(Rule):
         return Severity.ERROR if ranks.waited_share >= self.severe else None
 
 
-@dataclass(frozen=True)
 class BarrierEveryStep(LineRule):
     """A call of barrier makes all ranks wait for one another on each step"""
 

@@ -253,7 +253,6 @@ class SameBatchesOnAllRanks(Rule):
             )
 
 
-@dataclass(frozen=True)
 class UnevenLoaders(Rule):
     """The ranks of a data parallel training have different numbers of batches"""
 

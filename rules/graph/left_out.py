@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
+from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.source.files import Source, name_of, the_only, unparsed
@@ -71,9 +72,9 @@ NAMED = 3
 """Parameters that the message names; the rest are counted."""
 
 REMEDIES = {
-    "unfed": "Find what cuts the graph: a detach(), .data, no_grad() "
-    "or argmax on the way to the loss, or a module that the forward never calls. If it is intended, "
-    "set requires_grad_(False) and leave the parameter out of the optimizer.",
+    "unfed": "Find what cuts the graph: a detach(), .data, no_grad() or argmax on the way to the "
+    "loss, or a module that the forward never calls. If it is intended, set requires_grad_(False) "
+    "and leave the parameter out of the optimizer.",
     "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
     "still": "Check the schedule: it ended, or the group was created "
     "with lr=0. If it is intended, freeze the parameters, whose gradients nothing uses.",
@@ -112,8 +113,8 @@ def _unfed(stepped: FedRow) -> str:
     ran = (
         f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None
-        else f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes back "
-        "to it"
+        else f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes "
+        "back to it"
         if stepped.called_at is not None
         else ""
     )
@@ -139,9 +140,9 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Check which parameters the optimizer is given: a filter or a group may leave them out, "
-    "and those that are made or unfrozen later need add_param_group(). If they should not change, use "
-    "requires_grad_(False): then no gradient is computed and kept for them.",
+    "parameters": "Check which parameters the optimizer is given: a filter or a group may leave "
+    "them out, and those that are made or unfrozen later need add_param_group(). If they should "
+    "not change, use requires_grad_(False): then no gradient is computed and kept for them.",
     "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
@@ -240,13 +241,13 @@ def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
             else ""
         )
         return (
-            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} steps), and "
-            f"no optimizer holds them{where}: {names}"
+            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} "
+            f"steps), and no optimizer holds them{where}: {names}"
         )
     if kind == "tensor":
         return (
-            f"{name} never changes: it gets gradients (on {strays[0].fed} steps), and no optimizer and no "
-            "module holds it"
+            f"{name} never changes: it gets gradients (on {strays[0].fed} steps), and no optimizer "
+            "and no module holds it"
         )
     return (
         f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "
@@ -365,17 +366,14 @@ class NewLayerStaysFrozen(CensusSays):
     """A new layer is frozen with its random initial weights."""
 
     code = "GRAPH011"
-    kind = "new"
+    SAID: ClassVar = {
+        "new": "`{row.other}` is a new {row.name} and is frozen: it still has its random initial "
+        "weights, on all of {row.steps} steps that ran it",
+    }
     advice = (
-        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and give "
-        "its parameters to the optimizer."
+        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and "
+        "give its parameters to the optimizer."
     )
-
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"`{row.other}` is a new {row.name} and is frozen: it still has its random initial weights, "
-            f"on all of {row.steps} steps that ran it"
-        )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:
         """The statement that freezes, if one does, there or at all; else where the layer came in."""

@@ -33,9 +33,7 @@ class CycleRow(LineRow, kw_only=True):
 
     us: Annotated[float, doc("not measured")] = 0.0
     leaves: Annotated[int, doc("how many")]
-    held_bytes: Annotated[
-        int | None, doc("saved tensors in these graphs (null if torch cannot tell)")
-    ]
+    held_bytes: Annotated[int | None, doc("saved tensors in these graphs (null if unknown)")]
 
 
 class EvalRow(PassRow, kw_only=True):
@@ -57,13 +55,10 @@ class EvalRow(PassRow, kw_only=True):
     held: Annotated[bool, doc("one of an earlier step was still alive at the end")]
     saved_bytes: Annotated[int | None, doc("saved for one call")]
     fed: Annotated[bool, doc("something that it was given wants a gradient")] = older(value=True)
-    parameters: Annotated[list[str], doc("its trainable parameters, as `strays` names them")] = (
-        older([])
+    parameters: Annotated[list[str], doc("its trainable parameters, as in `strays`")] = older([])
+    outer: Annotated[int | None, doc("outermost line around it below which no graph is needed")] = (
+        older(None)
     )
-    outer: Annotated[
-        int | None,
-        doc("the outermost line around it below which no graph is needed: a number in `sites`"),
-    ] = older(None)
 
 
 class StrayRow(PassRow, kw_only=True):
@@ -84,12 +79,9 @@ class StrayRow(PassRow, kw_only=True):
     grad_bytes: Annotated[int, doc("of its gradient")]
     fed: Annotated[int, doc("steps that left it with a gradient")]
     changed: Annotated[
-        bool | None,
-        doc("its values (sampled) differ from those after its second step (null: not looked)"),
+        bool | None, doc("its sampled values differ from its second step's (or null)")
     ]
-    touched: Annotated[
-        int, doc("times that its gradient was cleared or changed between two backwards")
-    ]
+    touched: Annotated[int, doc("times that its gradient was reset or changed between backwards")]
     asked: Annotated[bool, doc("named as input of a gradient")]
     file: Annotated[str | None, doc("where the variable is stored (null if not found)")] = older(
         None

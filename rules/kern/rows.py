@@ -27,12 +27,7 @@ class ModuleLoopRow(PassRow, kw_only=True):
     part = "turns"
     when = "numbers"
 
-    lines: Annotated[
-        list[int],
-        doc(
-            "the lines inside the module that makes the calls: numbers of `sites`, outermost first"
-        ),
-    ]
+    lines: Annotated[list[int], doc("lines inside the calling module, outermost first, in `sites`")]
     module: Annotated[str, doc("its class")]
     recurrent: Annotated[
         bool, doc("a cell of torch's, and its state was what the call before returned")

@@ -287,7 +287,6 @@ class KeptTensors(Table):
         )
 
 
-@dataclass(frozen=True)
 class KeptByWorkers(KeptTensors):
     """The same of containers in the worker processes of a loader."""
 

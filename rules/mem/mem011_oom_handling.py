@@ -30,7 +30,6 @@ WHY = {
 STORED = Remedy("Store str(error) instead of the exception.")
 
 
-@dataclass(frozen=True)
 class OutOfMemoryHandledWrongly(Rule):
     """The handler of an out-of-memory error cannot work."""
 

@@ -69,7 +69,6 @@ class HooksPileUp(Rule):
                 )
 
 
-@dataclass(frozen=True)
 class RanOutOfMemory(Rule):
     """The program ran out of device memory."""
 

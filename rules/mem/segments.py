@@ -236,7 +236,6 @@ class FragmentationRule(Rule):
         return large and memory.unneeded_share >= self.share
 
 
-@dataclass(frozen=True)
 class ReservedMemoryNeverNeeded(FragmentationRule):
     """Reserved device memory was never needed, not even at the peak."""
 

@@ -45,7 +45,6 @@ STEEP = Remedy(
 )
 
 
-@dataclass(frozen=True)
 class EpsilonVanishes(Rule):
     """An epsilon rounds to zero in the dtype of the sum."""
 

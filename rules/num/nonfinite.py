@@ -32,7 +32,6 @@ LISTED = 50
 """Tensors that the facts name."""
 
 
-@dataclass(frozen=True)
 class WeightsPoisoned(Rule):
     """Weights or optimizer state hold NaN or infinities."""
 
@@ -135,7 +134,6 @@ def _spoiled(found: NormBufferRow) -> Finding:
     )
 
 
-@dataclass(frozen=True)
 class BatchNotFinite(Rule):
     """A batch holds NaN or infinities, and they reach the weights."""
 
@@ -227,7 +225,6 @@ REMEDIES = {
 """By the kind of the operator that made the value."""
 
 
-@dataclass(frozen=True)
 class NonfiniteValueBorn(Rule):
     """A NaN or an infinity appears and reaches the weights."""
 

@@ -29,12 +29,8 @@ class NormRow(PassRow, kw_only=True):
         ),
     ]
     clipped: Annotated[bool, doc("they were clipped")]
-    rate: Annotated[
-        float, doc("its highest learning rate; 0 if that is a tensor, or it has none")
-    ] = older(0.0)
-    base: Annotated[float, doc("what a scheduler found it at (`initial_lr`); 0 without one")] = (
-        older(0.0)
-    )
+    rate: Annotated[float, doc("its highest learning rate; 0 of a tensor, or if none")] = older(0.0)
+    base: Annotated[float, doc("what a scheduler found (`initial_lr`); 0 without one")] = older(0.0)
 
 
 class UpdateRow(PassRow, kw_only=True):

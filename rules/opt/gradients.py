@@ -25,7 +25,6 @@ from .rows import AverageRow, ClippingRow, MicroBatchRow, UnclearedRow
 CHECK = "error_if_nonfinite"
 
 
-@dataclass(frozen=True)
 class ClipReadsGradientNorm(ReadingRule):
     """Gradient clipping reads the norm on the host."""
 
@@ -103,7 +102,6 @@ class ClippingMisplaced(Rule):
             )
 
 
-@dataclass(frozen=True)
 class MicroBatchesCleared(Rule):
     """Gradients of micro-batches are cleared before the optimizer steps."""
 
@@ -131,7 +129,6 @@ FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
 BY_HAND = "zero_() fills gradients with zeros, to which the next backward adds,"
 
 
-@dataclass(frozen=True)
 class GradientsFilledWithZeros(LineRule):
     """Gradients are filled with zeros instead of being dropped."""
 
@@ -287,7 +284,6 @@ DIVIDED = 0.01
 """How far a loss may be from a mean over its window: what float32 rounds, and more."""
 
 
-@dataclass(frozen=True)
 class WindowAcrossEpochs(Rule):
     """Gradients of an epoch's last micro-batches count more or less than the others"""
 

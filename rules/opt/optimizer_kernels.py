@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
@@ -238,68 +238,58 @@ class OptimizerMadeAnew(CensusSays):
     """An optimizer is created again and again, and loses its state."""
 
     code = "OPT013"
-    kind = "remade"
+    SAID: ClassVar = {
+        "remade": "{row.name} is created here again and again over the same {parameters}, the last "
+        "time after {steps}: each time its state (momentum, moments) is lost",
+    }
     advice = (
         "Create the optimizer once, before the loop over the epochs, and pass it on; set "
         'group["lr"] or use a scheduler to change its rate.'
     )
 
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"{row.name} is created here again and again over the same "
-            f"{amounts.count(row.n, 'parameter')}, the last time after "
-            f"{amounts.count(row.steps, 'step')}: each time its state (momentum, moments) is lost"
-        )
+    def said(self, row: CensusRow, **words: object) -> str:
+        parameters, steps = amounts.count(row.n, "parameter"), amounts.count(row.steps, "step")
+        return super().said(row, parameters=parameters, steps=steps, **words)
 
 
 class LoadedStateIsLost(CensusSays):
     """The state that an optimizer loaded is lost: another one steps."""
 
     code = "OPT014"
-    kind = "unread"
+    SAID: ClassVar = {
+        "unread": "this {row.name} steps with empty state: the state loaded at {other} went to "
+        "another {row.name} over the same parameters, which never steps",
+    }
     advice = "Create the optimizer first, call its load_state_dict(), and step that optimizer."
-
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"this {row.name} steps with empty state: the state loaded at "
-            f"{row.site_of(row.other_at)} went to another {row.name} over the same parameters, "
-            "which never steps"
-        )
 
 
 class SchedulerOfAnother(CensusSays):
     """A scheduler sets the rate of an optimizer that no longer steps."""
 
     code = "OPT016"
-    kind = "stale"
+    SAID: ClassVar = {
+        "stale": "this {row.other} replaced the optimizer of the {row.name} that steps at "
+        "{other}: its learning rate never changes",
+    }
     advice = (
         "Create a new scheduler each time its optimizer is created; or keep the optimizer and call "
         "add_param_group()."
     )
-
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"this {row.other} replaced the optimizer of the {row.name} that steps at "
-            f"{row.site_of(row.other_at)}: its learning rate never changes"
-        )
 
 
 class GroupRatesOverwritten(CensusSays):
     """One learning rate replaces the separate rates of the parameter groups."""
 
     code = "OPT018"
-    kind = "rates"
+    SAID: ClassVar = {
+        "rates": "{row.n} groups of {row.name} were created with different learning rates, and "
+        "each of the first {row.steps} steps used one rate for all of them",
+    }
     advice = (
         "Scale the rate of each group instead: LambdaLR multiplies what each was created with, "
         "OneCycleLR and CyclicLR take a list of rates, and a hand-written loop can multiply "
         "group['initial_lr']."
     )
-
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"{row.n} groups of {row.name} were created with different learning rates, and each of "
-            f"the first {row.steps} steps used one rate for all of them"
-        )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:
         """The line that sets the rates, if there is one, else the optimizer."""
@@ -312,7 +302,6 @@ class GroupRatesOverwritten(CensusSays):
         return the_only(setting) or row.site
 
 
-@dataclass(frozen=True)
 class RunsOptimizerCalls(OptimizerCalls):
     """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace."""
 

@@ -40,11 +40,7 @@ class UnclearedRow(PassRow, kw_only=True):
     optimizer: Annotated[str, doc("its class")]
     steps: Annotated[int, doc("its steps")]
     piled: Annotated[
-        int,
-        doc(
-            "steps before which a backward had added to gradients that nothing had dropped or "
-            "written since the step before"
-        ),
+        int, doc("steps before which a backward added to gradients left by the step before")
     ]
 
 
@@ -61,11 +57,7 @@ class ClippingRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("its steps, without the first")]
     n: Annotated[int, doc("those of them before which this line clipped without effect")]
     absent: Annotated[
-        bool,
-        doc(
-            "none of its parameters had a gradient then; else they had those that it had stepped "
-            "with, and no backward ran in between"
-        ),
+        bool, doc("none of its parameters had a gradient then; else only those it had stepped with")
     ]
     stepped_at: Annotated[int | None, doc("the line of these steps, in `sites`")] = older(None)
 
@@ -83,18 +75,10 @@ class SchedulerRow(PassRow, kw_only=True):
     in_pass: Annotated[int, doc("steps of its optimizer in the pass")]
     apart: Annotated[int, doc("the fewest of these steps between two calls")]
     epoch: Annotated[int, doc("its `last_epoch`: calls since it was made")]
-    epoch_of: Annotated[
-        int | None, doc("`OneCycleLR`: its `steps_per_epoch`, where that was given")
-    ] = None
-    period: Annotated[
-        int | None, doc("calls in which its rate falls to the least and rises again: 2 `T_max`")
-    ] = None
-    gone: Annotated[
-        int | None, doc("calls after which its rate is at most a thousandth of the first")
-    ] = None
-    repeated: Annotated[
-        int, doc("`ReduceLROnPlateau`: calls with the number of the call before")
-    ] = older(0)
+    epoch_of: Annotated[int | None, doc("`OneCycleLR`: its `steps_per_epoch`, if given")] = None
+    period: Annotated[int | None, doc("calls in which its rate falls and rises: 2 `T_max`")] = None
+    gone: Annotated[int | None, doc("calls after which its rate is 1/1000 of the first")] = None
+    repeated: Annotated[int, doc("`ReduceLROnPlateau`: calls with the same number")] = older(0)
 
     @property
     def each_step(self) -> bool:
@@ -117,9 +101,7 @@ class MicroBatchRow(PassRow, kw_only=True):
     stepped: Annotated[At | None, doc("where the optimizer stepped")] = None
     begins: Annotated[bool, doc("its first batch is an epoch's first")] = False
     crosses: Annotated[bool, doc("a later one is")] = False
-    changed: Annotated[
-        bool, doc("the gradients were written to after the last pass, before the step")
-    ] = False
+    changed: Annotated[bool, doc("the gradients were written to after the last pass")] = False
 
     @property
     def undivided(self) -> bool:

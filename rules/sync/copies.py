@@ -51,7 +51,6 @@ def _names(made: Known) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, _, name in made))
 
 
-@dataclass(frozen=True)
 class BlockingCopyEveryStep(CopyRule):
     """A host tensor is copied to the device and the host waits for it."""
 
@@ -177,7 +176,6 @@ class AsyncCopyFromPageableMemory(CopyRule):
         )
 
 
-@dataclass(frozen=True)
 class TensorMadeOnHostThenMoved(CopyRule):
     """A tensor is created on the host and moved to the device on every step."""
 
@@ -203,7 +201,6 @@ class TensorMadeOnHostThenMoved(CopyRule):
 ONCE = "Create the tensor once, before the loop"
 
 
-@dataclass(frozen=True)
 class ConstantSentEveryStep(CopyRule):
     """Python numbers are sent to the device in the step."""
 

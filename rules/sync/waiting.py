@@ -37,7 +37,6 @@ TIMED = (
 )
 
 
-@dataclass(frozen=True)
 class ExplicitSynchronize(LineRule):
     """The step waits for the device on purpose."""
 
@@ -282,7 +281,6 @@ UNCHECKED = (
 )
 
 
-@dataclass(frozen=True)
 class ScalarReadEveryStep(ReadingRule):
     """A tensor becomes a Python number in the step."""
 
@@ -318,7 +316,6 @@ class ScalarReadEveryStep(ReadingRule):
         )
 
 
-@dataclass(frozen=True)
 class BranchOnTensor(ReadingRule):
     """Python branches on a tensor in the step."""
 
@@ -344,7 +341,6 @@ class BranchOnTensor(ReadingRule):
         )
 
 
-@dataclass(frozen=True)
 class CopyToHostEveryStep(ReadingRule):
     """A tensor is copied to the host in the step."""
 
@@ -374,7 +370,6 @@ class CopyToHostEveryStep(ReadingRule):
         )
 
 
-@dataclass(frozen=True)
 class DataDependentShape(ReadingRule):
     """A result's size depends on values on the device."""
 
@@ -402,7 +397,6 @@ class DataDependentShape(ReadingRule):
         )
 
 
-@dataclass(frozen=True)
 class StepBoundByCopiesToHost(TransferRule):
     """The device waits for copies to the host."""
 

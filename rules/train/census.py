@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows
@@ -26,25 +27,24 @@ class TieIsLost(CensusSays):
     """Two weights were tied, and are now trained separately."""
 
     code = "TRAIN019"
-    kind = "untied"
+    SAID: ClassVar = {
+        "untied": "{row.name} and {row.other}{tied} are two separate parameters now, and the "
+        "optimizer trains each on its own",
+    }
     advice = (
         "Tie them again after the line that replaces one of them and before the optimizer is "
         "created: head.weight = embedding.weight."
     )
 
-    def said(self, row: CensusRow) -> str:
+    def said(self, row: CensusRow, **words: object) -> str:
         tied = f", tied at {row.site_of(row.other_at)}," if row.other_at is not None else ""
-        return (
-            f"{row.name} and {row.other}{tied} are two separate parameters now, and the optimizer "
-            "trains each on its own"
-        )
+        return super().said(row, tied=tied, **words)
 
 
 class TargetIsTheTrainedOne(CensusSays):
     """A target network is the network that is trained."""
 
     code = "TRAIN020"
-    kind = "alias"
     advice = (
         "Create it once by copy.deepcopy(), with requires_grad_(False), and update it by "
         "target.load_state_dict(online.state_dict())."
@@ -54,7 +54,7 @@ class TargetIsTheTrainedOne(CensusSays):
         """If the line calls one name, says that it is another network, and which one is trained."""
         for row in census:
             site, names = row.site, row.other.split()
-            if row.kind != self.kind or site is None:
+            if row.kind != "alias" or site is None:
                 continue
             called = {unparsed(call.func) for call in source.calls_at(site)} & set(names)
             behind = next((name for name in sorted(called) if words(name) & APART), None)
@@ -85,26 +85,23 @@ class StateOfOtherSamples(CensusSays):
     """A recurrent state is carried over to shuffled batches."""
 
     code = "TRAIN028"
-    kind = "state"
+    SAID: ClassVar = {
+        "state": "{row.name} begins {row.n} of {row.steps} batches with the last state of the "
+        "batch before, but the loader shuffles: the state is that of other samples",
+    }
     advice = (
-        "Begin each batch with a new state (pass none), or let the loader give consecutive pieces of "
-        "the same sequences: shuffle=False, and a sampler for them."
+        "Begin each batch with a new state (pass none), or let the loader give consecutive pieces "
+        "of the same sequences: shuffle=False, and a sampler for them."
     )
 
     fewest: int = knob(3, "Report only a state carried over to at least this many batches.")
     share: float = knob(0.5, "Report only if at least this share of the batches got such a state.")
 
-    def said(self, row: CensusRow) -> str:
-        return (
-            f"{row.name} begins {row.n} of {row.steps} batches with the last state of the batch "
-            "before, but the loader shuffles: the state is that of other samples"
-        )
-
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """At the line that keeps the state, else at the call of the layer."""
         for row in census:
             site, above = row.site, row.site_of(row.other_at)
-            if row.kind == self.kind and site is not None and row.n >= self.fewest:
+            if row.kind in self.SAID and site is not None and row.n >= self.fewest:
                 kept = _state_assignment(source, above) or _state_assignment(source, site)
                 if row.n >= self.share * row.steps:
                     yield Finding(kept or site, self.said(row), steps=row.steps)

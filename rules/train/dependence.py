@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import starmap
 from typing import ClassVar
 
@@ -59,7 +59,6 @@ MAY_BE_MEANT = frozenset({"statistics", "soft", "end"})
 """Kinds that some programs have on purpose: notes."""
 
 
-@dataclass(frozen=True)
 class DependenceSays(Rule):
     """A subclass gives :attr:`SAID`, and ``advice``, :attr:`INSTEAD` or :meth:`instead`."""
 
@@ -209,7 +208,6 @@ class SeesTheNextToken(DependenceSays):
         return super().instead(row) or combined
 
 
-@dataclass(frozen=True)
 class InputUnread(Rule):
     """An input of the step has no effect: no function reads it, or a write goes into a copy."""
 

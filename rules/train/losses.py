@@ -147,7 +147,6 @@ def _steps(rows: Sequence[GradientsRow | PaddingReadRow]) -> tuple[int, float]:
     return steps, len(rows) / steps
 
 
-@dataclass(frozen=True)
 class SilentBroadcast(GradientRule):
     """A loss compares every prediction with every target."""
 
@@ -186,7 +185,6 @@ def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
     return rewritten(source, site, row.function, reshaped, CHANGES, index=int(missing < 0))
 
 
-@dataclass(frozen=True)
 class ActivationAppliedTwice(GradientRule):
     """A loss gets probabilities where it needs logits, or logits where it needs probabilities."""
 
@@ -419,7 +417,6 @@ def _ignored(site: Site, function: str, values: set[int | None]) -> Remedy:
     return Remedy(text, (edit,))
 
 
-@dataclass(frozen=True)
 class TargetsNotShifted(GradientRule):
     """A causal language model is trained on its own inputs, or on the tokens after the next."""
 

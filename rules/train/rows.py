@@ -31,18 +31,12 @@ class RepairRow(PassRow, kw_only=True):
     given: Annotated[list[int], doc("broadcast: sizes of what the model gave")] = older([])
     other: Annotated[list[int], doc("broadcast: sizes of what it met")] = older([])
     second: Annotated[bool, doc("broadcast: that is the second argument")] = older(False)
-    activation: Annotated[
-        str, doc("activation: `softmax`, `sigmoid`; empty for scores as they are")
-    ] = older("")
+    activation: Annotated[str, doc("activation: `softmax`, `sigmoid`; else empty")] = older("")
     made_at: Annotated[int | None, doc("activation: its line, a number in `sites`")] = older(None)
     padded: Annotated[int, doc("padding: targets that are padding")] = older(0)
     targets: Annotated[int, doc("padding: all targets; shift: those that were compared")] = older(0)
-    value: Annotated[
-        int | None, doc("padding: the target that only padding has; null: there is none")
-    ] = older(None)
-    by: Annotated[str, doc("padding: the variable that says which they are, or `padding_idx`")] = (
-        older("")
-    )
+    value: Annotated[int | None, doc("padding: the target of padding alone, or null")] = older(None)
+    by: Annotated[str, doc("padding: the variable that says which, or `padding_idx`")] = older("")
     distance: Annotated[int, doc("shift: positions from an input to its target, 0 or 2")] = older(0)
 
 
@@ -72,9 +66,7 @@ class PaddingReadRow(PassRow, kw_only=True):
     padded: Annotated[int, doc("positions of the batch that are padding")]
     tokens: Annotated[int, doc("all positions of the batch")]
     by: Annotated[str, doc("the variable that says which they are, or `padding_idx`")]
-    zero: Annotated[bool, doc("a mean whose input is zero at padding: it counts padding alone")] = (
-        False
-    )
+    zero: Annotated[bool, doc("a mean whose input is zero at padding: it is counted")] = False
 
 
 class DependenceRow(PassRow, kw_only=True):
@@ -111,20 +103,8 @@ class DependenceRow(PassRow, kw_only=True):
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
-    n: Annotated[
-        int,
-        doc(
-            "on how many of them; `order`: the first of the two; `backward`: percent; `feature`: steps "
-            "ahead"
-        ),
-    ]
-    of: Annotated[
-        int,
-        doc(
-            "of how many: samples, or positions behind it; `order`: the second of the two; `feature`: "
-            "the channel's number"
-        ),
-    ]
+    n: Annotated[int, doc("on how many; `order`: the first; `backward`: percent; `feature`: steps")]
+    of: Annotated[int, doc("how many there are; `order`: the second; `feature`: its number")]
 
 
 class UnreadRow(PassRow, kw_only=True):
@@ -192,9 +172,7 @@ class SeedRow(PassRow, kw_only=True):
     first: Annotated[int, doc("the earlier step")]
     drew: Annotated[int, doc("steps that drew from the generator")]
     steps: Annotated[int, doc("all steps of which that is known")]
-    loader_at: Annotated[
-        int | None, doc("of a loader that shuffles: `made_at` in `loaders`, or null")
-    ] = None
+    loader_at: Annotated[int | None, doc("of a shuffling loader: its `made_at`, or null")] = None
     within: Annotated[bool, doc("each step was seeded itself, and drew after that")] = False
 
     @property
@@ -228,6 +206,4 @@ class LayerRow(PassRow, kw_only=True):
     dead: Annotated[int, doc("dead: those that gave 0 and got no gradient throughout")] = older(0)
     steps: Annotated[int, doc("dead: backwards that gave the weight its gradient")] = older(0)
     samples: Annotated[int, doc("dead: results of each unit; saturated: all results")] = older(0)
-    edge: Annotated[
-        float, doc("saturated: 95% of the results of each batch lie so near to an end")
-    ] = older(0.0)
+    edge: Annotated[float, doc("saturated: 95% of the results lie so near to an end")] = older(0.0)

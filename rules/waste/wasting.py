@@ -138,7 +138,6 @@ def _widths(texts: Sequence[list[int]]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-@dataclass(frozen=True)
 class WasteRule(Rule):
     """Base of the WASTE rules."""
 

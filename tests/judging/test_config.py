@@ -1,5 +1,7 @@
 """Settings: read, checked, and every mistake named with the way out."""
 
+from dataclasses import Field
+
 import pytest
 
 from auditor.errors import AuditProblem
@@ -32,6 +34,11 @@ per-file-ignores = {{ "scripts/*" = ["SYNC"] }}
     assert read.fail_on == "warning"
     assert read.per_file_ignores == {"scripts/*": ("SYNC",)}
     assert read.knobs == {RULES[0].code: {knob: default}}
+
+
+def test_a_rule_with_knobs_of_its_own_is_a_dataclass():
+    left = [r.code for r in RULES if any(isinstance(each, Field) for each in vars(r).values())]
+    assert not left, "decorate them with @dataclass(frozen=True): their knobs are no fields"
 
 
 @pytest.mark.parametrize(

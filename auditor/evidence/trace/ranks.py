@@ -65,11 +65,6 @@ class Ranks(Table):
         return min((row.steps for row in self.rows), default=0)
 
 
-def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
-    """The rows of a report: empty if the recording is not one of several ranks."""
-    return evidence.get(Ranks).rows
-
-
 def _table(found: Fleet) -> Ranks:
     rows = tuple(one.row for one in found.ranks)
     late = found.late

@@ -15,9 +15,7 @@ class LoaderRow(Row, kw_only=True):
     at: Annotated[int | None, doc("where it is consumed: a number in `sites`, or null")] = older(
         None
     )
-    made_at: Annotated[
-        int | None, doc("the `DataLoader(...)` call (null if made before the recorder)")
-    ] = older(None)
+    made_at: Annotated[int | None, doc("the `DataLoader(...)` call, null if unseen")] = older(None)
     workers: Annotated[int, doc("`num_workers`")] = older(0)
     pin_memory: Annotated[bool, doc("as given")] = older(value=False)
     persistent: Annotated[bool | None, doc("`persistent_workers`; null if unknown")] = older(None)
@@ -31,17 +29,12 @@ class LoaderRow(Row, kw_only=True):
     length: Annotated[int | None, doc("batches of an epoch (null if it has no length)")] = older(
         None
     )
-    samples: Annotated[
-        int | None, doc("samples of an epoch by its sampler (null if it has no length)")
-    ] = older(None)
+    samples: Annotated[int | None, doc("samples of an epoch by its sampler, or null")] = older(None)
     sorted_classes: Annotated[
-        int | None,
-        doc("classes of its dataset, which come one after the other in each epoch; null: no"),
+        int | None, doc("classes of its dataset, one after the other; null: no")
     ] = older(None)
     open_file: Annotated[bool, doc("its dataset keeps a file open")] = older(value=False)
-    iter_at: Annotated[
-        int | None, doc("where the first step that took a batch created an iterator, if it did")
-    ] = None
+    iter_at: Annotated[int | None, doc("where the first step with a batch makes it")] = None
 
 
 class BatchRow(PassRow, kw_only=True):
@@ -71,9 +64,7 @@ class BatchRow(PassRow, kw_only=True):
             "say)"
         ),
     ] = None
-    devices: Annotated[
-        dict[str, int] | None, doc('(loud) tensors by the device they lie on: `{"cpu": 3}`')
-    ] = None
+    devices: Annotated[dict[str, int] | None, doc('(loud) tensors by device: `{"cpu": 3}`')] = None
     bytes: Annotated[int | None, doc("(loud) of these tensors")] = None
     sample_devices: Annotated[
         list[str] | None,
@@ -110,9 +101,7 @@ class LoadingRow(PassRow, kw_only=True):
 
     loader: Annotated[int, doc("its number in `loaders`")]
     where: Annotated[str, doc("`step`: the step's thread, inside the loader; `worker`")]
-    phase: Annotated[
-        str, doc("`dataset`, `collate`, `sampler`; `other`: waiting for workers, and the like")
-    ]
+    phase: Annotated[str, doc("`dataset`, `collate`, `sampler`; `other`: waiting for workers etc.")]
     stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")]
     us: Annotated[float, doc("time")] = 0.0
     n: Annotated[int, doc("how often it was seen")] = 0
@@ -192,9 +181,7 @@ class RereadRow(PassRow, kw_only=True):
     name: Annotated[str, doc("the function, as `numpy.load`")]
     loader: Annotated[int | None, doc("(worker) its number in `loaders`")] = None
     n: Annotated[int, doc("reads")] = older(0)
-    again: Annotated[int, doc("reads of a file that the same batch or step had read before")] = (
-        older(0)
-    )
+    again: Annotated[int, doc("reads of a file that the same batch or step had read")] = older(0)
     us: Annotated[float, doc("time inside")] = older(0.0)
     batches: Annotated[int, doc("batches or steps with a read")] = older(0)
     bytes: Annotated[int, doc("size of the largest file that was read again")] = older(0)

@@ -37,18 +37,10 @@ class GradientSyncRow(PassRow, kw_only=True):
         ),
     ]
     local: Annotated[
-        int,
-        doc(
-            "passes after the last of `n` that averaged nothing (`no_sync`): the step took in what "
-            "is this rank's own"
-        ),
+        int, doc("passes after the last of `n` that averaged nothing (`no_sync`): the rank's own")
     ] = 0
-    local_at: Annotated[
-        int | None, doc("where the last of these was called: a number in `sites`, or null")
-    ] = None
-    entered_at: Annotated[
-        int | None, doc("where `no_sync` was called for it: a number in `sites`, or null")
-    ] = None
+    local_at: Annotated[int | None, doc("where the last of these was called, in `sites`")] = None
+    entered_at: Annotated[int | None, doc("where `no_sync` was called for it, in `sites`")] = None
     bypassed: Annotated[
         int,
         doc(
@@ -66,9 +58,7 @@ class SamplerEpochRow(PassRow, kw_only=True):
 
     number: Annotated[int, doc("its number")]
     at: MaybeAt = None
-    loader_at: Annotated[
-        int | None, doc("the `DataLoader(...)` call: `made_at` in `loaders`, or null")
-    ] = None
+    loader_at: Annotated[int | None, doc("the loader's `made_at` in `loaders`, or null")] = None
     replicas: Annotated[int, doc("`num_replicas`")] = 0
     epoch: Annotated[int, doc("its `epoch`, as `set_epoch` sets it")] = 0
     stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
@@ -83,14 +73,10 @@ class BatchDigestRow(PassRow, kw_only=True):
     when = "loud, with several ranks"
 
     at: MaybeAt = None
-    loader_at: Annotated[
-        int | None, doc("the `DataLoader(...)` call: a number in `sites`, or null")
-    ] = None
+    loader_at: Annotated[int | None, doc("the `DataLoader(...)` call, in `sites`, or null")] = None
     rank: Annotated[int, doc("of the default process group")] = 0
     ranks: Annotated[int, doc("its size")] = 0
-    digest: Annotated[
-        str, doc("of the first bytes of each batch's first tensor; empty if one was not looked at")
-    ] = ""
+    digest: Annotated[str, doc("of first bytes of each batch's first tensor; or empty")] = ""
 
 
 class CommunicationRow(PassRow, kw_only=True):
@@ -115,9 +101,7 @@ class CommunicationRow(PassRow, kw_only=True):
             "(on its own stream, at a backward's end), or no wait was seen"
         ),
     ] = None
-    between: Annotated[
-        int | None, doc("operators that computed between issue and wait; null as `waited_at`")
-    ] = None
+    between: Annotated[int | None, doc("operators computed between issue and wait; or null")] = None
 
 
 class RankMemoryRow(PassRow, kw_only=True):

@@ -39,18 +39,14 @@ class ThrownRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("on how many")] = 0
     operators: Annotated[float, doc("operators per step")] = 0.0
     share: Annotated[float, doc("of the work of all operators: bytes moved and operations")] = 0.0
-    nbytes: Annotated[
-        int, doc("bytes of the results per step; of the whole: copied to the device")
-    ] = 0
+    nbytes: Annotated[int, doc("bytes of results per step; of the whole: copied to the device")] = 0
     op: Annotated[str, doc("the operator with the most work; of copies what was copied")] = ""
     owner: Annotated[str, doc("of gradients: the class of the optimizer")] = ""
     names: Annotated[list[str], doc("of gradients: the first parameters")] = msgspec.field(
         default_factory=list
     )
     n: Annotated[int, doc("of gradients: parameters; of a window: its backwards")] = 0
-    products: Annotated[
-        int, doc("products of matrices, convolutions and attentions among the operators per step")
-    ] = 0
+    products: Annotated[int, doc("matrix products, convolutions and attentions among those")] = 0
     blind: Annotated[str, doc("of the whole: why nothing can be said")] = ""
     trained: Annotated[bool, doc("of the whole: an optimizer stepped")] = False
 
@@ -142,22 +138,14 @@ class BackwardRow(LineRow, kw_only=True):
     passes = ("loud",)
 
     retain: Annotated[
-        bool,
-        doc(
-            "the user's own line asked for retain_graph (not implied by create_graph, not another "
-            "library's idea)"
-        ),
+        bool, doc("the user's own line asked for retain_graph (no library, nor create_graph)")
     ]
     create: Annotated[bool, doc("with create_graph")] = older(value=False)
     followed: Annotated[
         bool, doc("with create_graph: `reused` says whether its gradients were differentiated")
     ] = older(value=False)
     held_bytes: Annotated[
-        int | None,
-        doc(
-            "bytes of saved tensors that a retained graph still held after the call (measured once "
-            "per place)"
-        ),
+        int | None, doc("bytes that a retained graph still held after the call (once per place)")
     ] = None
 
 
@@ -203,11 +191,7 @@ class GraphRow(PassRow, kw_only=True):
         value=False
     )
     read_back: Annotated[
-        bool,
-        doc(
-            "a backward walked the graph of one of them after it was stored, or of the variable "
-            "itself (sticky)"
-        ),
+        bool, doc("a backward walked the graph of one after it was stored, or of the variable")
     ] = older(value=True)
 
 
@@ -226,7 +210,9 @@ class StillGroup(Item, kw_only=True):
 
 
 class FedRow(PassRow, kw_only=True):
-    """At the end, a row per optimizer that stepped: its parameters that never had a gradient."""
+    """At the pass's end, one row per optimizer that stepped: its parameters that never had a
+    gradient. Absent where none stepped.
+    """
 
     part = "fed"
     when = "loud"

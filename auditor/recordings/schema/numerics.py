@@ -54,9 +54,7 @@ class ModeRow(PassRow, kw_only=True):
     when = "warmup, quiet, anomaly_off, trace, loud"
 
     what: Annotated[str, doc("`anomaly`")]
-    at: Annotated[int | None, doc("where it was switched on (null if before the recorder)")] = (
-        older(None)
-    )
+    at: Annotated[int | None, doc("where it was switched on (null: earlier)")] = older(None)
     n: N
 
 
@@ -87,20 +85,12 @@ class NumericRow(PassRow, kw_only=True):
         float, doc("of an `epsilon` the number; of a `gradient` the exponent of a `pow`")
     ] = 0.0
     feed: Annotated[
-        str,
-        doc(
-            "what made the input, casts and choices aside: `sigmoid`, `softmax`, `exp`, `sum of "
-            "exp` or empty"
-        ),
+        str, doc("what made the input: `sigmoid`, `softmax`, `exp`, `sum of exp` or empty")
     ] = ""
     guarded: Annotated[bool, doc("an epsilon came in between")] = False
-    unasked: Annotated[bool, doc("of a `gradient`: only where the gradient that came in was 0")] = (
-        False
-    )
+    unasked: Annotated[bool, doc("of a `gradient`: only where the incoming gradient was 0")] = False
     n: Annotated[int, doc("calls")]
-    steps: Annotated[
-        int, doc("how many of the watched steps; of a `gradient` those on which it happened")
-    ]
+    steps: Annotated[int, doc("how many watched steps; of a `gradient` those on which it happened")]
     least: Annotated[
         float | str | None,
         doc("least of the input (of an `output`: of that), as text if not finite, null if empty"),
@@ -119,9 +109,7 @@ class NumericRow(PassRow, kw_only=True):
         ),
     ] = 0
     into: Annotated[list[str], doc("operators that an epsilon's result was given to")]
-    loss: Annotated[
-        bool, doc("a backward began at what was made of it, with no product of matrices in between")
-    ]
+    loss: Annotated[bool, doc("a backward began at what was made of it, with no product between")]
 
     @property
     def low(self) -> float | None:
@@ -183,9 +171,7 @@ class NonfiniteRow(PassRow, kw_only=True):
     )
 
     global_step: Annotated[int, doc("steps of all passes before it")]
-    last_good: Annotated[
-        int, doc("the last one after which all was seen to be finite (-1: never looked)")
-    ]
+    last_good: Annotated[int, doc("the last after which all was seen to be finite (-1: unknown)")]
     what: Annotated[str, doc("`gradient`, `parameter` or `buffer`")]
     tensors: Annotated[list[BadTensor], doc("the first five")]
     n: Annotated[int, doc("how many")]
@@ -205,12 +191,8 @@ class BirthInput(Item, kw_only=True):
     dtype: Annotated[str, doc("its type")]
     shape: Annotated[list[int], doc("its sizes")] = older([])
     min: Annotated[float | None, doc("of the finite part before the call, null if there is none")]
-    max: Annotated[
-        float | None, doc("greatest finite value before the call, null if there is none")
-    ]
-    share_nonfinite: Annotated[
-        float | None, doc("0 to 1; null if the operator has written over it")
-    ]
+    max: Annotated[float | None, doc("greatest finite value before the call, null without one")]
+    share_nonfinite: Annotated[float | None, doc("0 to 1; null if the operator wrote over it")]
 
 
 class BirthRow(PassRow, kw_only=True):
@@ -239,9 +221,7 @@ class BirthRow(PassRow, kw_only=True):
     dtype: Annotated[str, doc("of the output")] = older("")
     node: Annotated[str, doc("name of the autograd node, in a backward")] = older("")
     module: Annotated[str, doc("whose forward ran")] = older("")
-    fill: Annotated[
-        bool, doc("written on purpose (`masked_fill(-inf)`) or never written (`empty`)")
-    ] = older(value=False)
+    fill: Annotated[bool, doc("meant (`masked_fill(-inf)`) or never written")] = older(value=False)
     constants: Annotated[list[str], doc("non-finite numbers among the arguments, as text")] = older(
         []
     )

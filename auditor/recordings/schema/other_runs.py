@@ -25,14 +25,10 @@ class ReproduceOperatorRow(ReproduceRow, kw_only=True, tag="operator"):
     number: Annotated[int, doc("which operator of the run it is, from 0")]
     at: MaybeAt
     name: Annotated[str, doc("`aten::mul`, or `DataLoader` for a batch")]
-    digest: Annotated[
-        str, doc("of all that it made or wrote; empty if part of that was never written")
-    ]
+    digest: Annotated[str, doc("of all it made or wrote; empty if part of that was never written")]
     inputs: Inputs
     numbers: Annotated[str, doc("its arguments that are no tensors")] = ""
-    generator: Annotated[
-        str, doc("of one that draws: `default`, or `own` for one that it was given")
-    ] = ""
+    generator: Annotated[str, doc("of one that draws: `default`, or `own` if it was given")] = ""
     state: Annotated[str, doc("digest of that generator's state before it")] = ""
 
 
@@ -107,9 +103,7 @@ class PlannedChangeRow(PlannedRow, kw_only=True, tag="changed"):
     """What was changed by the end of the step."""
 
     name: Annotated[str, doc("`batch`, `largest`, `checkpointed`, `autocast` or `optimizer`")]
-    n: Annotated[
-        int, doc("loaders, batches looked at, calls of modules, forwards or optimizers, so far")
-    ]
+    n: Annotated[int, doc("loaders, batches, module calls, forwards or optimizers, so far")]
 
 
 class DrillRow(PassRow, kw_only=True):
@@ -134,9 +128,7 @@ class LossRow(PassRow, kw_only=True, tag_field="what", tag="loss"):
     part = "results"
     when = "trials of `audit verify`: warmup and quiet; a rehearsal: loud"
 
-    value: Annotated[
-        str, doc("the number as `float.hex()` (of a loss with several elements their sum)")
-    ]
+    value: Annotated[str, doc("the number as `float.hex()` (of several elements: their sum)")]
     dtype: Annotated[str, doc("its type")]
 
 
@@ -149,6 +141,4 @@ class ParameterRow(PassRow, kw_only=True, tag_field="what", tag="parameter"):
     place: Annotated[str, doc("`optimizer 0, group 0, parameter 3`")]
     name: Annotated[str, doc("`Model.body.weight`, where a module holds it")] = older("")
     value: Annotated[str, doc("its norm in float64, as `float.hex()`")]
-    bits: Annotated[
-        int | None, doc("sum of the bit patterns as whole numbers, null if torch cannot tell")
-    ]
+    bits: Annotated[int | None, doc("sum of the bit patterns as whole numbers, null if unknown")]

@@ -23,9 +23,7 @@ class CompileRow(PassRow, kw_only=True):
         ),
     ]
     at: MaybeAt = None
-    function: Annotated[
-        str, doc("the function that is compiled; of one that goes on after a break, that function")
-    ] = ""
+    function: Annotated[str, doc("the function that is compiled, or goes on after a break")] = ""
     frame: Annotated[str, doc("the compiler's number of the frame")] = ""
     attempt: Annotated[int, doc("how often the frame was compiled before")] = 0
     reason: Annotated[str, doc("of a break why, of a recompile the guard that failed")] = ""
@@ -68,9 +66,7 @@ class RegionRunRow(PassRow, kw_only=True):
 
     number: Annotated[int, doc("that of its row in `regions`")]
     steps: Annotated[int, doc("steps of the pass in which it ran")] = 0
-    trained: Annotated[
-        bool, doc("it is a module, whose parameters were written to in place in the pass")
-    ] = False
+    trained: Annotated[bool, doc("it is a module whose parameters were written in place")] = False
     called: Annotated[bool, doc("it has run since it was created, in a step or outside")] = False
     dropped: Annotated[bool, doc("the result of `torch.compile` is not kept")] = False
 
@@ -91,18 +87,12 @@ class SiteRow(Row, kw_only=True):
             "empty if unknown"
         ),
     ] = None
-    first_line: Annotated[
-        int | None, doc("span of the instruction, where Python knows it (3.11+)")
-    ] = None
+    first_line: Annotated[int | None, doc("span of the instruction, if known (3.11+)")] = None
     end_line: Annotated[int | None, doc("end of the span")] = None
     col: Annotated[int | None, doc("0-based UTF-8 byte offset, as in `ast`")] = None
     end_col: Annotated[int | None, doc("0-based UTF-8 byte offset of the end")] = None
     via: Annotated[
-        str | None,
-        doc(
-            "innermost library frame between the line and the event: "
-            "`torch/nn/utils/clip_grad.py:clip_grad_norm_`"
-        ),
+        str | None, doc("library frame between: `torch/nn/utils/clip_grad.py:clip_grad_norm_`")
     ] = None
 
 
@@ -136,9 +126,7 @@ class StepRow(PassRow, kw_only=True):
     host_us: Annotated[float, doc("the step's time by the host clock")] = older(0.0)
     start_us: Annotated[float, doc("since the recording began")] = older(0.0)
     unix_us: Annotated[float, doc("since the epoch: the clock of memory snapshots")] = older(0.0)
-    gc_us: Annotated[
-        float, doc("time in automatic and explicit garbage collections in the step")
-    ] = older(0.0)
+    gc_us: Annotated[float, doc("time in garbage collections in the step, all kinds")] = older(0.0)
     queued_us: Annotated[
         float,
         doc(
@@ -148,18 +136,12 @@ class StepRow(PassRow, kw_only=True):
     ] = older(0.0)
     rss: Annotated[Counter, doc("resident host memory after the step (bytes)")] = UNSET
     allocated: Annotated[Counter, doc("device memory in tensors after the step (bytes)")] = UNSET
-    reserved: Annotated[
-        Counter, doc("device memory reserved after the step, the cache included (bytes)")
-    ] = UNSET
+    reserved: Annotated[Counter, doc("device memory reserved after the step, cache too")] = UNSET
     peak_allocated: Annotated[Counter, doc("the most so far that was allocated")] = UNSET
     peak_reserved: Annotated[Counter, doc("the most so far that was reserved")] = UNSET
-    retries: Annotated[
-        Counter, doc("times so far that the allocator gave cached memory back to the device")
-    ] = UNSET
+    retries: Annotated[Counter, doc("times so far that cache went back to the device")] = UNSET
     ooms: Annotated[Counter, doc("out-of-memory errors so far")] = UNSET
-    compiles: Annotated[
-        int, doc("frames, and backwards of frames, that `torch.compile` compiled in the step")
-    ] = 0
+    compiles: Annotated[int, doc("frames, and their backwards, compiled in the step")] = 0
 
 
 class DeviceTimeRow(PassRow, kw_only=True):
@@ -186,9 +168,7 @@ class TrainingRow(PassRow, kw_only=True):
     ]
     watched: Annotated[int, doc("steps that were watched")] = older(0)
     operators: Annotated[int, doc("operators of torch that ran in the watched steps")] = older(0)
-    graphs: Annotated[
-        int, doc("operators with gradients on and an input that requires a gradient")
-    ] = older(0)
+    graphs: Annotated[int, doc("operators with gradients on, of inputs that need them")] = older(0)
 
 
 class LapseRow(PassRow, kw_only=True):
@@ -230,13 +210,9 @@ class ModuleRow(PassRow, kw_only=True):
     kind: Annotated[str, doc("its class")] = ""
     at: Annotated[int | None, doc("its `forward`, else what calls it: a number in `sites`")] = None
     steps: Annotated[int, doc("steps that were followed; counts are of all of them")] = 0
-    us: Annotated[
-        float, doc("(loud, CPU) time of its forward, the median of all steps but the first")
-    ] = 0.0
+    us: Annotated[float, doc("(loud, CPU) its forward, median of all steps but the first")] = 0.0
     backward_us: Annotated[float, doc("(loud, CPU) of its backward, likewise")] = 0.0
-    saved_bytes: Annotated[
-        int, doc("(loud) storages that its nodes kept for a backward of the first step")
-    ] = 0
+    saved_bytes: Annotated[int, doc("(loud) storages kept for a backward of the first step")] = 0
     tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, with gradients")] = 0
     flops: Annotated[int, doc("(numbers) operations by `torch.utils.flop_counter`")] = 0
     backward_flops: Annotated[int, doc("(numbers) those of the backward")] = 0

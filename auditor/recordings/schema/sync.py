@@ -16,14 +16,10 @@ class CourseRow(PassRow, kw_only=True):
     when = "a rehearsal with a null device beside it: loud; null device: all"
 
     global_step: Annotated[int, doc("of the run, warm-up included")]
-    places: Annotated[
-        list[int], doc("lines in order (numbers in `sites`), each once for operators in a row")
-    ]
+    places: Annotated[list[int], doc("lines in order (in `sites`), once for a run of operators")]
     read_at: Annotated[list[int], doc("lines of scalar reads in order")]
     read: Annotated[list[str], doc("what they gave, as Python writes it")]
-    sized: Annotated[
-        list[int], doc("lines of operators whose result has a size that depends on values")
-    ]
+    sized: Annotated[list[int], doc("lines of operators whose result's size depends on values")]
     answered: Annotated[int, doc("null device: reads that got the rehearsal's value")] = 0
 
 
@@ -50,12 +46,8 @@ class OwnerRow(PassRow, kw_only=True):
     part = "owners"
     when = "a rehearsal: loud; CUDA: memory"
 
-    what: Annotated[
-        str, doc("`parameter`, `gradient`, `optimizer state`, `workspace` (cuBLAS), or `step`")
-    ]
-    time_us: Annotated[
-        int, doc("since 1970, as in snapshots: an address serves many purposes one after another")
-    ]
+    what: Annotated[str, doc("`parameter`, `gradient`, `optimizer state`, `workspace`, `step`")]
+    time_us: Annotated[int, doc("since 1970, as in snapshots: an address serves many purposes")]
     addresses: Annotated[list[int], doc("in ascending order")]
 
 
@@ -71,9 +63,7 @@ class GrowingRow(PassRow, kw_only=True):
     tensors: Annotated[list[int], doc("held at the end of each step")]
     nbytes: Annotated[list[int], doc("their bytes, likewise")]
     devices: Annotated[list[str], doc("where the last ones lie")] = older([])
-    kind: Annotated[str, doc("`tensors`, `arrays` of NumPy, or `values` (numbers, strings)")] = (
-        older("tensors")
-    )
+    kind: Annotated[str, doc("`tensors`, `arrays` (NumPy), or `values`")] = older("tensors")
 
 
 class KeptRow(GrowingRow, kw_only=True):
@@ -114,9 +104,7 @@ class WorkerPagesRow(PassRow, kw_only=True):
     name: Annotated[str, doc("the variable, with the path from it (`self.records`)")]
     n: Annotated[int, doc("items")]
     nbytes: Annotated[int, doc("bytes of the items as Python objects, of a sample of them")]
-    copied: Annotated[
-        list[int], doc("bytes that a batch copied, of each worker's second to fourth batch")
-    ]
+    copied: Annotated[list[int], doc("bytes copied by each worker's second to fourth batch")]
 
 
 BURST = 10

@@ -241,7 +241,7 @@ class CensusProbe(OptimizerProbe):
             if moved:
                 name = type(moved[0].module()).__name__
                 meant = all(norm.behind for norm in moved)
-                put = self._put_at(moved[0].module())
+                put = self._put_by(moved[0].module())[1]
                 told, ran_at = (at, None) if put is None else (put, at)
                 self._tell("norm", told, name, n=len(moved), meant=meant, other_at=ran_at)
         self._tell_averages(trained)
@@ -411,9 +411,6 @@ class CensusProbe(OptimizerProbe):
             return
         self._put.pop(module, None)  # the last one comes last
         self._put[module] = self.context.frames.here()
-
-    def _put_at(self, norm: Any) -> int | None:
-        return self._put_by(norm)[1]
 
     def _put_by(self, part: Any) -> tuple[nn.Module | None, int | None]:
         for module, at in reversed([*self._put.items()]):
