@@ -1,9 +1,12 @@
 """What a line of the user's source says."""
 
+import ast
+
 import pytest
 
-from auditor.evidence.source.files import Source, Span
+from auditor.evidence.source.files import Source, Span, Statements, shorten, span_at
 from auditor.model import Site
+from auditor.recordings.schema.run import SiteRow
 
 
 def source(text, **more):
@@ -197,3 +200,105 @@ class Both:
 )
 def test_where_a_function_moves_tensors(line, move):
     assert source(MOVES).move_in_function("a.py", line) == move
+
+
+@pytest.mark.parametrize(
+    ("where", "span"),
+    [
+        ({"col": 2, "end_col": 5}, Span(7, 7, 2, 5)),
+        ({"col": 0, "end_col": 5, "end_line": 9}, Span(7, 9, 0, 5)),
+        ({"col": 2, "end_col": 5, "first_line": 6}, Span(6, 6, 2, 5)),
+        ({"col": 2, "end_col": 5, "first_line": 6, "end_line": 7}, Span(6, 7, 2, 5)),
+        ({"col": 2}, None),
+        ({"end_col": 5}, None),
+        ({}, None),
+    ],
+)
+def test_where_an_expression_stands(where, span):
+    assert span_at(SiteRow(id=0, file="a.py", line=7, function="f", **where)) == span
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword", "called"),
+    [
+        ("g(f(a=1, b=2), b=3)", ("g", "f"), "g"),
+        ("x = 1", ("", ""), ""),
+        ("f(b=1)\ng(a=2)", ("f", ""), "f"),
+    ],
+)
+def test_the_call_on_a_line(text, keyword, called):
+    one = source(text)
+    assert tuple(one.call_with_keyword(site(1), name) for name in "ba") == keyword
+    assert one.called(site(1), "f", "g") == called
+
+
+ASSIGNED = """\
+def step(x):
+    y = x.to(d)
+    z = 1
+    if z:
+        y = x.cuda()
+    y += 1
+    log(y, z)
+    y = x.to(d)
+log(y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "found"),
+    [
+        (7, lambda node: True, 6),
+        (7, lambda node: "x." in ast.unparse(node), 5),
+        (7, lambda node: "x.to" in ast.unparse(node), 2),
+        (7, lambda node: "y = 1" in ast.unparse(node), None),
+        (6, lambda node: True, None),  # it calls nothing
+    ],
+)
+def test_the_last_line_before_that_gives_a_name_its_value(line, wanted, found):
+    before = source(ASSIGNED).assigned_before(site(line), wanted)
+    assert (None if before is None else before.line) == found
+    assert source(ASSIGNED).assigned_before(Site("b.py", line), wanted) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("x.to(torch.float32, d)", False),
+        ("x.to(d, torch.float32)", True),
+        ("x.to(dtype=torch.half)", False),
+        ("x.to(device=d)", True),
+        ("x.float()", False),
+        ("x = 1\nx.cuda()", False),
+    ],
+)
+def test_a_line_that_moves_something(text, moves):
+    assert source(text).moves_at("a.py", 1) is moves
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "covered"),
+    [
+        ("f(\n  x,\n)\ny", 2, range(1, 4)),
+        ("@a\n@b\ndef f(\n  x,\n):\n  y\n", 2, range(1, 6)),
+        ("if x:\n  y", 1, range(1, 2)),
+        ("if x: y", 1, range(1, 2)),
+        ("x", 5, range(5, 6)),
+    ],
+)
+def test_the_lines_of_a_statement(text, line, covered):
+    assert Statements(lambda _: text.split("\n")).lines(site(line)) == covered
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("f(", "f(...)"),
+        ("x = [", "x = [...]"),
+        ("", ""),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, "x" * 57 + "..."),
+    ],
+)
+def test_a_text_cut_for_a_message(text, short):
+    assert shorten(text) == short
