@@ -7,6 +7,7 @@ from auditor.evidence.recorded.batches import (
     Batches,
     Loader,
     Resident,
+    Starts,
     Waiting,
 )
 from auditor.evidence.recorded.step_pattern import step_pattern
@@ -221,3 +222,47 @@ def test_a_manifest_that_says_something_else_is_borne(seen, manifest):
     table = seen(text=RESIDENT, steps=[], loaders=rows, batches=[], manifest=manifest)
     worker = table.get(Batches).in_worker
     assert worker is None or worker.site is None
+
+
+def test_how_iterators_began():
+    rows = (
+        batch(1, 0, 30.0, n=2, made=1, start_us=20.0),
+        batch(1, 1, 10.0, n=1),
+        batch(1, 2, 40.0, n=3, made=2, start_us=50.0),
+        batch(2, 0, 99.0, n=9, made=9, start_us=9.0),
+    )
+    starts = Batches(quiet=rows).starts(1)
+    assert starts == Starts(3, 6, 70.0, 80.0, (20.0, 50.0))
+    assert (starts.share, starts.batches_each) == (0.875, 2.0)
+    assert (Starts(batches=4).share, Starts(batches=4).batches_each) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("share", "given", "number"), [(0.75, 3, 1), (0.76, 3, None), (0.25, 3, None), (1.0, 4, 1)]
+)
+def test_the_only_usual_loader(share, given, number):
+    rows = (*(batch(1, n) for n in range(given)), batch(2, 0))
+    loaders = (Loader(1), Loader(2), Loader(3))
+    found = Batches(loaders=loaders, loud=rows, loud_steps=4).usual(share)
+    assert (None if found is None else found[0].number) == number
+    assert found is None or found[1] == list(rows[:given])
+
+
+def test_the_line_that_copied_most_inside_a_loader(seen):
+    copies = [
+        loud(0, at=0, n=1, bytes=40, lib="loader"),
+        loud(1, at=1, n=1, bytes=30, lib="loader"),
+        loud(2, at=1, n=1, bytes=30, lib="loader"),
+        loud(2, at=0, n=1, bytes=90),
+        quiet(2, at=0, n=1, bytes=90, lib="loader"),
+    ]
+    parts = {"steps": steps(3), "batches": [], "copies": copies, "sites": [3, 4]}
+    assert seen(loaders=[], **parts).get(Batches).copied_at.line == 4
+    consumed = [{"loader": 0, "at": 1}]
+    assert seen(loaders=consumed, inside="b", **parts).get(Batches).copied_at is None
+
+
+@pytest.mark.parametrize(("share", "above"), [(0.3, 2), (0.31, 1), (1.0, 0)])
+def test_steps_that_waited_for_a_share(share, above):
+    assert waiting((30.0, 50.0, 0.0)).steps_above(share) == above
+    assert waiting((30.0, 50.0, 1.0)).mean_us == 27.0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from auditor.evidence.recorded.reads import Expression, Reads
-from auditor.evidence.source.files import Span
+from auditor.evidence.recorded.reads import Expression, Reads, act_of
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
@@ -132,3 +132,43 @@ def test_a_burst_of_reads_is_a_phase_where_the_step_works_between_them(span_us, 
     assert found.pattern.often is often
     assert found.per_step == 6.4 and found.held_us == pytest.approx(64.0)
     assert found.found_at[0].per_step == 6.4
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "act"),
+    [
+        ("tolist", "", "transfer"),
+        ("item", "torch/_tensor_str.py:_str", "transfer"),
+        ("unique", "torch/functional.py:unique", "shape"),
+        ("check", "", "scalar"),
+        ("item", "lib.py:f", "scalar"),
+        ("item", "torch/_tensor.py:__bool__", "branch"),
+    ],
+)
+def test_what_a_read_is_for(kind, via, act):
+    source = Source({"trainer.py": "if loss: pass"})
+    assert act_of(kind, Expression("", via), Site("trainer.py", 1), source) == act
+
+
+def test_libraries_by_how_often_they_read():
+    found = place(read(via="a.py:f"), read(via="b.py:f", n=2), read(1, via="b.py:f"))
+    assert found.through == " (inside b.py:f 0.75 per step, a.py:f 0.25 per step)"
+    assert place(read(via="a.py:f")).through == " (inside a.py:f)"
+    assert place(read()).through == ""
+
+
+def test_what_is_told_of_a_line():
+    timed = place(read(us=8.0), read(1, us=4.0, text="b"))
+    assert timed.told == {"basis": "estimated", "lost_us_per_step": 3.0, "places": timed.found_at}
+    assert [each.lost_us_per_step for each in timed.found_at] == [3.0]
+    assert timed.waits("it") == "it makes the host wait for the GPU on 2 of 4 steps"
+    bare = place(read(kind="check"), device="rehearsal")
+    assert (bare.told["basis"], bare.told["lost_us_per_step"], bare.checks) == ("none", None, True)
+    assert bare.waits("it").startswith("it would make the host wait") and not timed.checks
+    assert ("host held", "3 us per step (diagnostic pass)") in timed.facts
+
+
+def test_lines_that_clip():
+    clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
+    rows = [read(line=3, via=clip), read(line=5, via=clip, lib="loader"), read(line=4)]
+    assert [each.site.line for each in reads(*rows, read(1, line=2, via=clip)).clips()] == [2, 3]

@@ -1,8 +1,18 @@
 """Steps by pass: whose clock, what is taken off, and what a share is of."""
 
+from dataclasses import replace
+
 import pytest
 
-from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_times, queued_share
+from auditor.evidence.recorded.steps import (
+    Step,
+    Steps,
+    compiled_caution,
+    own_times,
+    queued_share,
+    step_of,
+)
+from auditor.recordings.schema.run import StepRow
 
 
 @pytest.mark.parametrize(
@@ -71,3 +81,53 @@ def test_steps_that_compiled_are_said():
     assert compiled_caution((compiled, compiled)) == (
         "torch.compile compiled in every timed step: their time is mostly the compiler's"
     )
+
+
+def some(us, number=6, first=0, **more):
+    return tuple(Step(n, us, **more) for n in range(first, first + number))
+
+
+def test_shares_and_differences_of_the_quiet_steps():
+    table = Steps(quiet=(*some(100.0), Step(6, 900.0, compiles=1), *some(140.0, first=7)))
+    assert (table.share_of_step(30.0), Steps().share_of_step(30.0)) == (0.25, 0.0)
+    assert Steps(quiet=some(0.5)).share_of_step(0.25) == 0.5
+    assert table.typical.value == 120.0 and Steps(quiet=some(1.0, 2)).typical is None
+    slower = table.slower_after(6)
+    assert (slower.value, slower.low, slower.high) == (40.0, 40.0, 40.0)
+    assert table.slower_after(7).value == 40.0 and table.slower_after(8) is None
+    assert [each.us for each in replace(table, loud=some(7.0, 1)).of("loud")] == [7.0]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "again", "gained"),
+    [
+        (100.0, None, (200.0, 200.0, 200.0)),
+        (100.0, 140.0, (180.0, 160.0, 200.0)),
+        (None, None, None),
+        (None, 140.0, (160.0, 160.0, 160.0)),
+    ],
+)
+def test_what_compiling_gains_against_both_passes(quiet, again, gained):
+    passes = {"quiet": quiet, "compiled_again": again, "eager_held": 300.0}
+    found = Steps(**{name: some(us) for name, us in passes.items() if us}).gained_by_compile()
+    assert (found and (found.value, found.low, found.high)) == gained
+
+
+@pytest.mark.parametrize(
+    ("row", "timed", "told"),
+    [
+        ({"us": 100.0}, {}, (100.0, 0.0, False)),
+        ({"us": -1.0, "queued_us": -1.0}, {}, (0.0, 0.0, False)),
+        ({"us": 100.0, "queued_us": 130.0}, {}, (100.0, 100.0, False)),
+        ({"us": 100.0, "queued_us": 30.0}, {("quiet", 3): 60.0}, (60.0, 30.0, True)),
+        ({"us": 100.0}, {("quiet", 3): -1.0}, (0.0, 0.0, True)),
+        ({"us": 100.0}, {("loud", 3): 60.0, ("quiet", 2): 60.0}, (100.0, 0.0, False)),
+    ],
+)
+def test_a_row_as_a_step(row, timed, told):
+    made = StepRow(rss=5, retries=2, compiles=1, **row)
+    made.pass_name, made.step = "quiet", 3
+    step = step_of(made, timed)
+    assert (step.us, step.queued_us, step.by_device) == told
+    assert (step.number, step.host_us, step.rss) == (3, max(0.0, row["us"]), 5)
+    assert (step.retries, step.ooms, step.compiles, step.allocated) == (2, 0, 1, None)
