@@ -7,25 +7,29 @@ import importlib
 import inspect
 import pkgutil
 import re
+import types
 import typing
 from contextlib import suppress
 from functools import cached_property
 
 import auditor.rules
 import pytest
+from msgspec import structs
 
 from auditor import evidence
 from auditor.judging import catalogue
+from auditor.recordings.row import PassRow
 from auditor.rule import NotLooked, Rule
 
-TABLES = {
+KNOWN = {
     one
     for package in (evidence, auditor.rules)
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     for one in vars(importlib.import_module(found.name)).values()
-    if dataclasses.is_dataclass(one) and one.__module__ == found.name and "probes" not in found.name
-    if not issubclass(one, Rule)
+    if isinstance(one, type) and one.__module__ == found.name and "probes" not in found.name
 }
+TABLES = {one for one in KNOWN if dataclasses.is_dataclass(one) and not issubclass(one, Rule)}
+ROWS = {one for one in KNOWN if issubclass(one, PassRow)}
 
 ONE = {
     **dict.fromkeys(
@@ -60,6 +64,27 @@ def test_a_table_that_was_told_nothing_claims_nothing(table):
             if isinstance(kind, property | cached_property) and name not in WORDS | RHYTHMS:
                 with suppress(NotLooked):
                     assert not getattr(nothing, name), name
+
+
+def zero(kind):
+    """Of a field's type."""
+    kind = typing.get_args(kind)[0] if hasattr(kind, "__metadata__") else kind
+    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    return None if types.NoneType in options else (typing.get_origin(options[0]) or options[0])()
+
+
+@pytest.mark.parametrize("row", sorted(ROWS, key=lambda one: one.__name__))
+def test_a_row_of_zeros_says_nothing_and_its_fields_are_named(row):
+    with pytest.raises(TypeError, match="positional"):
+        row(0)
+    fields = structs.fields(row)
+    given = {each.name: each.default for each in fields if not each.required}
+    assert given.pop("step") == -1 and given.pop("weight", 1.0) == 1.0
+    assert not any(value for value in given.values() if isinstance(value, int | float))
+    nothing = row(**{each.name: zero(each.type) for each in fields if each.required})
+    for name in dir(row):
+        if name != "home" and isinstance(inspect.getattr_static(row, name), property):
+            assert not getattr(nothing, name), name
 
 
 ASKED = [
