@@ -1,15 +1,26 @@
 """What lived at a moment: gaps between blocks, holders by line, words for how long they live."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from auditor.evidence.snapshot.state_at import (
+    EARLIER,
+    KEPT,
+    OF_STEP,
     Holder,
     LiveBlock,
+    Owners,
+    Segment,
+    SegmentBlock,
+    Snapshot,
     State,
     _put_back,
     _take_out,
+    placed,
 )
 from auditor.model import Site
+from auditor.recordings.schema.sync import OwnerRow
 
 
 def block(address, size, born=0, *, stays=False, frames=()):
@@ -74,3 +85,81 @@ def test_how_long_blocks_live(older, stays, said):
     assert Holder(site, 100, 2, (), older, stays).row == wanted
     untimed = Holder(site, 100, 1, (), older, stays, timed=False)
     assert (untimed.lifetime, untimed.row[1]) == ("", "100 B in 1 block")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("train.py", "train.py:3 f"),
+        ("b/train.py", "b/train.py:3 f"),
+        ("/train.py", "/train.py:3 f"),
+        ("/a/b/train.py", "b/train.py:3 f"),
+    ],
+)
+def test_a_place_has_the_last_two_parts_of_its_path(file, said):
+    assert placed(Site(file, 3, "f")) == said
+    assert placed(Site(file, 3)) == said.removesuffix(" f")
+
+
+def test_pins_are_told_to_the_line_of_the_largest_live_block():
+    here, there = Site("a.py", 1), Site("a.py", 2)
+    live = [SegmentBlock(n, live=True, site=site) for n, site in ((8, here), (9, there), (1, here))]
+    free = SegmentBlock(20, live=False)
+    mixed = Segment(38, (*live, free))
+    own = Segment(29, (live[0], free, live[2]), device=1)
+    whole, old = Segment(8, live[:1]), Segment(24, (SegmentBlock(4, live=True), free))
+    grown = Segment(28, (live[0], free), expandable=True)
+    table = Snapshot((own, mixed, whole, old, grown, Segment(20, (free,))))
+    assert [(pin.site, pin.free_bytes, pin.live_bytes, pin.blocks) for pin in table.pins()] == [
+        (here, 20, 9, 2),
+        (there, 20, 9, 1),
+    ]
+    assert (table.untold_bytes, table.on(1).segments) == (20, (own,))
+
+
+class Marks(Owners):
+    """As recorded: steps, and when which address was seen to be what."""
+
+    def __init__(self, *rows):
+        given = [OwnerRow(what=what, time_us=us, addresses=list(at)) for what, us, *at in rows]
+        recording = SimpleNamespace(to_oom=None)
+        has = lambda part: True  # noqa: E731
+        super().__init__(SimpleNamespace(recording=recording, has=has, rows=lambda kind: given))
+
+
+MARKS = Marks(
+    ("step", 10),
+    ("parameter", 12, 1),
+    ("gradient", 13, 2),
+    ("optimizer state", 15, 3),
+    ("step", 20),
+    ("parameter", 22, 1, 2),
+    ("other", 23, 4),
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "born", "gone", "purpose"),
+    [
+        (1, 0, 99, "parameters"),
+        (1, 12, 12, "parameters"),
+        (1, 13, 21, ""),  # between two sightings something else lay there
+        (2, 0, 13, "gradients"),
+        (2, 14, 99, "parameters"),
+        (3, 16, 99, ""),
+        (4, 0, 99, ""),
+    ],
+)
+def test_what_a_block_was_for_while_it_lived(address, born, gone, purpose):
+    assert MARKS.purpose(address, born, gone) == purpose
+
+
+@pytest.mark.parametrize(
+    ("born", "now", "age"),
+    [(20, 21, OF_STEP), (19, 21, KEPT), (10, 21, KEPT), (9, 21, EARLIER), (5, 8, EARLIER)],
+)
+def test_how_old_a_block_of_unknown_purpose_is(born, now, age):
+    assert MARKS.age(born, now) == age
+    updates = {11: False, 12: True, 15: True, 16: False, 22: True, 23: False}
+    assert {us: MARKS.updating(us) for us in updates} == updates
+    assert MARKS.known and not Marks(("step", 1), ("workspace", 2, 9)).known
