@@ -86,14 +86,6 @@ def test_the_latest_good_one_is_furthest_or_youngest():
     assert Checkpoints((broken,)).latest_good is None and Checkpoints((broken,)).instead == ""
 
 
-def test_rates_and_lengths_that_settings_give():
-    given = (Setting("a.LR", 0.1), Setting("b.max-lr", 0.2), Setting("lr", "auto"))
-    table = Checkpoints(settings=(*given, Setting("max_steps", 9.0), Setting("epochs", 3.0)))
-    assert (table.rates, table.total_steps) == ({"a.LR": 0.1, "b.max-lr": 0.2}, 9.0)
-    twice = Checkpoints(settings=(Setting("max_steps", 9.0), Setting("total_steps", 8.0)))
-    assert (twice.total_steps, Checkpoints().total_steps) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "half"),
     [
@@ -110,11 +102,3 @@ def test_rates_and_lengths_that_settings_give():
 )
 def test_a_setting_that_says_half(name, value, half):
     assert Checkpoints(settings=(Setting(name, value),)).in_half is half
-
-
-def test_elements_are_counted_by_kind():
-    few = ElementCounts(5, 1, 2, 1, low=1.0, high=1.0)
-    assert (few + few, few.nonfinite) == (ElementCounts(10, 2, 4, 2, 1.0, 1.0), 4)
-    scalars = [TensorFacts("x", "int64", (1,), tally=each) for each in (few, few + few, None)]
-    assert [each.scalar for each in scalars] == [None, None, None]
-    assert TensorFacts("x", "int64", (), tally=ElementCounts(1, low=3.0)).scalar == 3.0

@@ -5,18 +5,14 @@ what decides, on tables made by hand.
 from dataclasses import replace
 
 import pytest
-from auditor.rules.cfg.modes import DropoutInEvaluation, TrainedInEvalMode
-from auditor.rules.cfg.rows import SwitchedRow
+from auditor.rules.cfg.modes import DropoutInEvaluation
 from auditor.rules.ckpt.files import (
     CheckpointOverridesRate,
     OptimizerMomentsSpoiled,
     SaveBlocksStep,
 )
-from auditor.rules.data.data007_input_bound import started_for_each_epoch
 from auditor.rules.dist.rank_batches import SteppedUnaveraged
 from auditor.rules.dist.rows import CollectiveRow
-from auditor.rules.graph.left_out import GraphRecordedInEvaluation
-from auditor.rules.graph.rows import EvalRow
 from auditor.rules.num.formulas import UnstableFormula
 from auditor.rules.num.nonfinite import WeightsPoisoned
 from auditor.rules.opt.optimizer_kernels import (
@@ -28,7 +24,7 @@ from auditor.rules.opt.rows import SchedulerRow
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import OpRanges
-from auditor.evidence.recorded.batches import Batches, Loader, Starts
+from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.data_parallel import Apart, DataParallel, DataParallelModule
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.scans import (
@@ -80,15 +76,6 @@ def test_dropout_in_an_evaluation_is_meant_where_the_call_decides(head, line, me
     meant_row = rows(CensusRow(at=0, kind="dropout", name="x", meant=True), sites=SITES)
     (note,) = ask(DropoutInEvaluation(), meant_row, source)
     assert note.severity is Severity.NOTE and not note.remedy.edits
-
-
-def test_modes_of_each_line_are_judged_by_themselves():
-    facts = {"module": "Net", "parts": {"Dropout": 1}, "before": 4, "grads": False}
-    few, many = (SwitchedRow(at=at, steps=2 + at, **facts) for at in (0, 1))
-    (found,) = ask(TrainedInEvalMode(), rows(few, many, sites=SITES), Source())
-    assert (found.site, found.steps, found.per_step) == (OTHER, 3, 1.0)
-    evaluated = rows(replace_row(many, grads=True), many, sites=SITES)
-    assert len(list(ask(TrainedInEvalMode(), evaluated, Source()))) == 1
 
 
 def replace_row(row, **more):
@@ -171,26 +158,6 @@ def test_each_line_that_saves_is_judged_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("loader", "starts", "slow"),
-    [
-        ({}, {}, True),
-        ({"workers": 0}, {}, False),
-        ({"persistent": True}, {}, False),
-        ({"made_at": None}, {}, False),
-        ({}, {"made": 1}, False),
-        ({}, {"us": 49.0}, False),
-        ({"workers": 1}, {"us": 50.0}, True),
-    ],
-    ids=str,
-)
-def test_workers_that_start_for_each_epoch(loader, starts, slow):
-    own = replace(Loader(0, made_at=LINE, workers=2), **loader)
-    found = started_for_each_epoch(own, replace(Starts(4, 12, 100.0, 100.0), **starts))
-    assert bool(found) is slow
-    assert not found or ("2 workers" in found.said) is (own.workers == 2)
-
-
-@pytest.mark.parametrize(
     ("averaged", "said"),
     [(0, "no earlier one averages"), (1, "only 1 earlier pass averaged"), (2, "2 earlier passes")],
 )
@@ -201,13 +168,6 @@ def test_what_was_averaged_before_the_last_backward(averaged, said):
     (found,) = ask(SteppedUnaveraged(), modules, Rows[CollectiveRow]())
     assert said in found.message and (found.steps, found.per_step) == (2, 1.0)
     assert [each.site for each in found.places] == [LINE, OTHER]
-
-
-def test_a_line_that_runs_too_seldom_hides_no_other():
-    facts = {"module": "Net", "steps": 4, "walked": 0, "held": False}
-    given = (EvalRow(at=at, n=2 + at, saved_bytes=None, **facts) for at in (0, 1))
-    (found,) = ask(GraphRecordedInEvaluation(), rows(*given, sites=SITES))
-    assert (found.site, found.per_step, found.basis) == (OTHER, 0.75, "none")
 
 
 # -- formulas, layers, schedulers ------------------------------------------------------------------

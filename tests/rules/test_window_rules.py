@@ -59,6 +59,8 @@ def test_a_target_that_is_called_elsewhere_too_is_a_note(calls, severity):
 
 
 def test_counts_of_elements_add_up():
+    few = ElementCounts(5, 1, 2, 1, low=1.0, high=1.0)
+    assert (few + few, few.nonfinite) == (ElementCounts(10, 2, 4, 2, 1.0, 1.0), 4)
     few, more = ElementCounts(2, nan=1, low=1.0, high=3.0), ElementCounts(3, low=-1.0, high=2.0)
     both = few + more + ElementCounts(4)
     assert (both.count, both.nan, both.low, both.high) == (9, 1, -1.0, 3.0)

@@ -246,23 +246,3 @@ def test_the_only_usual_loader(share, given, number):
     found = Batches(loaders=loaders, loud=rows, loud_steps=4).usual(share)
     assert (None if found is None else found[0].number) == number
     assert found is None or found[1] == list(rows[:given])
-
-
-def test_the_line_that_copied_most_inside_a_loader(seen):
-    copies = [
-        loud(0, at=0, n=1, bytes=40, lib="loader"),
-        loud(1, at=1, n=1, bytes=30, lib="loader"),
-        loud(2, at=1, n=1, bytes=30, lib="loader"),
-        loud(2, at=0, n=1, bytes=90),
-        quiet(2, at=0, n=1, bytes=90, lib="loader"),
-    ]
-    parts = {"steps": steps(3), "batches": [], "copies": copies, "sites": [3, 4]}
-    assert seen(loaders=[], **parts).get(Batches).copied_at.line == 4
-    consumed = [{"loader": 0, "at": 1}]
-    assert seen(loaders=consumed, inside="b", **parts).get(Batches).copied_at is None
-
-
-@pytest.mark.parametrize(("share", "above"), [(0.3, 2), (0.31, 1), (1.0, 0)])
-def test_steps_that_waited_for_a_share(share, above):
-    assert waiting((30.0, 50.0, 0.0)).steps_above(share) == above
-    assert waiting((30.0, 50.0, 1.0)).mean_us == 27.0

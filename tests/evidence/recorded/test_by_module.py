@@ -62,22 +62,6 @@ def test_alike_layers_stand_together_the_costliest_first(seen):
     assert (found.samples_per_s, found.tokens_per_s, found.peak) == (16e3, 6e3, None)
 
 
-@pytest.mark.parametrize(
-    ("used", "sizes", "samples"),
-    [((1, 2), (8, 8), None), ((1,), (None,), None), ((1,), (8,), 8e3), ((), (), None)],
-)
-def test_samples_are_those_of_the_only_loader(seen, used, sizes, samples):
-    found = by_module(
-        seen(
-            modules=[layer("N", 1.0, 1.0)],
-            steps=steps(1, "quiet"),
-            batches=[quiet(0, loader=number, n=1) for number in used],
-            loaders=[{"loader": n, "batch_size": size} for n, size in enumerate(sizes, 1)],
-        )
-    )
-    assert (found.samples_per_s, found.flops_per_s, found.tokens_per_s) == (samples, None, None)
-
-
 def test_the_share_of_the_peak_is_of_the_types_that_were_computed(seen):
     """An H200 makes 67 and 989 TFLOP per second: in two steps a millisecond of each, of 4 ms."""
     types = {"float32": 67 * 10**9, "bfloat16": 989 * 10**9}

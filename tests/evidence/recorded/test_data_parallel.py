@@ -75,39 +75,6 @@ def test_a_program_of_one_process_is_not_called_clean(seen, table, parts, why):
         seen(**{part: [] for part in parts}).get(table)
 
 
-def test_steps_on_gradients_of_one_rank_alone(seen):
-    rows = [
-        loud(0, number=0, at=0, n=2, local=1, local_at=1, entered_at=2),
-        loud(1, number=0, at=0, n=0, local=1, local_at=1),
-        loud(2, number=0, at=0, n=1, local=1),
-        loud(3, number=0, at=2, n=0, bypassed=1),
-        loud(4, number=0, at=2, n=1, bypassed=1),
-    ]
-    (one,) = (
-        seen(sites=[3, 5, 7], data_parallel=[module()], gradient_syncs=rows).get(DataParallel).each
-    )
-    apart = [(each.backward_at.line, each.entered_at, each.averaged) for each in one.apart]
-    assert [apart[0][::2], apart[1]] == [(5, 2), (5, None, 0)] and len(apart) == 2
-    assert one.apart[0].entered_at.line == 7
-    assert (one.stepped, one.averaged, one.at.line) == (5, (2, 1, 1), 3)
-    assert [site.line for site in one.bypassed] == [7]
-
-
-def test_epochs_that_are_alike_are_counted_in_the_pass_with_most(seen):
-    rows = [loud(n, epoch=0, at=1, stack=[1, 0]) for n in range(3)]
-    others = [quiet(n, number=2, epoch=4, loader_at=1) for n in range(4)]
-    most, fewer = epochs(seen, [quiet(0, epoch=0), quiet(4, epoch=0), *rows, *others])
-    assert (most.epochs, most.epoch, most.site.line, most.share, most.stack) == (4, 4, 3, 1.0, ())
-    assert (fewer.epochs, fewer.epoch, fewer.site.line, fewer.replicas) == (3, 0, 5, 2)
-    assert [site.line for site in fewer.stack] == [5, 3] and fewer.share == 1.0
-
-
-@pytest.mark.parametrize(("fed", "share"), [((), 0.0), (range(2), 0.25), (range(8), 1.0)])
-def test_the_share_of_steps_that_the_loader_fed(seen, fed, share):
-    (one,) = epochs(seen, [quiet(0, epoch=0), quiet(4, epoch=0)], fed)
-    assert one.share == share
-
-
 def digests(*rows, rank=0, line=3):
     """A rank's recording: its batches' digests by step, of a loader made on that line."""
     made = [

@@ -9,11 +9,9 @@ from auditor.evidence.recorded.null_run import (
     NullRun,
     Parting,
     _parting,
-    null_run,
     unseen_waits,
 )
 from auditor.model import Site
-from auditor.recordings.schema.run import StepRow
 from auditor.recordings.schema.sync import CallRow, CopyRow, CourseRow, DeviceWorkRow, ReadRow
 
 
@@ -23,11 +21,10 @@ def site(line):
 
 def evidence(shadow=True, **parts):
     kinds = {CourseRow: "course", DeviceWorkRow: "work", ReadRow: "reads", CopyRow: "copies"}
-    kinds |= {CallRow: "calls", StepRow: "steps"}
-    device = SimpleNamespace(shadow=shadow, null=not shadow)
+    kinds |= {CallRow: "calls"}
     return SimpleNamespace(
         rows=lambda kind: parts.get(kinds[kind], []),
-        recording=SimpleNamespace(site=site, device=device, run_step=lambda _, step: step + 10),
+        recording=SimpleNamespace(site=site, device=SimpleNamespace(shadow=shadow)),
         inside=lambda name: parts.get("inside"),
     )
 
@@ -102,44 +99,3 @@ def test_memory_is_judged_where_all_went_the_same_way(more, whole):
     found = run(**more)
     assert (found.memory is found.evidence) is whole
     assert whole or found.memory is None
-
-
-def course(step, *places, sized=(), read=(), answered=0):
-    facts = {"sized": sized, "read": read, "answered": answered}
-    return SimpleNamespace(global_step=step, places=places, **facts)
-
-
-def test_a_run_is_judged_up_to_the_parting():
-    """Two rows are one way; the warm-up's ten steps count in the run's numbers."""
-    theirs = [course(10, 1, 2, 2), course(11, 3), course(12, 9), course(14, 1)]
-    ours = [
-        course(10, 1, sized=(8, 2), read=("1", "2"), answered=2),
-        course(10, 1, 2, sized=(2,), answered=1),
-        course(11, 3, read=("0",)),
-        course(12, 7, sized=(5,), read=("0",), answered=1),
-    ]
-    timed = [SimpleNamespace(step=n, pass_name="loud") for n in range(4)]
-    works = [work(6, 0, 3, 1, ["a"]), work(6, 1, 2), work(6, 0, 0, 2, ["b", "a"]), work(4, 1, 0)]
-    works += [work(None, 0, 9), work(6, 2, 9, 9)]
-    quiet = SimpleNamespace(step=9, pass_name="quiet")
-    null = evidence(shadow=False, course=ours, steps=[*timed, quiet], work=works)
-    shadow = evidence(course=theirs, inside=null)
-    found = null_run(shadow)
-    assert (found.steps, found.compared, found.parting) == (
-        2,
-        3,
-        Parting(12, None, site(9), site(7)),
-    )
-    assert ([each.line for each in found.sized], found.answered, found.reads) == ([2, 8], 3, 3)
-    asked = DeviceRequests(site(6), 5, 3, frozenset({0}), frozenset("ab"))
-    assert found.lines == {("t.py", 4): DeviceRequests(site(4)), ("t.py", 6): asked}
-    whole = null_run(
-        evidence(course=theirs[:2], inside=evidence(False, course=ours[:3], steps=timed))
-    )
-    assert (whole.steps, whole.compared, whole.parting) == (2, 2, None)
-
-
-def test_without_a_null_device_or_a_rehearsal_there_is_no_run():
-    assert null_run(evidence()) is None
-    assert null_run(evidence(inside=evidence())) is None
-    assert null_run(evidence(shadow=False)) is None

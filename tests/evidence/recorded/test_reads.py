@@ -166,9 +166,3 @@ def test_what_is_told_of_a_line():
     assert (bare.told["basis"], bare.told["lost_us_per_step"], bare.checks) == ("none", None, True)
     assert bare.waits("it").startswith("it would make the host wait") and not timed.checks
     assert ("host held", "3 us per step (diagnostic pass)") in timed.facts
-
-
-def test_lines_that_clip():
-    clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
-    rows = [read(line=3, via=clip), read(line=5, via=clip, lib="loader"), read(line=4)]
-    assert [each.site.line for each in reads(*rows, read(1, line=2, via=clip)).clips()] == [2, 3]

@@ -10,9 +10,7 @@ from auditor.evidence.recorded.steps import (
     compiled_caution,
     own_times,
     queued_share,
-    step_of,
 )
-from auditor.recordings.schema.run import StepRow
 
 
 @pytest.mark.parametrize(
@@ -111,23 +109,3 @@ def test_what_compiling_gains_against_both_passes(quiet, again, gained):
     passes = {"quiet": quiet, "compiled_again": again, "eager_held": 300.0}
     found = Steps(**{name: some(us) for name, us in passes.items() if us}).gained_by_compile()
     assert (found and (found.value, found.low, found.high)) == gained
-
-
-@pytest.mark.parametrize(
-    ("row", "timed", "told"),
-    [
-        ({"us": 100.0}, {}, (100.0, 0.0, False)),
-        ({"us": -1.0, "queued_us": -1.0}, {}, (0.0, 0.0, False)),
-        ({"us": 100.0, "queued_us": 130.0}, {}, (100.0, 100.0, False)),
-        ({"us": 100.0, "queued_us": 30.0}, {("quiet", 3): 60.0}, (60.0, 30.0, True)),
-        ({"us": 100.0}, {("quiet", 3): -1.0}, (0.0, 0.0, True)),
-        ({"us": 100.0}, {("loud", 3): 60.0, ("quiet", 2): 60.0}, (100.0, 0.0, False)),
-    ],
-)
-def test_a_row_as_a_step(row, timed, told):
-    made = StepRow(rss=5, retries=2, compiles=1, **row)
-    made.pass_name, made.step = "quiet", 3
-    step = step_of(made, timed)
-    assert (step.us, step.queued_us, step.by_device) == told
-    assert (step.number, step.host_us, step.rss) == (3, max(0.0, row["us"]), 5)
-    assert (step.retries, step.ooms, step.compiles, step.allocated) == (2, 0, 1, None)

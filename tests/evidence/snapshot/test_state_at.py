@@ -1,16 +1,10 @@
 """What lived at a moment: gaps between blocks, holders by line, words for how long they live."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from auditor.evidence.snapshot.state_at import (
-    EARLIER,
-    KEPT,
-    OF_STEP,
     Holder,
     LiveBlock,
-    Owners,
     Segment,
     SegmentBlock,
     Snapshot,
@@ -20,7 +14,6 @@ from auditor.evidence.snapshot.state_at import (
     placed,
 )
 from auditor.model import Site
-from auditor.recordings.schema.sync import OwnerRow
 
 
 def block(address, size, born=0, *, stays=False, frames=()):
@@ -115,51 +108,3 @@ def test_pins_are_told_to_the_line_of_the_largest_live_block():
         (there, 20, 9, 1),
     ]
     assert (table.untold_bytes, table.on(1).segments) == (20, (own,))
-
-
-class Marks(Owners):
-    """As recorded: steps, and when which address was seen to be what."""
-
-    def __init__(self, *rows):
-        given = [OwnerRow(what=what, time_us=us, addresses=list(at)) for what, us, *at in rows]
-        recording = SimpleNamespace(to_oom=None)
-        has = lambda part: True  # noqa: E731
-        super().__init__(SimpleNamespace(recording=recording, has=has, rows=lambda kind: given))
-
-
-MARKS = Marks(
-    ("step", 10),
-    ("parameter", 12, 1),
-    ("gradient", 13, 2),
-    ("optimizer state", 15, 3),
-    ("step", 20),
-    ("parameter", 22, 1, 2),
-    ("other", 23, 4),
-)
-
-
-@pytest.mark.parametrize(
-    ("address", "born", "gone", "purpose"),
-    [
-        (1, 0, 99, "parameters"),
-        (1, 12, 12, "parameters"),
-        (1, 13, 21, ""),  # between two sightings something else lay there
-        (2, 0, 13, "gradients"),
-        (2, 14, 99, "parameters"),
-        (3, 16, 99, ""),
-        (4, 0, 99, ""),
-    ],
-)
-def test_what_a_block_was_for_while_it_lived(address, born, gone, purpose):
-    assert MARKS.purpose(address, born, gone) == purpose
-
-
-@pytest.mark.parametrize(
-    ("born", "now", "age"),
-    [(20, 21, OF_STEP), (19, 21, KEPT), (10, 21, KEPT), (9, 21, EARLIER), (5, 8, EARLIER)],
-)
-def test_how_old_a_block_of_unknown_purpose_is(born, now, age):
-    assert MARKS.age(born, now) == age
-    updates = {11: False, 12: True, 15: True, 16: False, 22: True, 23: False}
-    assert {us: MARKS.updating(us) for us in updates} == updates
-    assert MARKS.known and not Marks(("step", 1), ("workspace", 2, 9)).known

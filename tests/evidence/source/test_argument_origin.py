@@ -8,7 +8,6 @@ from auditor.evidence.source.call_arguments import (
     Home,
     allocator_home,
     given,
-    kept_as,
     last_key,
     reads_of,
 )
@@ -114,18 +113,3 @@ def test_what_else_reads_a_name(text, lines):
 )
 def test_by_what_name_an_expression_asks_for_its_value(text, key):
     assert last_key(ast.parse(text, mode="eval").body) == key
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("option('-w', '--num-workers', '--w')", "num_workers"),
-        ("option('--pin/--no-pin')", "pin"),
-        ("option('-w', dest='n')", "n"),
-        ("option('--workers', dest='n')", "n"),
-        ("option('-w')", ""),
-        ("option('workers')", ""),
-    ],
-)
-def test_under_what_name_an_option_is_kept(text, name):
-    assert kept_as(ast.parse(text, mode="eval").body) == name

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from auditor.evidence.source.files import Source, Span, Statements, shorten, span_at
+from auditor.evidence.source.files import Source, Span, span_at
 from auditor.model import Site
 from auditor.recordings.schema.run import SiteRow
 
@@ -218,20 +218,6 @@ def test_where_an_expression_stands(where, span):
     assert span_at(SiteRow(id=0, file="a.py", line=7, function="f", **where)) == span
 
 
-@pytest.mark.parametrize(
-    ("text", "keyword", "called"),
-    [
-        ("g(f(a=1, b=2), b=3)", ("g", "f"), "g"),
-        ("x = 1", ("", ""), ""),
-        ("f(b=1)\ng(a=2)", ("f", ""), "f"),
-    ],
-)
-def test_the_call_on_a_line(text, keyword, called):
-    one = source(text)
-    assert tuple(one.call_with_keyword(site(1), name) for name in "ba") == keyword
-    assert one.called(site(1), "f", "g") == called
-
-
 ASSIGNED = """\
 def step(x):
     y = x.to(d)
@@ -274,31 +260,3 @@ def test_the_last_line_before_that_gives_a_name_its_value(line, wanted, found):
 )
 def test_a_line_that_moves_something(text, moves):
     assert source(text).moves_at("a.py", 1) is moves
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "covered"),
-    [
-        ("f(\n  x,\n)\ny", 2, range(1, 4)),
-        ("@a\n@b\ndef f(\n  x,\n):\n  y\n", 2, range(1, 6)),
-        ("if x:\n  y", 1, range(1, 2)),
-        ("if x: y", 1, range(1, 2)),
-        ("x", 5, range(5, 6)),
-    ],
-)
-def test_the_lines_of_a_statement(text, line, covered):
-    assert Statements(lambda _: text.split("\n")).lines(site(line)) == covered
-
-
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("f(", "f(...)"),
-        ("x = [", "x = [...]"),
-        ("", ""),
-        ("x" * 60, "x" * 60),
-        ("x" * 61, "x" * 57 + "..."),
-    ],
-)
-def test_a_text_cut_for_a_message(text, short):
-    assert shorten(text) == short

@@ -39,16 +39,3 @@ def test_shares_of_the_windows():
 )
 def test_most_kernels_are_short(short, kernels, small):
     assert replace(IDLE, short=short, kernels=kernels).small is small
-
-
-def test_facts_list_the_causes_from_a_thousandth_on():
-    assert [text for _, text in IDLE.facts] == [
-        "30%",
-        "10%",
-        "0.1%",
-        "1,234, median 8 us, 617 under 10 us",
-    ]
-    assert (IDLE.of_what, replace(IDLE, marked=False).of_what[:8]) == (
-        "the steps' time",
-        "the time",
-    )

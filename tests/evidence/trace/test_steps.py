@@ -3,7 +3,6 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from auditor.evidence.trace.facts import (
@@ -13,10 +12,7 @@ from auditor.evidence.trace.facts import (
     TraceSteps,
     _loader,
     devices,
-    inside,
-    step_us,
 )
-from auditor.model import Site
 from auditor.rule import NotLooked
 
 
@@ -104,30 +100,3 @@ def test_the_names_of_devices(names, working, said):
     info = SimpleNamespace(devices=[SimpleNamespace(name=name) for name in names])
     line = SimpleNamespace(devices=[None] * working, trace=SimpleNamespace(info=info))
     assert devices(line) == said
-
-
-@pytest.mark.parametrize(
-    ("marked", "null", "us"), [(True, False, (2.0, 3.5)), (False, False, ()), (True, True, ())]
-)
-def test_times_of_the_marked_steps(marked, null, us):
-    bounds = {"start": np.array([1000, 4000]), "end": np.array([3000, 7500])}
-    info = SimpleNamespace(null_device=null)
-    marks = SimpleNamespace(marked=marked, **bounds)
-    line = SimpleNamespace(steps=marks, trace=SimpleNamespace(info=info))
-    assert step_us(line) == us
-
-
-@pytest.mark.parametrize(
-    ("number", "more", "where", "workers"),
-    [
-        (1, {}, "the only step", "worker processes"),
-        (2, {"loader": "_MultiProcessing"}, "2 steps", "worker processes"),
-        (2, {"source": OPTIMIZER}, "2 steps (from one optimizer step to the next)", ""),
-        (2, {"marked": False}, "the trace, which marks no steps", ""),
-        (2, {"loader": "_SingleProcess"}, "2 steps", "num_workers=0"),
-    ],
-)
-def test_what_shares_are_of(number, more, where, workers):
-    table = steps(*[1.0] * number, **more)
-    assert (table.where, table.workers) == (where, workers or "worker processes")
-    assert (inside(None), inside(Site("a.py", 1, "f"))) == ("", " in f")
