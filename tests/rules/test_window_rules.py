@@ -25,6 +25,7 @@ def test_opt017_names_the_line_that_clears_several_times_a_step(calls, line):
         MicroBatchesCleared(), rows(row, sites=sites), lines(*cleared, of=2, sites=sites)
     )
     assert found.site is not None and found.site.line == line
+    assert "between the 4 backward" in found.message and "other 3 are lost" in found.message
 
 
 def window(step, n=4, **more):
