@@ -14,26 +14,6 @@ def one(path="/runs/a.pt", **facts):
     return Checkpoint(Scan(path=path, format="torch zip", size=2048, **facts))
 
 
-def poisoned(role):
-    return TensorFacts("x", "float32", (1,), role, ElementCounts(1, nan=1))
-
-
-@pytest.mark.parametrize(
-    ("facts", "verdict"),
-    [
-        ({}, "good"),
-        ({"damage": ("cut",), "refused": "no"}, "damaged"),
-        ({"tensors": (poisoned("model"),), "limits": ("large",)}, "damaged"),
-        ({"tensors": (poisoned("optimizer"), MODEL)}, "damaged"),
-        ({"tensors": (poisoned("other"), MODEL)}, "good"),
-        ({"refused": "no", "limits": ("large",)}, "refused"),
-        ({"limits": ("large",)}, "not looked at"),
-    ],
-)
-def test_the_verdict(facts, verdict):
-    assert (one(**facts).verdict, one(**facts).good) == (verdict, verdict == "good")
-
-
 def test_what_a_checkpoint_holds_in_words():
     assert one().said == "torch zip, 2 KiB, 0 tensors"
     adam = OptimizerFacts("opt", steps=7)
@@ -42,21 +22,6 @@ def test_what_a_checkpoint_holds_in_words():
     there = "optimizer, scaler, rng, not wholly looked at"
     assert held.said == f"torch zip, 2 KiB, 2 tensors, step 7, {there}"
     assert (held.name, held.weights) == ("a.pt", (MODEL,))
-
-
-@pytest.mark.parametrize(
-    ("progress", "own", "steps", "epochs"),
-    [
-        ({"step": 5, "global_step": 9, "epoch": 2}, 7, 9, 2),
-        ({"epoch": 2, "best_epoch": 1}, 7, 7, 2),
-        ({"epoch": 2}, None, 2, 2),
-        ({}, None, None, None),
-        ({"step": 5}, 7, 5, None),
-    ],
-)
-def test_how_far_it_is(progress, own, steps, epochs):
-    found = one(progress=progress, optimizers=(OptimizerFacts("opt", steps=own),))
-    assert (found.steps, found.epochs) == (steps, epochs)
 
 
 def test_the_largest_gradient_that_second_moments_remember():

@@ -36,7 +36,7 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
         del wanted["return"]
         if given.keys() <= set(wanted.values()):
             asked = {name: given.get(hint) or hint() for name, hint in wanted.items()}
-            return (sound(each, rule.code) for each in method(**asked))
+            return (well_said(sound(each, rule.code)) for each in method(**asked))
     raise AssertionError(f"{type(rule).__name__} asks for no {sorted(map(str, given))}")
 
 
@@ -57,6 +57,11 @@ def sound(finding: Finding, code: str) -> Finding:
     assert low is None or low <= (lost_us or 0.0) <= (finding.lost_us_per_step_high or 0.0)
     assert all(each.text or not each.site.text for each in finding.places)
     assert all(label and text for label, text in finding.facts)
+    return finding
+
+
+def well_said(finding: Finding) -> Finding:
+    """The finding, with its numbers and its words in agreement."""
     assert not ODD.search(finding.message), finding.message
     return finding
 

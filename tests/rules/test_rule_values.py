@@ -9,7 +9,6 @@ from auditor.rules.cfg.modes import DropoutInEvaluation
 from auditor.rules.ckpt.files import (
     CheckpointOverridesRate,
     OptimizerMomentsSpoiled,
-    SaveBlocksStep,
 )
 from auditor.rules.dist.rank_batches import SteppedUnaveraged
 from auditor.rules.dist.rows import CollectiveRow
@@ -26,7 +25,6 @@ from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import OpRanges
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.data_parallel import Apart, DataParallel, DataParallelModule
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.scans import (
     ElementCounts,
     OptimizerFacts,
@@ -38,10 +36,9 @@ from auditor.evidence.scans import (
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
-from auditor.recordings.schema.data import SaveRow
 from auditor.recordings.schema.graph import CensusRow
 from auditor.recordings.schema.run import TorchWarningRow
-from tests.rules.asking import ask, delicate, lines, loud, rows
+from tests.rules.asking import ask, delicate, loud, rows
 
 LINE, OTHER = Site("t.py", 3, "step"), Site("t.py", 9, "step")
 SITES = (LINE, OTHER)
@@ -141,17 +138,6 @@ def test_a_schedule_that_is_shorter_than_the_training(total, found):
     scheduler = SchedulerFacts("scheduler", total=total)
     table = Checkpoints((checkpoint(schedulers=(scheduler,)),), (Setting("max_steps", 10.0),))
     assert len(list(CheckpointOverridesRate().in_checkpoint(table))) == found
-
-
-def test_each_line_that_saves_is_judged_by_itself():
-    once = [SaveRow(at=0, step=2, us=9e3, path="a", replaced=False, bytes=None)]
-    often = [SaveRow(at=1, step=n, us=5e2, path="b", replaced=False, bytes=9) for n in (0, 4)]
-    (found,) = ask(SaveBlocksStep(), lines(*once, *often, sites=SITES, of=20), Machine("cpu", 8))
-    assert (found.site, found.steps, found.per_step) == (OTHER, 2, 0.1)
-    assert "takes 5.0% of the step time: 500 us on 2 of 20 steps" in found.message
-    assert (found.basis, found.lost_us_per_step) == ("measured", 50.0)
-    short = lines(*often, sites=SITES, of=20, step_us=20_001.0)
-    assert not list(ask(SaveBlocksStep(), short, Machine("cpu", 8)))
 
 
 # -- loaders, ranks, graphs ------------------------------------------------------------------------

@@ -235,14 +235,3 @@ def test_how_iterators_began():
     assert starts == Starts(3, 6, 70.0, 80.0, (20.0, 50.0))
     assert (starts.share, starts.batches_each) == (0.875, 2.0)
     assert (Starts(batches=4).share, Starts(batches=4).batches_each) == (0.0, 4.0)
-
-
-@pytest.mark.parametrize(
-    ("share", "given", "number"), [(0.75, 3, 1), (0.76, 3, None), (0.25, 3, None), (1.0, 4, 1)]
-)
-def test_the_only_usual_loader(share, given, number):
-    rows = (*(batch(1, n) for n in range(given)), batch(2, 0))
-    loaders = (Loader(1), Loader(2), Loader(3))
-    found = Batches(loaders=loaders, loud=rows, loud_steps=4).usual(share)
-    assert (None if found is None else found[0].number) == number
-    assert found is None or found[1] == list(rows[:given])

@@ -155,14 +155,3 @@ def test_libraries_by_how_often_they_read():
     assert found.through == " (inside b.py:f 0.75 per step, a.py:f 0.25 per step)"
     assert place(read(via="a.py:f")).through == " (inside a.py:f)"
     assert place(read()).through == ""
-
-
-def test_what_is_told_of_a_line():
-    timed = place(read(us=8.0), read(1, us=4.0, text="b"))
-    assert timed.told == {"basis": "estimated", "lost_us_per_step": 3.0, "places": timed.found_at}
-    assert [each.lost_us_per_step for each in timed.found_at] == [3.0]
-    assert timed.waits("it") == "it makes the host wait for the GPU on 2 of 4 steps"
-    bare = place(read(kind="check"), device="rehearsal")
-    assert (bare.told["basis"], bare.told["lost_us_per_step"], bare.checks) == ("none", None, True)
-    assert bare.waits("it").startswith("it would make the host wait") and not timed.checks
-    assert ("host held", "3 us per step (diagnostic pass)") in timed.facts

@@ -4,13 +4,11 @@ import pytest
 
 from auditor.evidence.recorded.retained_graphs import (
     NODE_CAP,
-    RetainedGraphs,
     Root,
     each_line_once,
     grows,
 )
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
 from tests.rules.asking import holding
 
 SITE = Site("trainer.py", 4)
@@ -161,26 +159,8 @@ def test_a_holder_that_was_not_there_all_the_time_is_of_no_epoch():
     assert not made.grew_until_emptied(12, 0.9)
 
 
-def test_holders_come_from_the_completed_loud_steps_by_their_names(seen):
-    held = {"read_back": False, "name": "x", "path": "[*]", "file": "trainer.py", "line": 4}
-    rows = [loud(n, root=name, tensors=n + 1, **held) for name in "ba" for n in (1, 0, 2, 3)]
-    rows += [quiet(0, root="c", tensors=1, **held), loud(0, root="d", tensors=7, read_back=True)]
-    first, second, third = seen(graphs=rows, steps=steps(3)).get(RetainedGraphs).roots
-    assert (first.tensors, second.tensors, third.tensors) == ((1, 2, 3), (1, 2, 3), (7,))
-    assert (first.name, first.site.line, first.steps, first.depth) == ("x[*]", 4, 3, 1)
-    assert (third.site, third.depth, first.read_back, third.read_back) == (None, 0, False, True)
-
-
 def test_a_line_is_told_once():
     other = root(tensors=[1], site=Site("trainer.py", 5))
     bare = [root(tensors=[1], name=name, site=None) for name in ("a", "a", "b")]
     roots = [root(tensors=[1]), other, root(tensors=[2], name="x"), *bare]
     assert list(each_line_once(roots)) == [roots[0], other, bare[0], bare[2]]
-
-
-def test_tensors_grow_on_a_share_and_the_graph_behind_them_on_another():
-    tensors = root(tensors=[1, 2, 3, 3, 4])
-    behind = root(tensors=[1] * 5, nodes=[1, 2, 3, 3, 4])
-    table = RetainedGraphs((tensors, behind))
-    assert list(table.growing(share=0.75, steady=0.76)) == [tensors]
-    assert list(table.growing(share=0.76, steady=0.75)) == [behind]

@@ -109,35 +109,3 @@ def test_a_burst_that_was_seen_once_is_told_with_its_number(step, said):
     assert (pattern.weight(**WEIGHT), str(pattern)) == ("sometimes", "1 of 17 steps")
     assert pattern.phases == f"; 200 times in that step{said}"
     assert not pattern.usual(0.5)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "interval", "cycles"),
-    [
-        (every(3, 9), 3, range(0)),
-        (step_pattern({1, 2, 5}, 9), None, range(0)),
-        (step_pattern({3}, 9), None, range(0)),
-        (bursts(10, 26), 16, range(10, 26)),
-        (bursts(15, 31), 16, range(15, 31)),
-        (bursts(16, 31), 15, range(0)),  # it began after a longer time than it takes to come again
-        (bursts(0, 16, of=33), 16, range(0)),
-        (bursts(0, 16, of=32), 16, range(16)),
-        (bursts(0, 16, n=BURST - 1), 16, range(0)),
-    ],
-)
-def test_the_distance_and_whole_cycles(pattern, interval, cycles):
-    assert (pattern.interval, pattern.cycles) == (interval, cycles)
-
-
-@pytest.mark.parametrize(("n", "of", "burst"), [(BURST, 8, True), (BURST - 1, 8, False)])
-def test_one_step_that_has_it_as_often_as_all_would(n, of, burst):
-    assert bursts(3, n=n, of=of).burst is burst
-    assert bursts(3, n=40, of=40).burst and not bursts(3, n=39, of=40).burst
-    assert not bursts(3, 9, n=999).burst and not step_pattern({3}, 40).burst
-
-
-def test_several_counts_of_a_step_add_up():
-    found = counted_pattern([(3, 2), (1, 5), (3, 4), (9, 1)], 9)
-    assert (found.seen, found.times) == ((1, 3), (5, 6))
-    assert found.mean([(1, 9.0), (3, 9.0), (9, 99.0)]) == 2.0
-    assert step_pattern({0}, 0).mean([(0, 9.0)]) == 0.0

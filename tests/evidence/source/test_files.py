@@ -4,9 +4,8 @@ import ast
 
 import pytest
 
-from auditor.evidence.source.files import Source, Span, span_at
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Site
-from auditor.recordings.schema.run import SiteRow
 
 
 def source(text, **more):
@@ -202,22 +201,6 @@ def test_where_a_function_moves_tensors(line, move):
     assert source(MOVES).move_in_function("a.py", line) == move
 
 
-@pytest.mark.parametrize(
-    ("where", "span"),
-    [
-        ({"col": 2, "end_col": 5}, Span(7, 7, 2, 5)),
-        ({"col": 0, "end_col": 5, "end_line": 9}, Span(7, 9, 0, 5)),
-        ({"col": 2, "end_col": 5, "first_line": 6}, Span(6, 6, 2, 5)),
-        ({"col": 2, "end_col": 5, "first_line": 6, "end_line": 7}, Span(6, 7, 2, 5)),
-        ({"col": 2}, None),
-        ({"end_col": 5}, None),
-        ({}, None),
-    ],
-)
-def test_where_an_expression_stands(where, span):
-    assert span_at(SiteRow(id=0, file="a.py", line=7, function="f", **where)) == span
-
-
 ASSIGNED = """\
 def step(x):
     y = x.to(d)
@@ -245,18 +228,3 @@ def test_the_last_line_before_that_gives_a_name_its_value(line, wanted, found):
     before = source(ASSIGNED).assigned_before(site(line), wanted)
     assert (None if before is None else before.line) == found
     assert source(ASSIGNED).assigned_before(Site("b.py", line), wanted) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "moves"),
-    [
-        ("x.to(torch.float32, d)", False),
-        ("x.to(d, torch.float32)", True),
-        ("x.to(dtype=torch.half)", False),
-        ("x.to(device=d)", True),
-        ("x.float()", False),
-        ("x = 1\nx.cuda()", False),
-    ],
-)
-def test_a_line_that_moves_something(text, moves):
-    assert source(text).moves_at("a.py", 1) is moves

@@ -3,7 +3,7 @@
 import pytest
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.loops import exhausts, joins, loop_around, loop_of_epochs, trains
+from auditor.evidence.source.loops import exhausts, joins, loop_around, loop_of_epochs
 from auditor.model import Site
 
 TEXT = """\
@@ -106,33 +106,3 @@ def test_the_loop_whose_turns_are_epochs(lines, head):
     assert (found and (found.line, found.text)) == (
         head and (head, EPOCHS.split("\n")[head - 1].strip())
     )
-
-
-TRAINS = """\
-def one(n):
-    two()
-def two():
-    three()
-def three():
-    four()
-def four():
-    loss.backward()
-def again():
-    again()
-for x in a:
-    two()
-for x in a:
-    one(1)
-for x in a:
-    again()
-for x in a:
-    loss.backward()
-    y = x
-"""
-
-
-@pytest.mark.parametrize(
-    ("head", "trained"), [(11, True), (13, False), (15, False), (17, True), (18, False), (1, False)]
-)
-def test_a_loop_that_trains_in_a_function_three_calls_away(head, trained):
-    assert trains(Source({"t.py": TRAINS}), "t.py", head) is trained
