@@ -240,9 +240,12 @@ def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
             if kind == "hidden"
             else ""
         )
+        gets, them = (
+            ("changes: it gets", "it") if len(strays) == 1 else ("change: they get", "them")
+        )
         return (
-            f"{len(strays)} parameters never change: they get gradients (on {strays[0].fed} "
-            f"steps), and no optimizer holds them{where}: {names}"
+            f"{amounts.count(len(strays), 'parameter')} never {gets} gradients (on "
+            f"{strays[0].fed} steps), and no optimizer holds {them}{where}: {names}"
         )
     if kind == "tensor":
         return (

@@ -83,7 +83,8 @@ class WeightsPoisoned(Rule):
                     tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0
                 ),
             )
-            more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
+            others = amounts.count(len(bad) - 1, "more tensor")
+            more = f", and {others}" if len(bad) > 1 else ""
             yield Finding(
                 None,
                 f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
@@ -107,7 +108,7 @@ def _remedy(first: str, site: Site | None) -> Remedy:
 
 
 def _brought(load: LoadRow) -> str:
-    more = f" and {load.bad - 1} more tensors" if load.bad > 1 else ""
+    more = f" and {amounts.count(load.bad - 1, 'more tensor')}" if load.bad > 1 else ""
     return f"the state that {load.owner} loads here is not finite in {load.tensors[0]}{more}"
 
 

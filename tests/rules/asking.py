@@ -4,6 +4,7 @@ empty.
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -35,9 +36,34 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
         del wanted["return"]
         if given.keys() <= set(wanted.values()):
             asked = {name: given.get(hint) or hint() for name, hint in wanted.items()}
-            found: Iterator[Finding] = method(**asked)
-            return found
+            return (well_said(sound(each, rule.code)) for each in method(**asked))
     raise AssertionError(f"{type(rule).__name__} asks for no {sorted(map(str, given))}")
+
+
+ODD = re.compile(
+    r"(?<![\d.,])(1 (more )?(calls|copies|elements|layers|lines|parameters|ranks|steps|tensors)"
+    r"|0 more|-\d+ more)\b|\bNone\b"
+)
+"""What no message says."""
+
+
+def sound(finding: Finding, code: str) -> Finding:
+    """The finding of a rule, whose words, counts, parts and price agree."""
+    lost_us, low = finding.lost_us_per_step, finding.lost_us_per_step_low
+    priced = lost_us is not None or finding.lost_bytes is not None
+    assert priced == (finding.basis != "none") or code in ("MEM006", "MEM015")
+    assert finding.steps >= 0 and finding.per_step >= 0.0
+    assert (lost_us or 0.0) >= 0.0 and finding.lost_bytes != 0
+    assert low is None or low <= (lost_us or 0.0) <= (finding.lost_us_per_step_high or 0.0)
+    assert all(each.text or not each.site.text for each in finding.places)
+    assert all(label and text for label, text in finding.facts)
+    return finding
+
+
+def well_said(finding: Finding) -> Finding:
+    """The finding, with its numbers and its words in agreement."""
+    assert not ODD.search(finding.message), finding.message
+    return finding
 
 
 def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:

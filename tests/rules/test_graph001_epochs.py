@@ -49,10 +49,11 @@ def test_graphs_that_hold_no_saved_tensor_are_no_error(held, severity):
     ("ages", "severity", "words"),
     [
         ([*range(17), 0, 1, 2], Severity.WARNING, "16 or more earlier steps, until it is"),
+        ([*range(12), 0, 1, 2], Severity.WARNING, "11 or more earlier steps, until it is"),
         ([*range(11), 0, 1, 2], Severity.NOTE, "up to 10 earlier steps"),
         ([*range(6), *range(7), *range(7)], Severity.NOTE, "up to 6 earlier steps"),
     ],
-    ids=["an epoch", "eleven steps", "every seventh step"],
+    ids=["an epoch", "twelve steps", "eleven steps", "every seventh step"],
 )
 def test_only_what_an_epoch_empties_is_more_than_a_note(ages, severity, words):
     (finding,) = told(*aged(ages))

@@ -49,6 +49,7 @@ from tests import recordings
 from tests.inprocess import judge
 from tests.leftover_workers import end_workers
 from tests.rules import programs
+from tests.rules.asking import sound
 
 # cases are programs of users: what torch warns them of is theirs
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -162,6 +163,8 @@ def reported(
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
+    for finding in findings:
+        sound(finding, code)
     said = " ".join(f"{f.site} {f.message} {f.facts} {f.places}" for f in findings)
     assert not [name for name in OURS if name in said], "a file of the auditor is named"
     loud = [

@@ -184,6 +184,7 @@ def test_weights_that_were_poisoned_before_the_step():
     (finding,) = ask(WeightsPoisoned(), table, loads)
     assert "Net loads here is not finite in a and 2 more tensors, first used" in finding.message
     assert finding.site is OTHER
+    assert "in a and 1 more tensor, first" in told(WeightsPoisoned(), table, spoiled_load(2))[0][0]
     assert "not finite in a, first" in told(WeightsPoisoned(), table, spoiled_load(1))[0][0]
     state = replace(table, birth=replace(BIRTH, phase="state", site=None), tensors=(), steps=0)
     ((message, _, often),) = told(WeightsPoisoned(), state, loads)

@@ -289,7 +289,7 @@ def test_the_line_that_retains_what_a_state_holds_is_a_place_of_it():
     backward = backwards(backward_at(kept, 1), of=2, reused=frozenset({("trainer.py", 9)}))
     held = RetainedGraphs((root(growing(walked=True)),))
     (finding,) = GraphKeptAcrossSteps().detect(held, backward, source("state = h", LINE.line))
-    assert [place.site.line for place in finding.places] == [3, 9]
+    assert [(each.site.line, each.per_step) for each in finding.places] == [(3, 1.0), (9, 1.0)]
     assert "line 9, `loss.backward(retain_graph=True)`, keeps its graph for that" in finding.message
     idle = RetainedGraphs((root(growing()),))
     (finding,) = GraphKeptAcrossSteps().detect(idle, backward, source("state = h", LINE.line))
@@ -432,6 +432,7 @@ STEADY = [100 * MIB + step * MIB for step in range(20)]
     [
         [100 * MIB] * 20,
         [100 * MIB + step * MIB // 20 for step in range(20)],  # below 1 % of the peak and 1 MiB
+        [2000 * MIB + step * MIB for step in range(20)],  # below 1 % of the peak alone
         [100 * MIB + min(step, 8) * MIB for step in range(20)],  # levels off
         [100 * MIB + (step % 5) * 10 * MIB for step in range(20)],  # saw-tooth
         [100 * MIB, *[150 * MIB] * 19],  # one jump
@@ -470,8 +471,18 @@ def test_a_container_of_a_loaders_workers_is_a_finding_of_its_own(more, severity
 
 def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
-    (one,) = mem003(host=[2048 * MIB] * 20, keepers=(each,), usable=4096 * MIB)
+    host = [*[3072 * MIB] * 19, 2048 * MIB]
+    (one,) = mem003(host=host, keepers=(each,), usable=4096 * MIB)
     assert one.message.endswith("; the host's 4 GiB will be full after 66,000 steps")
+    assert "will be full" not in mem003(host=host, keepers=(each,), usable=2048 * MIB)[0].message
+
+
+@pytest.mark.parametrize(("own", "line"), [(MIB // 2, 7), (MIB // 2 - 1, 3)])
+def test_the_variable_that_holds_half_of_the_growth_is_named(own, line):
+    stay = NeverFreedLine(LINE, (1, 1, 1), 9)
+    held = keeper(own, cut=True)
+    (one,) = mem003(device=STEADY, kept=(stay,), keepers=(held,))
+    assert one.site.line == line
 
 
 def test_growth_is_not_judged_where_no_memory_was_measured():

@@ -64,6 +64,8 @@ def test_layers_at_the_thresholds(kind, changed, knobs, number):
 def test_a_range_alone_is_a_note(ratio, severity):
     (finding,) = found(row("input", ratio=ratio), row("input", step=1, layer="other"))
     assert (finding.severity, finding.steps) == (severity, 2)
+    assert ("times as far as with normalized" in finding.message) is (ratio == 10.0)
+    assert ("10 times less than with normalized" in finding.message) is (ratio == 0.1)
     assert LayerCannotLearn.severity is Severity.WARNING
     (lower,) = found(row("input", ratio=9.0), factor=9.0)
     assert lower.severity is None

@@ -25,6 +25,7 @@ def test_opt017_names_the_line_that_clears_several_times_a_step(calls, line):
         MicroBatchesCleared(), rows(row, sites=sites), lines(*cleared, of=2, sites=sites)
     )
     assert found.site is not None and found.site.line == line
+    assert "between the 4 backward" in found.message and "other 3 are lost" in found.message
 
 
 def window(step, n=4, **more):
@@ -59,6 +60,8 @@ def test_a_target_that_is_called_elsewhere_too_is_a_note(calls, severity):
 
 
 def test_counts_of_elements_add_up():
+    few = ElementCounts(5, 1, 2, 1, low=1.0, high=1.0)
+    assert (few + few, few.nonfinite) == (ElementCounts(10, 2, 4, 2, 1.0, 1.0), 4)
     few, more = ElementCounts(2, nan=1, low=1.0, high=3.0), ElementCounts(3, low=-1.0, high=2.0)
     both = few + more + ElementCounts(4)
     assert (both.count, both.nan, both.low, both.high) == (9, 1, -1.0, 3.0)

@@ -24,7 +24,6 @@ from auditor.model import Site
 from auditor.model.sections import RanOut
 from auditor.rule import NotLooked
 
-MIB, GIB = 1 << 20, 1 << 30
 EVENT_LIMIT = 300_000
 """Events of a history that is replayed at most: each replay takes about 4 us for each."""
 LATE_SHARE = 0.05

@@ -7,6 +7,7 @@ from auditor.evidence.recorded.batches import (
     Batches,
     Loader,
     Resident,
+    Starts,
     Waiting,
 )
 from auditor.evidence.recorded.step_pattern import step_pattern
@@ -221,3 +222,16 @@ def test_a_manifest_that_says_something_else_is_borne(seen, manifest):
     table = seen(text=RESIDENT, steps=[], loaders=rows, batches=[], manifest=manifest)
     worker = table.get(Batches).in_worker
     assert worker is None or worker.site is None
+
+
+def test_how_iterators_began():
+    rows = (
+        batch(1, 0, 30.0, n=2, made=1, start_us=20.0),
+        batch(1, 1, 10.0, n=1),
+        batch(1, 2, 40.0, n=3, made=2, start_us=50.0),
+        batch(2, 0, 99.0, n=9, made=9, start_us=9.0),
+    )
+    starts = Batches(quiet=rows).starts(1)
+    assert starts == Starts(3, 6, 70.0, 80.0, (20.0, 50.0))
+    assert (starts.share, starts.batches_each) == (0.875, 2.0)
+    assert (Starts(batches=4).share, Starts(batches=4).batches_each) == (0.0, 4.0)

@@ -1,8 +1,12 @@
 """Modules trained data parallel, and epochs that began alike."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from auditor.evidence.recorded.data_parallel import DataParallel, RankBatches, SamplerEpochs
+from auditor.model import Site
+from auditor.recordings.schema.dist import BatchDigestRow
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 
@@ -69,3 +73,40 @@ def test_epochs_that_differ_or_have_no_place_are_nothing(seen, rows):
 def test_a_program_of_one_process_is_not_called_clean(seen, table, parts, why):
     with pytest.raises(NotLooked, match=why):
         seen(**{part: [] for part in parts}).get(table)
+
+
+def digests(*rows, rank=0, line=3):
+    """A rank's recording: its batches' digests by step, of a loader made on that line."""
+    made = [
+        BatchDigestRow(at=0, loader_at=0, rank=rank, ranks=2, digest=digest, step=step)
+        for step, digest in rows
+    ]
+    site = Site("train.py", line)
+    kept = SimpleNamespace(typed_rows=lambda part: made, site=lambda number: site, manifest={})
+    return kept, made
+
+
+@pytest.mark.parametrize(
+    ("other", "line", "same"),
+    [
+        ([(0, "a"), (1, "b"), (2, "c")], 3, (3, 3)),
+        ([(0, "a"), (1, "x"), (2, "c")], 3, (2, 2)),
+        ([(1, "b")], 3, (1, 1)),
+        ([(0, "a")], 4, None),  # another loader
+    ],
+)
+def test_batches_that_two_ranks_share(other, line, same):
+    own, rows = digests((0, "a"), (1, "b"), (2, "c"), (3, ""))
+    beside, _ = digests(*other, rank=1, line=line)
+    own.members = (own, beside)
+    steps = SimpleNamespace(loud=[None] * 8)
+    evidence = SimpleNamespace(
+        recording=own, has=lambda part: True, rows=lambda kind: rows, get=lambda table: steps
+    )
+    table = RankBatches.build(evidence)
+    assert table.world_size == 2
+    found = [(each.steps, each.different, each.ranks, each.of, each.fed) for each in table.each]
+    assert found == ([(*same, 2, 4, 0.5)] if same else [])
+    alone = SimpleNamespace(**vars(own) | {"members": (own, own)})
+    evidence.recording = alone
+    assert RankBatches.build(evidence) == RankBatches(world_size=2)

@@ -57,3 +57,14 @@ def test_rows_of_the_diagnostic_pass(seen):
     assert [site.line for site in worker.at] == [6, 2] and waiting.at == ()
     assert (worker.us, worker.looks, worker.where, worker.phase) == (9.0, 20, "worker", "dataset")
     assert table.costliest(1, 0.5).site.line == 2
+
+
+@pytest.mark.parametrize(
+    ("drawn", "looks", "shares"),
+    [(30.0, LEAST_LOOKS, (0.3, 0.7)), (0.0, LEAST_LOOKS, (0.0, 1.0)), (30.0, 5, (0.0, 0.0))],
+)
+def test_the_share_of_a_phase(drawn, looks, shares):
+    seen = at(us=drawn, looks=looks, phase="sampler"), at(6, us=100.0 - drawn, looks=0)
+    table = Loading({0: seen})
+    assert tuple(table.phase_share(0, phase) for phase in ("sampler", "dataset")) == shares
+    assert table.phase_share(1, "dataset") == 0.0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from auditor.evidence.recorded.reads import Expression, Reads
-from auditor.evidence.source.files import Span
+from auditor.evidence.recorded.reads import Expression, Reads, act_of
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
@@ -132,3 +132,26 @@ def test_a_burst_of_reads_is_a_phase_where_the_step_works_between_them(span_us, 
     assert found.pattern.often is often
     assert found.per_step == 6.4 and found.held_us == pytest.approx(64.0)
     assert found.found_at[0].per_step == 6.4
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "act"),
+    [
+        ("tolist", "", "transfer"),
+        ("item", "torch/_tensor_str.py:_str", "transfer"),
+        ("unique", "torch/functional.py:unique", "shape"),
+        ("check", "", "scalar"),
+        ("item", "lib.py:f", "scalar"),
+        ("item", "torch/_tensor.py:__bool__", "branch"),
+    ],
+)
+def test_what_a_read_is_for(kind, via, act):
+    source = Source({"trainer.py": "if loss: pass"})
+    assert act_of(kind, Expression("", via), Site("trainer.py", 1), source) == act
+
+
+def test_libraries_by_how_often_they_read():
+    found = place(read(via="a.py:f"), read(via="b.py:f", n=2), read(1, via="b.py:f"))
+    assert found.through == " (inside b.py:f 0.75 per step, a.py:f 0.25 per step)"
+    assert place(read(via="a.py:f")).through == " (inside a.py:f)"
+    assert place(read()).through == ""

@@ -5,6 +5,7 @@ import pytest
 from auditor.evidence.recorded.retained_graphs import (
     NODE_CAP,
     Root,
+    each_line_once,
     grows,
 )
 from auditor.model import Site
@@ -156,3 +157,10 @@ def test_a_holder_of_an_epoch_is_emptied_once_and_grows_between(columns, said):
 def test_a_holder_that_was_not_there_all_the_time_is_of_no_epoch():
     made = root(held_bytes=[*UP, 1, 2], number=20)
     assert not made.grew_until_emptied(12, 0.9)
+
+
+def test_a_line_is_told_once():
+    other = root(tensors=[1], site=Site("trainer.py", 5))
+    bare = [root(tensors=[1], name=name, site=None) for name in ("a", "a", "b")]
+    roots = [root(tensors=[1]), other, root(tensors=[2], name="x"), *bare]
+    assert list(each_line_once(roots)) == [roots[0], other, bare[0], bare[2]]

@@ -1,8 +1,16 @@
 """Steps by pass: whose clock, what is taken off, and what a share is of."""
 
+from dataclasses import replace
+
 import pytest
 
-from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_times, queued_share
+from auditor.evidence.recorded.steps import (
+    Step,
+    Steps,
+    compiled_caution,
+    own_times,
+    queued_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +79,33 @@ def test_steps_that_compiled_are_said():
     assert compiled_caution((compiled, compiled)) == (
         "torch.compile compiled in every timed step: their time is mostly the compiler's"
     )
+
+
+def some(us, number=6, first=0, **more):
+    return tuple(Step(n, us, **more) for n in range(first, first + number))
+
+
+def test_shares_and_differences_of_the_quiet_steps():
+    table = Steps(quiet=(*some(100.0), Step(6, 900.0, compiles=1), *some(140.0, first=7)))
+    assert (table.share_of_step(30.0), Steps().share_of_step(30.0)) == (0.25, 0.0)
+    assert Steps(quiet=some(0.5)).share_of_step(0.25) == 0.5
+    assert table.typical.value == 120.0 and Steps(quiet=some(1.0, 2)).typical is None
+    slower = table.slower_after(6)
+    assert (slower.value, slower.low, slower.high) == (40.0, 40.0, 40.0)
+    assert table.slower_after(7).value == 40.0 and table.slower_after(8) is None
+    assert [each.us for each in replace(table, loud=some(7.0, 1)).of("loud")] == [7.0]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "again", "gained"),
+    [
+        (100.0, None, (200.0, 200.0, 200.0)),
+        (100.0, 140.0, (180.0, 160.0, 200.0)),
+        (None, None, None),
+        (None, 140.0, (160.0, 160.0, 160.0)),
+    ],
+)
+def test_what_compiling_gains_against_both_passes(quiet, again, gained):
+    passes = {"quiet": quiet, "compiled_again": again, "eager_held": 300.0}
+    found = Steps(**{name: some(us) for name, us in passes.items() if us}).gained_by_compile()
+    assert (found and (found.value, found.low, found.high)) == gained

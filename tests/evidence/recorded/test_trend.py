@@ -5,7 +5,14 @@ from statistics import median
 
 import pytest
 
-from auditor.evidence.recorded.step_pattern import FEWEST, MOST, Slope, Trend, sen_slope
+from auditor.evidence.recorded.step_pattern import (
+    FEWEST,
+    MOST,
+    Slope,
+    Trend,
+    _kendall_variance,
+    sen_slope,
+)
 
 
 def test_the_slope_is_the_median_of_all_pairs_with_sens_interval():
@@ -73,3 +80,26 @@ def test_facts_say_how_much_in_how_many_steps():
 )
 def test_how_evenly_a_series_rises(values, evenness):
     assert Trend(tuple(values)).evenness == pytest.approx(evenness, abs=1e-9)
+
+
+def test_kendalls_variance_with_ties():
+    assert _kendall_variance([1, 2, 2, 3, 3, 3]) == (6 * 5 * 17 - 2 * 1 * 9 - 3 * 2 * 11) / 18
+
+
+@pytest.mark.parametrize(
+    ("values", "returned", "noise"),
+    [
+        ((), 0.0, 0.0),
+        ((5, 5, 5), 0.0, 0.0),
+        ((9, 8, 7), 0.0, 0.0),  # nothing rose
+        ((0.0, 0.5, 1.0, 1.5), 0.0, 0.0),
+        ((0, 1, 2, 3, 14), 0.0, 0.0),  # one value bends nothing
+        ((0, 0.5, 0.25), 0.5, 0.0),
+        ((101, 99) * 4, 2.0 * 4 / (2.0 * 3), 1.0),
+    ],
+)
+def test_what_falls_took_back_and_the_distance_from_the_line(values, returned, noise):
+    trend = Trend(values)
+    assert trend.returned == pytest.approx(returned)
+    assert trend.noise == pytest.approx(noise)
+    assert Trend((0.0, 0.5, 1.0, 1.5)).evenness == 1.0

@@ -5,9 +5,13 @@ import pytest
 from auditor.evidence.snapshot.state_at import (
     Holder,
     LiveBlock,
+    Segment,
+    SegmentBlock,
+    Snapshot,
     State,
     _put_back,
     _take_out,
+    placed,
 )
 from auditor.model import Site
 
@@ -74,3 +78,33 @@ def test_how_long_blocks_live(older, stays, said):
     assert Holder(site, 100, 2, (), older, stays).row == wanted
     untimed = Holder(site, 100, 1, (), older, stays, timed=False)
     assert (untimed.lifetime, untimed.row[1]) == ("", "100 B in 1 block")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("train.py", "train.py:3 f"),
+        ("b/train.py", "b/train.py:3 f"),
+        ("/train.py", "/train.py:3 f"),
+        ("/a/b/train.py", "b/train.py:3 f"),
+    ],
+)
+def test_a_place_has_the_last_two_parts_of_its_path(file, said):
+    assert placed(Site(file, 3, "f")) == said
+    assert placed(Site(file, 3)) == said.removesuffix(" f")
+
+
+def test_pins_are_told_to_the_line_of_the_largest_live_block():
+    here, there = Site("a.py", 1), Site("a.py", 2)
+    live = [SegmentBlock(n, live=True, site=site) for n, site in ((8, here), (9, there), (1, here))]
+    free = SegmentBlock(20, live=False)
+    mixed = Segment(38, (*live, free))
+    own = Segment(29, (live[0], free, live[2]), device=1)
+    whole, old = Segment(8, live[:1]), Segment(24, (SegmentBlock(4, live=True), free))
+    grown = Segment(28, (live[0], free), expandable=True)
+    table = Snapshot((own, mixed, whole, old, grown, Segment(20, (free,))))
+    assert [(pin.site, pin.free_bytes, pin.live_bytes, pin.blocks) for pin in table.pins()] == [
+        (here, 20, 9, 2),
+        (there, 20, 9, 1),
+    ]
+    assert (table.untold_bytes, table.on(1).segments) == (20, (own,))

@@ -1,8 +1,16 @@
 """Where a value that reached a DataLoader is written: one certain place, or none."""
 
+import ast
+
 import pytest
 
-from auditor.evidence.source.call_arguments import Home, allocator_home, given, reads_of
+from auditor.evidence.source.call_arguments import (
+    Home,
+    allocator_home,
+    given,
+    last_key,
+    reads_of,
+)
 from auditor.evidence.source.config_values import Configs, Setting
 from auditor.evidence.source.files import Source
 from auditor.model import Site
@@ -86,3 +94,22 @@ def test_one_line_that_sets_the_allocator():
 def test_what_else_reads_a_name(text, lines):
     found = reads_of(Source({"t.py": text}), "fast", apart_from="pin")
     assert sorted(node.lineno for node in found) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("cfg.data.num_workers", "num_workers"),
+        ("cfg['num_workers']", "num_workers"),
+        ("cfg.get('num_workers', 'zero')", "num_workers"),
+        ("int(cfg.get('num_workers', 0))", "num_workers"),
+        ("bool(pin)", "pin"),
+        ("int(a, b)", ""),
+        ("max(a)", ""),
+        ("cfg.get()", ""),
+        ("cfg[0]", ""),
+        ("a + b", ""),
+    ],
+)
+def test_by_what_name_an_expression_asks_for_its_value(text, key):
+    assert last_key(ast.parse(text, mode="eval").body) == key

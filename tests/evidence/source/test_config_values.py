@@ -47,3 +47,13 @@ def test_a_list_has_no_line_of_its_own(configs):
 def test_what_does_not_parse_is_left_out(configs):
     found = configs(bad__json=b"{", good__json=b'{"a": 1}')
     assert [each.value for each in found.settings] == [1]
+
+
+def test_the_lines_of_scripts_that_set_the_allocator(configs):
+    text = b"set -e\n export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\npython train.py\n"
+    found = configs(run__sh=text, c__txt=text)
+    (line,) = found.allocator
+    assert (line.site.file, line.site.line) == ("run.sh", 2)
+    assert line.where == ("PYTORCH_CUDA_ALLOC_CONF",)
+    assert line.site.text == str(line.value).strip() and line.site.text.startswith("export")
+    assert found.settings == ()

@@ -1,5 +1,7 @@
 """What a line of the user's source says."""
 
+import ast
+
 import pytest
 
 from auditor.evidence.source.files import Source, Span
@@ -197,3 +199,32 @@ class Both:
 )
 def test_where_a_function_moves_tensors(line, move):
     assert source(MOVES).move_in_function("a.py", line) == move
+
+
+ASSIGNED = """\
+def step(x):
+    y = x.to(d)
+    z = 1
+    if z:
+        y = x.cuda()
+    y += 1
+    log(y, z)
+    y = x.to(d)
+log(y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "found"),
+    [
+        (7, lambda node: True, 6),
+        (7, lambda node: "x." in ast.unparse(node), 5),
+        (7, lambda node: "x.to" in ast.unparse(node), 2),
+        (7, lambda node: "y = 1" in ast.unparse(node), None),
+        (6, lambda node: True, None),  # it calls nothing
+    ],
+)
+def test_the_last_line_before_that_gives_a_name_its_value(line, wanted, found):
+    before = source(ASSIGNED).assigned_before(site(line), wanted)
+    assert (None if before is None else before.line) == found
+    assert source(ASSIGNED).assigned_before(Site("b.py", line), wanted) is None

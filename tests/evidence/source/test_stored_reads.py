@@ -52,6 +52,15 @@ def read_at(text, *, watched=False, **files):
         "if kept: pass",
         "worse = kept[-1] > kept[0]",
         "numbers = torch.stack(kept).detach()",
+        "kept: list = []",
+        "kept = {name: [] for name in names}",
+        "kept = [0.0 for _ in names]",
+        "kept = dict(a=list())",
+        "kept = defaultdict(list)",
+        "kept = -1",
+        "kept += [x]",
+        "kept[0] = x",
+        "kept.setdefault(1, x)",
     ],
 )
 def test_a_use_that_leaves_the_gradient_alone(line):
@@ -77,6 +86,15 @@ def test_a_use_that_leaves_the_gradient_alone(line):
         "if kept[-1].requires_grad: pass",
         "globals()['kept'][-1].backward()",
         "def more(kept): return kept[-1]",
+        "kept: list = shared",
+        "kept = {name: shared for name in names}",
+        "kept = [shared for _ in names]",
+        "kept = dict(a=shared)",
+        "kept = other = []",
+        "kept = [[], shared]",
+        "(kept, others), last = both, 1",
+        "kept[0][1](x)",
+        "kept[kept[0]] = x",
     ],
 )
 def test_a_use_that_may_read_it(line):
@@ -116,3 +134,20 @@ def test_a_function_s_own_variable_is_another_one():
             head(kept[-1]).backward()
     """
     assert read_at(program) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("self.last[i] = layer(x)", True),
+        ("kept.setdefault(i, []).append(layer(x))", False),
+        ("kept[i].append(layer(x))", False),
+        ("kept.more(i).append(layer(x))", True),  # into what is not known
+        ("take(i)[0] = layer(x)", True),
+        ("print(layer(x))", True),
+        ("x.kept.update(i, layer(x))", True),
+    ],
+)
+def test_what_a_line_stores_into(line, read):
+    text = f"kept = []\nfor i, x in data:\n    {line}  # STORED\nhead(y.last)\nlen(z.kept)\n"
+    assert (read_at(text) is not None) is read

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from auditor.evidence.trace.host_waits import WaitPlace, _cause, _untimed
+from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace, _cause, _untimed
 from auditor.model import Site
 
 CALL = "copy to host", "aten::to", "cudaMemcpyAsync", Site("train.py", 4, "step")
@@ -66,3 +66,12 @@ def test_facts():
 )
 def test_causes(name, operator, cause):
     assert _cause(name, operator) == cause
+
+
+def test_averages_of_a_step_and_places_by_their_price():
+    assert (PLACE.per_step, PLACE.won_us_per_step, PLACE.lost_us_per_step) == (1.5, 100.0, 110.0)
+    dear, other = replace(PLACE, won_us=900.0), replace(PLACE, cause="scalar")
+    late = replace(PLACE, asynchronous=True)
+    table = TraceWaits(places=(PLACE, dear, other, late))
+    assert table.of("copy to host") == [dear, PLACE] and table.of("scalar", "shape") == [other]
+    assert table.of("copy to host", asynchronous=True) == [late]

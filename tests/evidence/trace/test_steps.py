@@ -1,10 +1,18 @@
 """Steps of a trace: shares of a part, with and without the first, and what is needed to judge."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from auditor.evidence.trace.facts import OPTIMIZER, PROFILER, TraceStep, TraceSteps, _loader
+from auditor.evidence.trace.facts import (
+    OPTIMIZER,
+    PROFILER,
+    TraceStep,
+    TraceSteps,
+    _loader,
+    devices,
+)
 from auditor.rule import NotLooked
 
 
@@ -77,3 +85,18 @@ def test_what_is_needed():
 )  # fmt: skip
 def test_the_loaders_iterator(name, loader):
     assert _loader((name, "another")) == loader
+
+
+@pytest.mark.parametrize(
+    ("names", "working", "said"),
+    [
+        (("A", "", "B", "A"), 0, ("A", "B")),
+        ((), 1, ("a GPU that the trace does not name",)),
+        (("",), 2, ("2 GPUs without names",)),
+        ((), 0, ()),
+    ],
+)
+def test_the_names_of_devices(names, working, said):
+    info = SimpleNamespace(devices=[SimpleNamespace(name=name) for name in names])
+    line = SimpleNamespace(devices=[None] * working, trace=SimpleNamespace(info=info))
+    assert devices(line) == said
