@@ -357,7 +357,9 @@ def _on_padding(tensor: torch.Tensor, row: TextRow) -> float | None:
 
 
 def _of_row(call: TapedCall, row: TextRow, tensor: torch.Tensor) -> torch.Tensor:
-    return row.of(tensor, positions_first=call.name == "multi_head_attention_forward")
+    state = call.name in RECURRENT and tensor is not _value(call)  # (layers, rows, size)
+    first = call.name == "multi_head_attention_forward" or state
+    return row.of(tensor, positions_first=first)
 
 
 def _may_read(call: TapedCall, row: TextRow, *, weighed: bool) -> bool:

@@ -215,7 +215,7 @@ def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
     which is then the mask of the tokens that they are the next ones of.
     """
     rows = held.tensor.shape[0]
-    if target.numel() % rows or (target.dim() > 1 and target.shape[0] != rows):
+    if not rows or target.numel() % rows or (target.dim() > 1 and target.shape[0] != rows):
         return None
     alike = held.tensor.numel() == target.numel()
     if alike and bool((held.tensor.flatten() == target.flatten()).all()):

@@ -434,6 +434,13 @@ def fewer_frames_that_ctc_counts(scores, frames, labels, text_lens):
     return F.ctc_loss(scores, labels, _all_of(scores), text_lens, zero_infinity=True)  # TRAIN004
 
 
+@_ctc(lambda: nn.Linear(3, 4))
+def lengths_of_no_rows_beside_those_of_frames(scores, lens, labels, text_lens):
+    prompt_lengths = torch.empty(0, dtype=torch.long)
+    every = _all_of(scores) + prompt_lengths.sum()
+    return F.ctc_loss(scores, labels, every, text_lens, zero_infinity=True)  # TRAIN004
+
+
 @_ctc(lambda: nn.Linear(3, 4), lengths=(12,) * 4)
 def labels_that_ctc_counts(scores, lens, labels, text_lens):
     return F.ctc_loss(scores, labels, lens, torch.full((4,), 2))  # TRAIN004
@@ -483,6 +490,12 @@ def backward_half_of_positions_before_rows__note(layer, x, lengths):
     _, behind = states.chunk(2, -1)
     keep = (torch.arange(12)[:, None] < lengths)[..., None]
     return (behind * keep).sum(0) / lengths[:, None]
+
+
+@case_of(classed_by, lambda: nn.GRU(8, 8, 2, batch_first=True, bidirectional=True))
+def as_many_states_of_layers_as_rows__note(layer, x, lengths):
+    states, _ = layer(x)  # TRAIN004
+    return states[:, 0]
 
 
 def _tagged(encode):
