@@ -143,8 +143,11 @@ def _waits(report: Report) -> Iterator[Gain]:
     where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
     what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
     place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
+    taken = int(report.environment.get("rehearsed steps", "0"))
+    now_and_then = any((each.steps or taken) < taken for each in found)
+    often = "per step on average" if now_and_then else "in each step"
     yield Gain(
-        f"{number} {what} for the GPU in each step{place}; {cost} can be measured only on a GPU",
+        f"{number} {what} for the GPU {often}{place}; {cost} can be measured only on a GPU",
         number,
         f"{what} per step",
     )

@@ -75,6 +75,9 @@ REMEDIES = {
     "unfed": "Find what cuts the graph: a detach(), .data, no_grad() or argmax on the way to the "
     "loss, or a module that the forward never calls. If it is intended, set requires_grad_(False) "
     "and leave the parameter out of the optimizer.",
+    "orphaned": "Create the optimizer after the last change of the model's layers, if these are "
+    "parameters of layers that were replaced: no module holds them. Else find what cuts the graph, "
+    "such as a detach().",
     "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
     "still": "Check the schedule: it ended, or the group was created "
     "with lr=0. If it is intended, freeze the parameters, whose gradients nothing uses.",
@@ -99,6 +102,8 @@ class ParametersNeverTrained(Rule):
                 places = (stepped.cut_at, stepped.called_at, stepped.at)
                 site = next(filter(None, map(stepped.site_of, places)), None)
                 kind = "checkpoint" if stepped.cut == "checkpoint" else "unfed"
+                if all(each.name.startswith("group ") for each in stepped.unfed):
+                    kind = "orphaned"  # they have the names of no module
                 yield _finding(stepped, site, kind, _unfed(stepped))
             for each in stepped.still:
                 said = (

@@ -521,6 +521,8 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
     tensors = keeper.kind == "tensors"
     by_key = keeper.site is not None and re.search(r"\]\s*=[^=]|setdefault\(", keeper.site.text)
     bound = "remove its oldest keys" if by_key else "collections.deque(maxlen=...)"
+    if keeper.site is not None and re.search(r"\b(lru_)?cache\b", keeper.site.text):
+        bound = "functools.lru_cache(maxsize=...)"
     return Remedy(
         f"Limit {keeper.name} ({bound}, or clear it after use), "
         + ("or keep plain numbers instead of tensors." if tensors else "or write it to a file.")
@@ -534,4 +536,4 @@ def _full(host: HostMemory, rate: float) -> str:
     if room <= 0:
         return ""
     steps = float(f"{room / rate:.2g}")
-    return f"; the host's {amounts.size(host.usable)} will be full after {steps:,.0f} steps"
+    return f"; the host's {amounts.size(host.usable)} would be full after {steps:,.0f} more steps"

@@ -379,8 +379,8 @@ class DataDependentShape(ReadingRule):
     rehearsed = True
     leads = 3
     advice = (
-        "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, pass "
-        "output_size or minlength, or use the indices from topk."
+        "Keep the size fixed: use masked_fill or torch.where with the same mask, pass output_size or "
+        "minlength, or use the indices from topk."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:

@@ -277,8 +277,8 @@ class WeightsAfterTheMean(DependenceSays):
         "cannot make one sample count more than another",
     }
     advice = (
-        "Call the loss with reduction='none', multiply by the weights, then take the mean, or "
-        "divide by the weights' sum."
+        "Weigh the losses before their mean: make the loss with reduction='none', and use (loss * "
+        "weights).sum() / weights.sum()."
     )
 
 

@@ -473,8 +473,8 @@ def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
     host = [*[3072 * MIB] * 19, 2048 * MIB]
     (one,) = mem003(host=host, keepers=(each,), usable=4096 * MIB)
-    assert one.message.endswith("; the host's 4 GiB will be full after 66,000 steps")
-    assert "will be full" not in mem003(host=host, keepers=(each,), usable=2048 * MIB)[0].message
+    assert one.message.endswith("; the host's 4 GiB would be full after 66,000 more steps")
+    assert "would be full" not in mem003(host=host, keepers=(each,), usable=2048 * MIB)[0].message
 
 
 @pytest.mark.parametrize(("own", "line"), [(MIB // 2, 7), (MIB // 2 - 1, 3)])
