@@ -1,5 +1,6 @@
 """Memory over time by owner: which events are shown, who held what, what is worth a layer."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from auditor.evidence.snapshot.by_line import (
     REST,
     OwnedHistory,
+    _steps,
     layers,
     positions,
 )
@@ -54,3 +56,20 @@ def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
     assert (chart.layers[-1].name, chart.held[-1][-1]) == (REST, 400)
     assert chart.marks == ((5.0, "out of memory"),)
     assert [tone.colour for tone in chart.layers] == [*range(1, 9), -1]
+
+
+def test_the_steps_are_those_of_the_run_that_the_snapshot_is_of():
+    def run(folder, *times):
+        rows = [SimpleNamespace(unix_us=us) for us in times]
+        return SimpleNamespace(folder=folder, rows=lambda kind: rows)
+
+    def marked(again, folder):
+        recording = SimpleNamespace(to_oom=again, snapshot=folder and Path(folder, "snapshot"))
+        evidence = run("", 3, 0, 9)
+        evidence.recording = recording
+        return list(_steps(evidence))
+
+    first, second = [(3, "step 0"), (9, "step 2")], [(5, "step 0")]
+    again = run(Path("again"), 5)
+    assert marked(None, "first") == marked(again, "first") == marked(again, None) == first
+    assert marked(again, "again") == second
