@@ -181,8 +181,9 @@ def forked(
         if isinstance(error, EOFError | ConnectionError):  # it has ended
             server.close()
             SERVERS[key] = None
-            if server.forks:
+            if server.forks:  # it had nothing to do for too long
                 del SERVERS[key]
+                return forked(words, surroundings, folder, writing)
         return None
     finally:
         os.close(out_write)

@@ -103,5 +103,9 @@ def test_a_rule_as_it_comes_finds_nothing_in_nothing(rule, name):
     with suppress(NotLooked):
         assert not list(method(**{name: table() for name, table in wanted.items()}))
     for knob, (default, text) in rule.knobs().items():
-        if re.search(r"\bshare\b", text) and (rule.code, knob) != ("MEM018", "certain"):
+        if (
+            re.search(r"\bshare\b", text)
+            and isinstance(default, float)
+            and (rule.code, knob) != ("MEM018", "certain")
+        ):
             assert 0.0 < default < 1.0, f"{knob}: no share of anything"

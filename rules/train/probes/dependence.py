@@ -578,9 +578,13 @@ class _Segment:
                 for call in self.calls:
                     out = held[id(call.result)]
                     axis = only_axis(out, batch)
+                    # as many channels as samples, which are among the rows
+                    forms = call.name in FORMS | SEQUENCES
+                    among_rows = axis and not forms and not len(out) % batch
                     if (
                         call.at is not None
                         and axis is not None
+                        and not among_rows
                         and self._reached(out, axis, leaves)
                     ):
                         return self._form_before(call), n
@@ -590,8 +594,14 @@ class _Segment:
 
     def _form_before(self, found: TapedCall) -> TapedCall:
         """The first call that put the samples in another form, if a form is to blame."""
-        forms = (call for call in self.calls if call.at is not None and call.name in FORMS)
-        return next(forms, found) if found.name in FORMS else found
+        forms = [call for call in self.calls if call.at is not None and call.name in FORMS]
+        batch = self.result.shape[0]
+        taken = [each for each in forms if each.result.shape[1:2] == (batch,)]
+        # rows of all samples that were taken for (time, batch, size)
+        rows = [each for each in taken if len(each.parents[0][0]) == len(each.result) * batch]
+        if rows and (found.name in SEQUENCES or found in rows):
+            return rows[0]
+        return forms[0] if forms and found.name in FORMS else found
 
     @staticmethod
     def _reached(out: torch.Tensor, axis: int, leaves: list[torch.Tensor]) -> int:

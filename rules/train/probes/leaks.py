@@ -27,6 +27,11 @@ must be that is not.
 """
 
 
+def compares_values(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    """Whether a call is a loss of one value for each sample."""
+    return name in COMPARED and len(given) > 1 and given[0].dim() == given[1].dim() == 1
+
+
 def channel_ahead(tape: FunctionTape, tail: Tail) -> Dependence | None:
     """The loss whose model is given such a channel, how many steps that reaches ahead (``n``) and its
     number (``of``). None if there is none.
@@ -36,7 +41,9 @@ def channel_ahead(tape: FunctionTape, tail: Tail) -> Dependence | None:
         if call.name not in COMPARED or len(pair) != 2 or call.at is None:
             continue
         target, out = sorted(pair, key=lambda each: each.requires_grad)
-        series = out.requires_grad and not target.requires_grad and target.dim() in (2, 3)
+        series = out.requires_grad and not target.requires_grad and target.dim() in (1, 2, 3)
+        if target.dim() == 1:
+            target = target[:, None]
         for window in _windows(tape, len(target)) if series and target.is_floating_point() else ():
             found = _reaches(window, target.double())
             if found is not None:

@@ -135,6 +135,7 @@ class LossRepairsProbe(OptimizerProbe):
             or bootstraps.adds_data(name, given)
             or no_effect.weighs_a_scalar(name, given)
             or no_effect.adds_a_shift(name, given)
+            or leaks.compares_values(name, given)
             or ratios.may_be_old(name, given)
             or voids.makes_targets(name, given)
             or contrasts.puts_together(name, given)

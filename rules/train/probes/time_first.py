@@ -29,8 +29,17 @@ def mixed_behind_time(tape: FunctionTape, tail: Tail, walked: Walk | None) -> De
 
 
 def _first(tape: FunctionTape, given: torch.Tensor, batch: int) -> Dependence | None:
-    calls = [each for each in leading_to(tape, given) if each.gives_gradient]
-    source = next((each for each in calls if _has_samples_inside(each.result, batch)), None)
+    leading = list(leading_to(tape, given))
+    calls = [each for each in leading if each.gives_gradient]
+    data = {
+        each.shape[:2]
+        for call in leading
+        for each, _ in call.parents
+        if each.dim() > 1 and each.shape[1] == batch and not each.requires_grad
+    }
+    source = next(
+        (each for each in calls if each.result.dim() > 2 and each.result.shape[:2] in data), None
+    )
     if source is None or any(_mixes_on_purpose(each, batch) for each in calls):
         return None
     n = _others(given, 0, source, batch)
@@ -38,15 +47,11 @@ def _first(tape: FunctionTape, given: torch.Tensor, batch: int) -> Dependence | 
         axis = only_axis(call.result, batch)
         if axis is None or call.at is None or call.number <= source.number:
             continue
-        if axis and not len(call.result) % batch:
-            continue  # the samples are among the rows: another dimension is as large as they are many
+        if axis and call.result.shape[:2] not in data:
+            continue  # another dimension is as large as there are samples
         if _others(call.result, axis, source, batch):
             return Dependence("samples", call, n, batch)
     return None
-
-
-def _has_samples_inside(result: torch.Tensor, batch: int) -> bool:
-    return result.dim() > 2 and result.is_floating_point() and only_axis(result, batch) in (1, 2)
 
 
 def _mixes_on_purpose(call: TapedCall, batch: int) -> bool:

@@ -186,3 +186,16 @@ def frames_viewed_as_samples():
         return out.view(6, 7, 8).mean(1)  # TRAIN011
 
     return _in_frames(_FramesFirst(pooled))
+
+
+def rows_of_all_samples_viewed_as_time_first():
+    layer, lstm, head = nn.Linear(5, 6), nn.LSTM(6, 8), nn.Linear(8, 3)
+
+    def step():
+        clips = torch.randn(4, 7, 5)
+        rows = layer(clips.view(28, 5)).relu()
+        frames = rows.view(7, 4, -1)  # TRAIN011
+        out, _ = lstm(frames)
+        F.cross_entropy(head(out[-1]), torch.randint(0, 3, (4,))).backward()
+
+    return step

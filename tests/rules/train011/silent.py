@@ -221,3 +221,15 @@ def frames_first_and_averaged_over_time():
 
 def frames_first_and_centered_over_the_batch():
     return _in_frames(_FramesFirst(lambda out: (out - out.mean((0, 1))).mean(0)))
+
+
+def rows_of_all_samples_transposed_to_time_first():
+    layer, lstm, head = nn.Linear(5, 6), nn.LSTM(6, 8), nn.Linear(8, 3)
+
+    def step():
+        clips = torch.randn(4, 7, 5)
+        frames = layer(clips.view(28, 5)).relu().view(4, 7, -1).transpose(0, 1)
+        out, _ = lstm(frames)
+        F.cross_entropy(head(out[-1]), torch.randint(0, 3, (4,))).backward()
+
+    return step
