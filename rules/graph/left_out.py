@@ -308,6 +308,8 @@ class GraphRecordedInEvaluation(Rule):
     code = "GRAPH003"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
+    everywhere = True
     advice = (
         "Put the call under torch.no_grad(), or torch.inference_mode() if nothing of it enters a "
         "loss."
