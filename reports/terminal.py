@@ -184,7 +184,7 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         style = _STYLES[summary.severity(finding)]
         yield _row(cells, widths, (style, "bold", "", "", "bold"))
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
-        if (fix := _fix(finding)) and (fix not in fixes or fix == _SAFE_PATCH):
+        if (fix := _fix(finding)) and fix not in fixes:
             fixes.add(fix)
             yield from _wrapped(f"fix: {fix}", width, indent="    ")
         if said := verified.line(finding):
@@ -192,17 +192,13 @@ def _table(report: Report, width: int) -> Iterator[Text]:
     yield Text()
 
 
-_SAFE_PATCH = "a safe patch (audit fix prints it)"
-
-
 def _fix(finding: Finding) -> str:
-    """First sentence of the remedy, or that there is a safe patch."""
+    """First sentence of the remedy, and whether there is a safe patch for it."""
     remedy = finding.remedy
     if remedy is None:
         return ""
-    if remedy.diff and remedy.safe:
-        return _SAFE_PATCH
-    return text.one_line(remedy.text, _MESSAGE_LIMIT).partition(". ")[0].removesuffix(".")
+    said = text.one_line(remedy.text, _MESSAGE_LIMIT).partition(". ")[0].removesuffix(".")
+    return f"{said} (safe patch: audit fix)" if remedy.diff and remedy.safe else said
 
 
 def _what_if(report: Report, width: int) -> Iterator[Text]:

@@ -58,8 +58,8 @@ class BlockingCopyEveryStep(CopyRule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Make the tensor on the device; if the host reads it too (lengths, say), copy it from pinned "
-        "memory with non_blocking=True and do not change it before the copy is done."
+        "Make the tensor on the device; data that the host makes or reads (NumPy arrays, lengths) is "
+        "copied from pinned memory with non_blocking=True and must not change before the copy is done."
     )
     leads = 2
 
