@@ -36,7 +36,7 @@ import torch
 from auditor.rules.torch_says import TorchSays
 
 from auditor import rules
-from auditor.evidence.table import Evidence
+from auditor.evidence.table import BROKEN_PROBE, Evidence
 from auditor.judging import catalogue, engine
 from auditor.judging.catalogue import SECTIONS, page
 from auditor.model import Finding, Severity, Verdict
@@ -163,6 +163,7 @@ def reported(
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
+    assert not verdicts[0].reason.startswith(BROKEN_PROBE), verdicts[0].reason
     for finding in findings:
         sound(finding, code)
     said = " ".join(f"{f.site} {f.message} {f.facts} {f.places}" for f in findings)

@@ -710,3 +710,9 @@ def each_row_turned_within_its_length__no_note(ahead, back, x, lengths):
 @case_of(_tagged)
 def turned_twice__no_note(ahead, back, x, lengths):
     return torch.cat([ahead(x)[0], back(x.flip(1).flip(1))[0]], -1)
+
+
+@losses(lambda: nn.Linear(6, 1))
+def one_value_for_each_sample_beside_lengths(model):
+    x, lengths = torch.randn(4, 6), torch.tensor([2, 3, 4, 6])
+    return F.mse_loss(model(x).squeeze(1), lengths.float())
