@@ -68,7 +68,7 @@ def rehearsed(report: Report) -> str:
     also = null if report.environment.get("null device") else ""
     taken = text.one_line(report.environment.get("rehearsed steps", ""), 20)
     steps = f" for {taken} {'step' if taken == '1' else 'steps'}" if taken else ""
-    return f"GPU path rehearsed on the CPU{also}{steps} as if on {article} {played}, without times"
+    return f"GPU path rehearsed{steps} on the CPU{also} as if on {article} {played}, without times"
 
 
 def asked(report: Report) -> str:
