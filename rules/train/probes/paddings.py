@@ -174,7 +174,7 @@ def compared_padding(tail: Tail, call: TapedCall) -> Padded | None:
     if call.name not in COMPARING or not call.beside:
         return None
     one, two = (each for each, _ in call.parents[:2])
-    if one.dim() < 2:
+    if min(one.dim(), two.dim()) < 2:
         return None
     shape, target = one.shape, two if one.requires_grad else one
     for axis in (1, -1):
