@@ -499,6 +499,25 @@ def _splits(call: TapedCall, batch: int) -> bool:
     return splits and isinstance(given, torch.Tensor) and given.shape[0] == batch
 
 
+def others_reached(
+    out: torch.Tensor, axis: int, leaves: Sequence[torch.Tensor], along: int = 0
+) -> int:
+    """On how many other samples of ``leaves``, ``along`` which they lie, the last sample of ``out``
+    depends, whose samples lie along ``axis``.
+    """
+    if not out.requires_grad or out.dim() <= axis:
+        return 0
+    row = out.select(axis, -1).flatten()
+    weights = torch.linspace(0.5, 1, len(row)).to(row)
+    gradients = torch.autograd.grad(row, leaves, weights, allow_unused=True, retain_graph=True)
+    reached = [
+        each.movedim(along, 0)[:-1].flatten(1).ne(0).any(1)
+        for each in gradients
+        if each is not None and bool(each.isfinite().all())
+    ]
+    return max((int(each.sum()) for each in reached), default=0)
+
+
 @dataclass(frozen=True)
 class _Segment:
     """The calls between tensors with a row for each sample, and one that is made of them."""
@@ -572,7 +591,7 @@ class _Segment:
                     made = computed_again(call, None, lambda each: held.get(id(each), each))
                     for old, new in zip(call.results, tensors((made,)), strict=False):
                         held.setdefault(id(old), new)
-                n = self._reached(held[id(self.result)], 0, leaves)
+                n = others_reached(held[id(self.result)], 0, leaves)
                 if not n:
                     return None
                 for call in self.calls:
@@ -585,7 +604,7 @@ class _Segment:
                         call.at is not None
                         and axis is not None
                         and not among_rows
-                        and self._reached(out, axis, leaves)
+                        and others_reached(out, axis, leaves)
                     ):
                         return self._form_before(call), n
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
@@ -602,18 +621,3 @@ class _Segment:
         if rows and (found.name in SEQUENCES or found in rows):
             return rows[0]
         return forms[0] if forms and found.name in FORMS else found
-
-    @staticmethod
-    def _reached(out: torch.Tensor, axis: int, leaves: list[torch.Tensor]) -> int:
-        """Rows of other samples that the last sample's part of ``out`` depends on."""
-        if not out.requires_grad or out.dim() <= axis:
-            return 0
-        row = out.select(axis, -1).flatten()
-        weights = torch.linspace(0.5, 1, len(row)).to(row)
-        gradients = torch.autograd.grad(row, leaves, weights, allow_unused=True, retain_graph=True)
-        reached = [
-            each[:-1].flatten(1).ne(0).any(1)
-            for each in gradients
-            if each is not None and bool(each.isfinite().all())
-        ]
-        return max((int(each.sum()) for each in reached), default=0)

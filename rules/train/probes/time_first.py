@@ -8,7 +8,15 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import Walk
 
-from .dependence import ON_PURPOSE, Dependence, asked_of, leading_to, loaded_sizes, picks
+from .dependence import (
+    ON_PURPOSE,
+    Dependence,
+    asked_of,
+    leading_to,
+    loaded_sizes,
+    others_reached,
+    picks,
+)
 from .function_tape import FunctionTape, TapedCall, only_axis
 from .second_gradient import Tail, nothing_left_behind, walkable
 
@@ -20,10 +28,11 @@ def mixed_behind_time(tape: FunctionTape, tail: Tail, walked: Walk | None) -> De
     samples in another dimension than the first; None if there is none.
     """
     given, batch = asked_of(tape, tail) or (None, 0)
-    if given is None or walked is None or not walkable(walked) or batch not in loaded_sizes():
+    if given is None or walked is None or not walkable(walked):
         return None
     try:
-        return _first(tape, given, batch)
+        with nothing_left_behind():
+            return _first(tape, given, batch)
     except RuntimeError:
         return None  # a graph that may be walked once
 
@@ -42,14 +51,17 @@ def _first(tape: FunctionTape, given: torch.Tensor, batch: int) -> Dependence | 
     )
     if source is None or any(_mixes_on_purpose(each, batch) for each in calls):
         return None
-    n = _others(given, 0, source, batch)
+    if batch not in loaded_sizes():  # asked last: it lists all live objects
+        return None
+    leaves = [source.result]
+    n = others_reached(given, 0, leaves, along=1)
     for call in calls if n else ():
         axis = only_axis(call.result, batch)
         if axis is None or call.at is None or call.number <= source.number:
             continue
         if axis and call.result.shape[:2] not in data:
             continue  # another dimension is as large as there are samples
-        if _others(call.result, axis, source, batch):
+        if others_reached(call.result, axis, leaves, along=1):
             return Dependence("samples", call, n, batch)
     return None
 
@@ -66,17 +78,3 @@ def _mixes_on_purpose(call: TapedCall, batch: int) -> bool:
     axis = only_axis(value, batch)
     known = axis is not None and all(isinstance(each, int) for each in over)
     return not known or axis in {each % value.dim() for each in over}
-
-
-def _others(result: torch.Tensor, axis: int, source: TapedCall, batch: int) -> int:
-    """On how many other samples of ``source`` the last one of ``result`` depends."""
-    with nothing_left_behind():
-        last = result.select(axis, batch - 1)
-        weights = torch.linspace(0.5, 1, last.numel()).to(last).view_as(last)
-        (gradient,) = torch.autograd.grad(
-            last, source.result, weights, retain_graph=True, allow_unused=True
-        )
-    if gradient is None or not bool(gradient.isfinite().all()):
-        return 0
-    samples = gradient.movedim(only_axis(source.result, batch) or 0, 0)[: batch - 1]
-    return int(samples.flatten(1).ne(0).any(1).sum())

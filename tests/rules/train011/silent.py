@@ -233,3 +233,8 @@ def rows_of_all_samples_transposed_to_time_first():
         F.cross_entropy(head(out[-1]), torch.randint(0, 3, (4,))).backward()
 
     return step
+
+
+def frames_first_in_front_of_a_batch_norm():
+    norm = nn.BatchNorm1d(8)
+    return _in_frames(_FramesFirst(lambda out: norm(out.permute(1, 2, 0)).mean(2)))
