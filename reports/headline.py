@@ -143,7 +143,7 @@ def _waits(report: Report) -> Iterator[Gain]:
     where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
     what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
     place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
-    taken = int(report.environment.get("rehearsed steps", "0"))
+    taken = summary.rehearsed_steps(report)
     now_and_then = any((each.steps or taken) < taken for each in found)
     often = "per step on average" if now_and_then else "in each step"
     yield Gain(

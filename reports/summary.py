@@ -66,9 +66,15 @@ def rehearsed(report: Report) -> str:
     article = "an" if played.startswith("NVIDIA") else "a"
     null = " and on a null device (torch's own CUDA code)"
     also = null if report.environment.get("null device") else ""
-    taken = text.one_line(report.environment.get("rehearsed steps", ""), 20)
-    steps = f" for {taken} {'step' if taken == '1' else 'steps'}" if taken else ""
+    taken = rehearsed_steps(report)
+    steps = f" for {amounts.count(taken, 'step')}" if taken else ""
     return f"GPU path rehearsed{steps} on the CPU{also} as if on {article} {played}, without times"
+
+
+def rehearsed_steps(report: Report) -> int:
+    """Steps that the rehearsal diagnosed, which its findings count; 0 if that is not known."""
+    taken = report.environment.get("rehearsed steps", "")
+    return int(taken) if taken.isdecimal() and len(taken) < 10 else 0
 
 
 def asked(report: Report) -> str:

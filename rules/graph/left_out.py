@@ -102,7 +102,7 @@ class ParametersNeverTrained(Rule):
                 places = (stepped.cut_at, stepped.called_at, stepped.at)
                 site = next(filter(None, map(stepped.site_of, places)), None)
                 kind = "checkpoint" if stepped.cut == "checkpoint" else "unfed"
-                if all(each.name.startswith("group ") for each in stepped.unfed):
+                if {each.name.split(" ")[0] for each in stepped.unfed} == {"group"}:
                     kind = "orphaned"  # they have the names of no module
                 yield _finding(stepped, site, kind, _unfed(stepped))
             for each in stepped.still:

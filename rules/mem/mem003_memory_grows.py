@@ -521,7 +521,7 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
     tensors = keeper.kind == "tensors"
     by_key = keeper.site is not None and re.search(r"\]\s*=[^=]|setdefault\(", keeper.site.text)
     bound = "remove its oldest keys" if by_key else "collections.deque(maxlen=...)"
-    if keeper.site is not None and re.search(r"\b(lru_)?cache\b", keeper.site.text):
+    if keeper.site is not None and re.search(r"^\s*@.*cache|lru_cache\(", keeper.site.text):
         bound = "functools.lru_cache(maxsize=...)"
     return Remedy(
         f"Limit {keeper.name} ({bound}, or clear it after use), "

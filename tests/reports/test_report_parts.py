@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor import amounts
-from auditor.model import Severity
+from auditor.model import Severity, Verdict
 from auditor.model.charts import Series
 from tests.reports import golden_report as golden
 
@@ -154,6 +154,53 @@ def test_shares_above_one_say_why(number, why):
     assert said.startswith("measured: fixing ")
     assert shown in Html().render(report)
     assert summary.share(dear, report) == "more than 100%"
+
+
+@pytest.mark.parametrize(
+    ("taken", "steps", "often"),
+    [
+        ("51", 51, "in each step"),
+        ("51", 4, "per step on average"),
+        ("51", None, "in each step"),
+        ("many", 4, "in each step"),
+        ("", 4, "in each step"),
+    ],
+)
+def test_waits_of_some_steps_are_told_on_average(taken, steps, often):
+    report = golden.rich_report()
+    wait = replace(
+        next(each for each in report.findings if each.code.startswith("SYNC")),
+        severity=Severity.WARNING,
+        lost_us_per_step=None,
+        verified=None,
+        basis="none",
+        per_step=8.0,
+        steps=steps,
+    )
+    report = replace(
+        report,
+        run=replace(report.run, device="cpu"),
+        environment={"rehearsed on": "NVIDIA H200", "rehearsed steps": taken},
+        findings=(wait,),
+    )
+    assert f"8 waits for the GPU {often}" in headline.headline(report)[0]
+    known = "for 51 steps " if taken == "51" else ""
+    assert f"GPU path rehearsed {known}on the CPU" in summary.rehearsed(report)
+
+
+def test_a_rule_is_as_severe_as_its_worst_finding():
+    report = golden.rich_report()
+    one, *_ = report.findings
+    note, error = (
+        replace(one, code="NEW001", severity=each) for each in (Severity.NOTE, Severity.ERROR)
+    )
+    report = replace(report, findings=(note, error, replace(one, code="NEW002", severity=None)))
+    assert summary.worst(report, "NEW001") is Severity.ERROR
+    assert summary.worst(report, "NEW002") is Severity.NOTE
+    verdict = Verdict("NEW001", "new", "found")
+    for each in (note, error):
+        shown = Html().render(replace(report, findings=(each,), verdicts=(verdict,)))
+        assert f'class="chip found {each.severity}"' in shown
 
 
 def test_findings_without_a_price_are_counted_by_severity():

@@ -369,6 +369,19 @@ def test_parameters_that_never_had_a_gradient(number, more):
     assert told(ParametersNeverTrained(), few) == told(ParametersNeverTrained(), none) == []
 
 
+@pytest.mark.parametrize(
+    ("names", "orphaned"),
+    [
+        (["group 0, parameter 0", "group 0, parameter 7"], True),
+        (["group 0, parameter 0", "head.weight"], False),
+        (["head.weight"], False),
+    ],
+)
+def test_parameters_that_no_module_holds(names, orphaned):
+    (finding,) = ask(ParametersNeverTrained(), fed(names))
+    assert finding.remedy.text.startswith("Create the optimizer after") is orphaned
+
+
 def stray(name="w", **more):
     """A parameter of a module that no optimizer holds, with a gradient on 8 steps."""
     facts = {"at": 0, "registered": True, "optimized": False, "shape": [2], "grad_bytes": 512}

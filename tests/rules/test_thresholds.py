@@ -469,6 +469,23 @@ def test_a_container_of_a_loaders_workers_is_a_finding_of_its_own(more, severity
     assert not mem003(host=[100 * MIB] * 20, workers=(replace(held, cut=True),))
 
 
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("self.seen.append(loss)", "collections.deque(maxlen=...)"),
+        ("self.cache[key] = features", "remove its oldest keys"),
+        ("self.cache.setdefault(key, features)", "remove its oldest keys"),
+        ("same = self.cache[key] == features", "collections.deque(maxlen=...)"),
+        ("@functools.cache", "functools.lru_cache(maxsize=...)"),
+        ("load = functools.lru_cache(None)(read)", "functools.lru_cache(maxsize=...)"),
+    ],
+)
+def test_how_a_container_is_limited(text, bound):
+    held = keeper(MIB, site=Site("trainer.py", 7, "step", text))
+    (finding,) = mem003(device=STEADY, keepers=(held,))
+    assert f"Limit self.seen[*] ({bound}, or clear" in finding.remedy.text
+
+
 def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
     host = [*[3072 * MIB] * 19, 2048 * MIB]
