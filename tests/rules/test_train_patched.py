@@ -144,3 +144,29 @@ ASKED = 'tokenizer(rows, padding="max_length", max_length=64)'
 def test_a_width_is_patched_only_in_the_collate_function_s_own_call(tmp_path, other):
     (before,) = found(tmp_path / "broken", PaddingComputed, other)
     assert not before.remedy.edits
+
+
+TWO_LOSSES = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+embed, lstm, head = nn.Embedding(9, 4, padding_idx=0), nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 2)
+other = nn.Linear(3, 1)
+
+def step():
+    tokens = torch.randint(1, 9, (4, 8))
+    for row, length in enumerate((3, 5, 6, 8)):
+        tokens[row, length:] = 0
+    _, (last, _) = lstm(embed(tokens))
+    second = F.cross_entropy(head(last[-1]), torch.randint(0, 2, (4,)))
+    other(torch.randn(4, 3)).square().mean().backward()
+    second.backward()
+"""
+
+
+def test_what_a_first_backward_showed_is_not_counted_again_by_the_second(tmp_path):
+    (finding,) = found(tmp_path / "two", PaddingTrained, TWO_LOSSES)
+    assert "lstm(embed(tokens))" in finding.site.text
+    assert finding.per_step == 1.0

@@ -239,3 +239,25 @@ def test_where_each_warning_is_an_error_the_gpu_path_is_rehearsed(tmp_path, audi
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert [each["code"] for each in report["findings"]] == ["SYNC001"]
     assert not [said for said in report["warnings"] if "probe" in said]
+
+
+@pytest.mark.full
+def test_an_evaluation_that_only_the_rehearsal_reaches(tmp_path, audit):
+    """Its 51 steps see twice what each 25th step does; the CPU's diagnostic pass has 20."""
+    more = """
+        steps.append(0)
+        if len(steps) % 25 == 0:
+            model.eval()
+            for _ in range(4):
+                model(x).sum().item()
+            model.train()
+    """
+    program = BODY.format(
+        device=PORTABLE + "\n    steps = []", more=textwrap.dedent(more).replace("\n", "\n        ")
+    )
+    (tmp_path / "train.py").write_text(textwrap.dedent(program))
+    asked = "--steps", "20", "--out", "out", "--select", "GRAPH003"
+    done = audit("run", "train.py:step", *asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert said(report, "GRAPH003") == [("model(x).sum().item()", "rehearsal", "measured")]
