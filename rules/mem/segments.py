@@ -225,7 +225,7 @@ class FragmentationRule(Rule):
     """Base of the rules about reserved memory that is not needed; no rule itself."""
 
     share: float = knob(0.25, "Report only if at least this share of the reserved is unneeded.")
-    least_mib: float = knob(256.0, "Report only at least this many MiB, unless memory ran short.")
+    least_mib: float = knob(256.0, "Report only from this many MiB on, unless memory ran short.")
     share_if_pressed: float = knob(0.1, "Use this share if it retried or ran out of memory.")
 
     def fragmented(self, memory: DeviceMemory | Course) -> bool:

@@ -250,7 +250,7 @@ class LossNotDivided(Rule):
     )
 
     least: int = knob(3, "Report only if it happened in at least this many optimizer steps.")
-    share: float = knob(0.9, "Report only at least this share of the steps with several passes.")
+    share: float = knob(0.9, "Report only if this share of the steps with several passes does it.")
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         several = (row for row in micro_batches if row.n > 1)

@@ -343,7 +343,7 @@ class RebuiltEachStep(WasteRule):
     share: float = knob(0.01, "Report if it is at least this share of the step's work.")
     operators: int = knob(3, "Report small tables of at least this many operators per step.")
     least: int = knob(1 << 12, "Report only if at least this many bytes are built per step.")
-    size: int = knob(1 << 18, "Report fewer operators, too, from this many bytes per step on.")
+    size: int = knob(1 << 18, "Report fewer operators if they build at least this many bytes.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
