@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from auditor.rules.train.probes.leaks import _ahead, _reaches
+from auditor.rules.train.probes.leaks import _ahead, _fit, _reaches
 
 LENGTH, STEPS = 40, 6
 
@@ -49,15 +49,20 @@ def test_how_far_a_filter_reaches(weights, ahead):
 def test_targets_must_be_what_follows():
     walk = _walk()
     other, one, future = _cut(walk, _filtered(walk, {-1: 0.5, 1: 0.5}))
-    assert _ahead(one, other, future + 0.1 * torch.randn_like(future)) == 0
+    noise = torch.randn(future.shape, generator=torch.Generator().manual_seed(2)).double()
+    assert _ahead(one, other, future + noise) == 0  # as large as the walk's own steps
     assert _ahead(one, other, future.roll(1, 0)) == 0
 
 
-def test_what_the_past_gives_is_no_future():
+@pytest.mark.parametrize("waves", [(0.26,), (0.26, 0.9), (0.1, 0.37, 1.3)])
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_what_the_past_gives_is_no_future(waves, ahead):
+    """Many filters make the same of waves: some of them look back only."""
     times = torch.arange(1800.0).double()
-    wave = (times * 0.26).sin()
-    other, one, future = _cut(wave, _filtered(wave, {-1: 0.5, 1: 0.5}))
+    wave = torch.stack([(times * each).sin() for each in waves]).sum(0)
+    other, one, future = _cut(wave, _filtered(wave, {-ahead: 0.5, ahead: 0.5}))
     assert _ahead(one, other, future) == 0
+    assert _fit(other.unfold(1, 21, 1), one[:, 10:-10].flatten())[1] < 1e-9
 
 
 def test_a_scaled_channel_with_a_constant():

@@ -45,7 +45,7 @@ def channel_ahead(tape: FunctionTape, tail: Tail) -> Dependence | None:
         if target.dim() == 1:
             target = target[:, None]
         for window in _windows(tape, len(target)) if series and target.is_floating_point() else ():
-            found = _reaches(window, target.double())
+            found = _reaches(window, target.cpu().double())
             if found is not None:
                 return Dependence("feature", call, *found)
     return None
@@ -63,7 +63,7 @@ def _windows(tape: FunctionTape, batch: int) -> Iterator[torch.Tensor]:
             for form in (each.transpose(1, 2), each):
                 channels, positions = form.shape[1:]
                 if 1 < channels <= MOST_CHANNELS and positions >= max(SHORTEST, 2 * channels):
-                    yield form.double()
+                    yield form.detach().cpu().double()
 
 
 def _reaches(window: torch.Tensor, target: torch.Tensor) -> tuple[int, int] | None:
@@ -114,5 +114,6 @@ def _fit(near: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, float]
     every = -(-len(values) // MOST_ROWS)
     rows, values = near.flatten(0, 1)[::every], values[::every]
     rows = torch.cat([rows, rows.new_ones(len(rows), 1)], 1)
-    weights = torch.linalg.lstsq(rows, values[:, None]).solution[:, 0]
+    # by singular values: of a wave the columns depend on one another, and other drivers then err
+    weights = torch.linalg.lstsq(rows, values[:, None], driver="gelsd").solution[:, 0]
     return weights, float((rows @ weights - values).abs().median())
