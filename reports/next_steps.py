@@ -95,14 +95,17 @@ def _commands(report: Report) -> Iterator[Command]:
     patches = [patch for patch in map(patch_of, report.findings) if patch]
     safe = patches.count(SAFE)
     if safe:
-        codes = dict.fromkeys(each.code for each in report.findings if patch_of(each) == SAFE)
-        of = f" ({', '.join(text.one_line(code, 20) for code in codes)})" if len(codes) < 4 else ""
-        yield Command("fix", "", f"prints {amounts.count(safe, 'safe patch', 'safe patches')}{of}")
+        count = amounts.count(safe, "safe patch", "safe patches")
+        yield Command("fix", "", f"prints {count}{_codes(report, SAFE)}")
         yield Command("fix", "--apply", "makes these changes in your files")
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         prints = "also prints" if safe else "prints"
-        yield Command("fix", "--unsafe", f"{prints} {others} that may change training results")
+        yield Command(
+            "fix",
+            "--unsafe",
+            f"{prints} {others}{_codes(report, UNSAFE)}, which may change training results",
+        )
     run = report.run
     tried = report.verification is not None or run.outcome != "completed"
     if patches and not tried and run.world_size == 1 and not run.in_process:
@@ -111,6 +114,12 @@ def _commands(report: Report) -> Iterator[Command]:
             "" if safe else "--unsafe",
             "runs the target again with each patch and measures it",
         )
+
+
+def _codes(report: Report, patch: str) -> str:
+    """`` (SYNC001, OPT005)``: the rules that propose them, where they are few."""
+    codes = dict.fromkeys(each.code for each in report.findings if patch_of(each) == patch)
+    return f" ({', '.join(text.one_line(code, 20) for code in codes)})" if len(codes) < 4 else ""
 
 
 def unmeasured(report: Report) -> str:

@@ -369,7 +369,7 @@ def price(finding: Finding) -> str:
 
 def unpriced(finding: Finding) -> str:
     """What stands in the place of a price that is not known."""
-    return "affects training" if trains_otherwise(finding) else "not priced"
+    return "correctness" if trains_otherwise(finding) else "not priced"
 
 
 # -- shares ----------------------------------------------------------------------------------------

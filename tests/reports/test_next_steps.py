@@ -51,7 +51,7 @@ def test_commands_name_what_there_is():
         "audit verify audits/one",
     ]
     assert said["audit fix audits/one"] == "prints 2 safe patches (A001, A003)"
-    assert said["audit fix audits/one --unsafe"].startswith("also prints 1 patch that")
+    assert said["audit fix audits/one --unsafe"].startswith("also prints 1 patch (A002), which")
 
 
 @pytest.mark.parametrize(
