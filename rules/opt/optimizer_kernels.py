@@ -166,6 +166,7 @@ class ScheduleInEpochs(Rule):
         2.0, "Report from this many swings per epoch, epochs per schedule, or one seen swing on."
     )
     share: float = knob(0.5, "Report a rate that falls to 1/1000 within this share of an epoch.")
+    epochs: float = knob(3.0, "Note a rate that falls to 1/1000 within this many epochs.")
     fewest: int = knob(
         5, "Report only after this many scheduler calls, or if `steps_per_epoch` is at least this."
     )
@@ -187,11 +188,13 @@ class ScheduleInEpochs(Rule):
             steps = length * each.in_pass // taken if taken else 0
             what = self._often(each, steps) if each.each_step else self._seldom(each)
             if what:
+                early = each.gone and each.gone > self.share * steps
                 yield Finding(
                     each.site,
                     f"{each.name} {what}",
                     steps=each.calls,
                     per_step=1.0 if each.each_step else 1 / each.apart,
+                    severity=Severity.NOTE if early else None,
                     remedy=EACH_BATCH if each.each_step else None,
                 )
 
@@ -204,7 +207,7 @@ class ScheduleInEpochs(Rule):
                 f"(T_max={each.period // 2}) steps with each optimizer step: the learning rate "
                 f"falls to its minimum and rises again every {amounts.count(each.period, 'step')}"
             )
-        if each.gone and each.gone <= self.share * steps:
+        if each.gone and each.gone <= self.epochs * steps:
             return (
                 "steps with each optimizer step: the learning rate falls to a thousandth "
                 f"after {amounts.count(each.gone, 'step')}, but one epoch has {steps:,}"

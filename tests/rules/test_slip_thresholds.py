@@ -345,7 +345,8 @@ def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, batches=Non
         ({"period": 10, "epoch": 20, "calls": 5}, 1),
         ({"period": 10, "epoch": 20, "calls": 4}, 0),
         ({"gone": 50, "batches": fed(100)}, 1),
-        ({"gone": 50, "batches": fed(99)}, 0),
+        ({"gone": 50, "batches": fed(17)}, 1),
+        ({"gone": 50, "batches": fed(16)}, 0),
         ({"gone": 50, "batches": fed(100), "in_pass": 0}, 0),
         ({"gone": 50, "batches": fed(100), "steps": 10}, 0),
         ({"gone": 50, "batches": fed(100), "apart": 0, "steps": 9}, 0),
@@ -359,6 +360,14 @@ def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, batches=Non
 )
 def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(more, found):
     assert len(scheduled(**more)) == found
+
+
+@pytest.mark.parametrize(("epoch", "severity"), [(100, None), (99, Severity.NOTE)])
+def test_opt007_notes_a_rate_that_is_gone_after_half_an_epoch(epoch, severity):
+    facts = {"calls": 10, "steps": 9, "apart": 1, "epoch": 10, "in_pass": 8, "gone": 50}
+    row = SchedulerRow(at=0, name="StepLR", **facts)
+    (finding,) = ask(ScheduleInEpochs(), rows(row, sites=(SITE,)), fed(epoch))
+    assert finding.severity == severity
 
 
 def test_opt007_says_how_often_and_where_it_belongs():
