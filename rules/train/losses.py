@@ -255,12 +255,22 @@ class MicroBatchesWeighedAlike(GradientRule):
 LARGEST = frozenset({"amax", "max"})
 """Padding is seldom the largest of many values: a note."""
 
+NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
+"""Most models of padded sequences normalise like that: a note."""
+
 UNPACKED = "pad_packed_sequence"
 
 MASKED = {
     UNPACKED: "Take the output at lengths - 1, or the last state that the layer returns.",
     **dict.fromkeys(
         LARGEST, "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf)."
+    ),
+    "logsumexp": "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf).",
+    **dict.fromkeys(
+        ("var", "std"), "Use only real positions: ((x - mean) ** 2 * mask).sum(1) / mask.sum(1)."
+    ),
+    **dict.fromkeys(
+        NORMS, "Normalize only real positions, as x[mask], or each position alone (LayerNorm)."
     ),
     "mean": "Average only real positions: (x * mask).sum(1) / mask.sum(1).",
     **dict.fromkeys(
@@ -279,6 +289,11 @@ MASKED = {
     ),
 }
 """What to do, by the function; else it is attention."""
+
+PROOFS = {
+    UNPACKED: "the lengths that it gives beside it",
+    **dict.fromkeys(NORMS, "its input holds the positions of padding"),
+}
 
 DIRECTIONS = {
     "backward": "the backward direction of {}",
@@ -350,6 +365,11 @@ class PaddingTrained(GradientRule):
             )
         elif worst == "tokens":
             message = f"a part of the loss is a mean over all positions: {said}, and count like the others"
+        elif worst in NORMS:
+            message = (
+                f"the statistics of {worst} count padding: real positions are normalized by how much "
+                f"of it their batch has, as {said}"
+            )
         elif row.zero:
             message = (
                 f"{worst} divides by all positions, although padding is zero there: one row of the batch "
@@ -374,14 +394,12 @@ class PaddingTrained(GradientRule):
             steps=steps,
             per_step=per_step,
             severity=Severity.NOTE
-            if row.zero or worst in LARGEST or direction in DIRECTIONS
+            if row.zero or worst in LARGEST | NORMS or direction in DIRECTIONS
             else None,
             facts=(
                 ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
-                ("proof", "the gradient at its input is not zero at padding")
-                if worst != UNPACKED
-                else ("proof", "the lengths that it gives beside it"),
+                ("proof", PROOFS.get(worst, "the gradient at its input is not zero at padding")),
             ),
             remedy=Remedy(MASKED.get(direction, MASK)),
         )

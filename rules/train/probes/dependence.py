@@ -52,6 +52,9 @@ ON_PURPOSE = frozenset(
 )
 """Functions that mix samples on purpose: batch statistics, orders (mixup), graph messages."""
 
+OVER_DIMENSIONS = frozenset("mean std var std_mean var_mean".split())
+"""Of these, those that are statistics over the dimensions that they are given."""
+
 COMPARED = (
     paddings.NAMES
     | paddings.COMPARING
@@ -456,17 +459,28 @@ def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int]
         call.name == "linear" and call.result.shape[-1] == given.shape[-1]
         for call in leading_to(tape, given)
     )
-    if not single and not (target.dim() == 2 and of_units):
-        return None  # either dimension may be the batch's
-    if batch < 2 or given.shape[0] != batch or batch in given.shape[1:]:
-        return None
-    for each in (given, target):
-        form = tape.maker(each)
-        before = None if form is None else form.argument(0, "input")
-        merges = isinstance(before, torch.Tensor) and before.dim() > each.dim()
-        if merges and form is not None and form.name in (*FORMS, "flatten"):
-            return None  # tokens of several samples in a row
-    return given, batch
+    merged = next((each for each in (given, target) if _merged(tape, each) is not each), None)
+    if merged is None and (single or (target.dim() == 2 and of_units)):
+        return (given, batch) if _has_samples_first(given, batch) else None
+    # either dimension may be the batch's, or tokens of all samples are rows: a loader knows
+    given = _merged(tape, given)
+    batch = len(given)
+    known = _has_samples_first(given, batch) and given.dim() > 2 and batch in loaded_sizes()
+    return (given, batch) if known else None
+
+
+def _has_samples_first(given: torch.Tensor, batch: int) -> bool:
+    return batch > 1 and given.shape[0] == batch and batch not in given.shape[1:]
+
+
+def _merged(tape: FunctionTape, tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor whose tokens, of several samples, are the rows of this one; else this one."""
+    form = tape.maker(tensor)
+    before = None if form is None else form.argument(0, "input")
+    merges = isinstance(before, torch.Tensor) and before.dim() > tensor.dim()
+    if merges and form is not None and form.name in (*FORMS, "flatten"):
+        return before
+    return tensor
 
 
 def loaded_sizes() -> set[int | None]:
@@ -490,6 +504,17 @@ def picks(call: TapedCall) -> bool:
     index = call.argument(1, "index") if call.name == "getitem" else None
     each = index if isinstance(index, tuple) else (index,)
     return any(isinstance(one, (torch.Tensor, list)) for one in each)
+
+
+def _on_purpose(call: TapedCall, batch: int) -> bool:
+    """A statistic over samples, or another order of them."""
+    if call.name not in OVER_DIMENSIONS:
+        return call.name in ON_PURPOSE
+    value, dims = call.parents[0][0], call.argument(1, "dim")
+    over = dims if isinstance(dims, (tuple, list)) else (dims,)
+    if not all(isinstance(each, int) for each in over):
+        return True
+    return any(each % value.dim() == 0 or value.shape[each] == batch for each in over)
 
 
 def _splits(call: TapedCall, batch: int) -> bool:
@@ -538,7 +563,7 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if call.name in ON_PURPOSE or picks(call) or len(calls) >= LONGEST:
+            if _on_purpose(call, batch) or picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):

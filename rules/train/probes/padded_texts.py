@@ -22,7 +22,18 @@ PADS = frozenset({"pad", "is_pad"})
 """Names of masks that are true at padding, and say nothing else."""
 
 AVERAGES = frozenset({"mean", "adaptive_avg_pool1d", "avg_pool1d"})
-POOLING = AVERAGES | {"sum", "amax", "max"}
+COUNTING = frozenset({"logsumexp", "var", "std"})
+"""Functions to which a zero is a value like others."""
+
+POOLING = AVERAGES | COUNTING | {"sum", "amax", "max"}
+
+COLLATING = frozenset({"pad_sequence", "stack", "to"})
+"""Functions that make a batch of rows."""
+
+NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
+"""Functions that normalise by statistics over positions."""
+
+CHANNELS_FIRST = NORMS | {"conv1d"}
 
 REPEATED = 4
 """Times that a row must end in one token for it to be padding without a mask."""
@@ -138,12 +149,14 @@ def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Toke
         reads = call.gives_gradient or call.name in POOLING
         for tensor, made in () if compares else call.parents:
             of_data = tensor.is_floating_point() and not tensor.requires_grad
-            if tensor.dim() == 3 and of_data and (reads or made is None):
+            maker = None if made is None else tape.calls.get(made)
+            loaded = made is None or (maker is not None and maker.name in COLLATING)
+            if tensor.dim() == 3 and of_data and (reads or loaded):
                 inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
     for tensor, calls in islice(inputs.values(), INPUTS):
-        padded = _padded_by(noted, tensor)
-        if padded is None and any(each.name == "conv1d" for each in calls):
-            padded = _padded_by(noted, tensor.transpose(1, 2))
+        channels_first = any(each.name in CHANNELS_FIRST for each in calls)
+        forms = [tensor.transpose(1, 2), tensor] if channels_first else [tensor]
+        padded = next(filter(None, (_padded_by(noted, form) for form in forms)), None)
         if padded is not None:
             yield replace(padded, readers=tuple(calls), reached=reached_from(tape, calls))
 
@@ -265,6 +278,6 @@ def _is_padding(tokens: torch.Tensor, apart: torch.Tensor) -> bool:
     pads, each_row = tokens.detach()[apart], apart.sum(1)
     if not len(pads) or bool(each_row.min() == each_row.max()):
         return False
-    if pads.is_floating_point():
-        return torch.allclose(pads, pads[:1].expand_as(pads))
+    if pads.is_floating_point():  # one position is equal to itself
+        return len(pads) > 1 and torch.allclose(pads, pads[:1].expand_as(pads))
     return bool((pads == pads[0]).all())

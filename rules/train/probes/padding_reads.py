@@ -22,6 +22,8 @@ from .dependence import PICKING, attention_of, mask_of, softmax_behind
 from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .padded_texts import (
     AVERAGES,
+    COUNTING,
+    NORMS,
     POOLING,
     TextRow,
     Tokens,
@@ -41,10 +43,10 @@ VALUES = {
 }
 """The argument that may hold padding, by function; of a product the second factor."""
 
-READING = VALUES.keys() - {"getitem", "matmul", "bmm", "einsum"} | {"softmax"}
+READING = VALUES.keys() - {"getitem", "matmul", "bmm", "einsum"} | NORMS | {"softmax"}
 """Functions that are reported: their lines are kept, and the masks and lengths in the frames around."""
 
-SEQUENCES = READING - POOLING - {"softmax"}
+SEQUENCES = READING - POOLING - NORMS - {"softmax"}
 """Those that may read sequences of numbers as well as texts."""
 
 PARTS = PICKING | frozenset("gather take_along_dim select chunk split unbind".split())
@@ -77,10 +79,12 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
         reader = _reader(tape, call)
         if reader is not None and reader.at is not None:
             readers[reader.at, call.name] = call, reader
-    texts = list(padded_texts(tape)) if readers else []
+    norms = [each for each in tape.calls.values() if each.name in NORMS and each.at is not None]
+    texts = list(padded_texts(tape)) if readers or norms else []
     yield from _last_of_unpacked(tape)
     yield from _counted_from_padding(tape, texts)
     yield from _averaged_over_padding(tape, texts)
+    yield from _normalised_with_padding(tape, norms, texts)
     for call, reader in readers.values():
         if _is_written_over(call):
             continue
@@ -226,6 +230,27 @@ def _averaged_over_padding(tape: FunctionTape, texts: Sequence[Tokens]) -> Itera
             if made is not None and made.name in ("mean", "add") and bool(counted.all()):
                 share = float(counted.numel()) / pads.numel()
                 yield PaddingRead(replace(call, name="tokens"), share, tokens, zero=False)
+
+
+def _normalised_with_padding(
+    tape: FunctionTape, norms: Sequence[TapedCall], texts: Sequence[Tokens]
+) -> Iterator[PaddingRead]:
+    """Norms whose statistics run over positions, those of padding too."""
+    for tokens in texts if norms else ():
+        pads = tokens.is_padding
+        after = reached_from(tape, tokens.readers)
+        for call in norms:
+            if call.number not in after:
+                continue
+            value = call.parents[0][0]
+            rows = value.dim() == 2 and len(value) == pads.numel()
+            axis = only_axis(value, pads.shape[1]) if value.dim() == 3 else None
+            of_batch = call.name == "batch_norm" and bool(call.argument(5, "training"))
+            if (of_batch and rows) or (
+                (of_batch or call.name != "batch_norm") and axis == 2 and len(value) == len(pads)
+            ):
+                share = float(pads.double().mean())
+                yield PaddingRead(call, share, tokens, zero=False)
 
 
 def _is_set(call: TapedCall, tokens: Tokens) -> bool:
@@ -377,7 +402,7 @@ def _may_read(call: TapedCall, row: TextRow, *, weighed: bool) -> bool:
             return value.dim() in (2, 3) and axis == 1 and not set_there  # of a masked loss
         if call.name in AVERAGES - {"mean"} and call.result.shape[-1] > 1:
             return False  # fewer positions
-        adds = call.name in AVERAGES or set_there
+        adds = call.name in AVERAGES | COUNTING or set_there
         return value.dim() == 3 and pooled and (adds or weighed)  # zeros add nothing to a sum
     if call.name == "getitem":
         return call.result.dim() == value.dim() - 1

@@ -10,6 +10,7 @@ from auditor.capture.instruments.autograd_graph import Walk
 
 from .dependence import (
     ON_PURPOSE,
+    OVER_DIMENSIONS,
     Dependence,
     asked_of,
     leading_to,
@@ -19,8 +20,6 @@ from .dependence import (
 )
 from .function_tape import FunctionTape, TapedCall, only_axis
 from .second_gradient import Tail, nothing_left_behind, walkable
-
-OVER_DIMENSIONS = frozenset({"mean", "std", "var"})
 
 
 def mixed_behind_time(tape: FunctionTape, tail: Tail, walked: Walk | None) -> Dependence | None:

@@ -523,3 +523,31 @@ def turned_by_an_index__note(ahead, back, x, lengths):
     turned = torch.arange(11, -1, -1)
     behind, _ = back(x[:, turned])  # TRAIN004
     return torch.cat([ahead(x)[0], behind[:, turned]], -1)
+
+
+@case_of(classed_by, lambda: nn.Linear(8, 8))
+def zeros_in_a_sum_of_exponentials(layer, x, lengths):
+    keep = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    return (layer(x) * keep).logsumexp(1)  # TRAIN004
+
+
+@case_of(classed_by, lambda: nn.Linear(8, 8))
+def spread_of_zeros(layer, x, lengths):
+    keep = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    return (layer(x) * keep).std(1)  # TRAIN004
+
+
+@case_of(classed_by, lambda: nn.BatchNorm1d(8))
+def batch_norm_of_all_positions_as_rows__note(norm, x, lengths):
+    keep = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    out = norm(x.reshape(48, 8)).view(4, 12, 8)  # TRAIN004
+    return (out * keep).sum(1) / lengths[:, None]
+
+
+@losses(lambda: (nn.GroupNorm(1, 3), nn.Linear(3, 2)))
+def group_norm_over_padded_frames__note(norm, head):
+    lengths = torch.tensor(LENGTHS)
+    keep = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    out = norm(padded_frames(lengths).transpose(1, 2)).transpose(1, 2)  # TRAIN004
+    out = (out * keep).sum(1) / lengths[:, None]
+    return F.cross_entropy(head(out), torch.tensor([0, 1, 1, 0]))

@@ -716,3 +716,24 @@ def turned_twice__no_note(ahead, back, x, lengths):
 def one_value_for_each_sample_beside_lengths(model):
     x, lengths = torch.randn(4, 6), torch.tensor([2, 3, 4, 6])
     return F.mse_loss(model(x).squeeze(1), lengths.float())
+
+
+@case_of(classed_by, lambda: nn.Linear(8, 8))
+def nothing_of_padding_in_a_sum_of_exponentials__no_note(layer, x, lengths):
+    padding = (torch.arange(12) >= lengths[:, None]).unsqueeze(-1)
+    return layer(x).masked_fill(padding, float("-inf")).logsumexp(1)
+
+
+@case_of(classed_by, lambda: nn.BatchNorm1d(8))
+def batch_norm_of_real_positions__no_note(norm, x, lengths):
+    keep = torch.arange(12) < lengths[:, None]
+    out = torch.zeros_like(x)
+    out[keep] = norm(x[keep])
+    return out.sum(1) / lengths[:, None]
+
+
+@case_of(classed_by, lambda: nn.BatchNorm1d(8).eval())
+def batch_norm_by_statistics_of_before__no_note(norm, x, lengths):
+    keep = (torch.arange(12) < lengths[:, None]).unsqueeze(-1)
+    out = norm(x.reshape(48, 8)).view(4, 12, 8)
+    return (out * keep).sum(1) / lengths[:, None]

@@ -199,3 +199,40 @@ def rows_of_all_samples_viewed_as_time_first():
         F.cross_entropy(head(out[-1]), torch.randint(0, 3, (4,))).backward()
 
     return step
+
+
+def _loaded(loss_of, *layers):
+    torch.manual_seed(0)
+    parts = nn.ModuleList(layers)
+    rows = [(torch.randn(7, 20), torch.arange(7) % 3) for _ in range(240)]
+    batches = endless(DataLoader(rows, 6))
+    return lambda: loss_of(*parts, *next(batches)).backward()
+
+
+def channels_averaged_over_time_and_viewed_in_another_order():
+    def loss_of(layer, attention, head, x, y):
+        x = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+        features = layer(x.reshape(42, 1, 20)).relu().mean(-1)
+        tokens = features.reshape(7, 6, 8).transpose(0, 1)  # TRAIN011
+        out, _ = attention(tokens, tokens, tokens)
+        return F.cross_entropy(head(out.mean(1)), y[:, 0])
+
+    return _loaded(
+        loss_of, nn.Conv1d(1, 8, 5), nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+    )
+
+
+def a_class_for_each_window():
+    def loss_of(layer, recurrent, head, x, y):
+        windows = layer(x.reshape(42, 20)).view(7, 6, 8).transpose(0, 1)  # TRAIN011
+        return F.cross_entropy(head(recurrent(windows)[0]).transpose(1, 2), y)
+
+    return _loaded(loss_of, nn.Linear(20, 8), nn.GRU(8, 4, batch_first=True), nn.Linear(4, 3))
+
+
+def windows_of_all_samples_as_rows_of_the_loss():
+    def loss_of(recurrent, head, x, y):
+        out, _ = recurrent(x)  # TRAIN011
+        return F.cross_entropy(head(out).reshape(-1, 3), y.reshape(-1))
+
+    return _loaded(loss_of, nn.LSTM(20, 4), nn.Linear(4, 3))

@@ -4,7 +4,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.rules.programs import losses
-from tests.rules.train011.fires import _forecast, _FramesFirst, _in_frames
+from tests.rules.train011.fires import _forecast, _FramesFirst, _in_frames, _loaded
 
 
 def _labels(n=6):
@@ -238,3 +238,38 @@ def rows_of_all_samples_transposed_to_time_first():
 def frames_first_in_front_of_a_batch_norm():
     norm = nn.BatchNorm1d(8)
     return _in_frames(_FramesFirst(lambda out: norm(out.permute(1, 2, 0)).mean(2)))
+
+
+def channels_averaged_over_time_and_viewed_back__no_note():
+    def loss_of(layer, attention, head, x, y):
+        features = layer(x.reshape(42, 1, 20)).relu().mean(-1)
+        tokens = features.reshape(6, 7, 8)
+        out, _ = attention(tokens, tokens, tokens)
+        return F.cross_entropy(head(out.mean(1)), y[:, 0])
+
+    return _loaded(
+        loss_of, nn.Conv1d(1, 8, 5), nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+    )
+
+
+def windows_of_each_sample_as_rows_of_the_loss__no_note():
+    def loss_of(recurrent, head, x, y):
+        return F.cross_entropy(head(recurrent(x)[0]).reshape(-1, 3), y.reshape(-1))
+
+    return _loaded(loss_of, nn.LSTM(20, 4, batch_first=True), nn.Linear(4, 3))
+
+
+def centered_over_the_samples_of_the_batch__no_note():
+    def loss_of(recurrent, head, x, y):
+        x = x - x.mean(0)
+        return F.cross_entropy(head(recurrent(x)[0]).transpose(1, 2), y)
+
+    return _loaded(loss_of, nn.LSTM(20, 4, batch_first=True), nn.Linear(4, 3))
+
+
+def windows_of_one_recording_that_no_loader_gave__no_note():
+    def loss_of(recurrent, head, x, y):
+        x, y = x.flatten(0, 1), y.flatten()
+        return F.cross_entropy(head(recurrent(x)[0]), y)
+
+    return _loaded(loss_of, nn.LSTM(20, 4), nn.Linear(4, 3))
