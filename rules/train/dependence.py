@@ -55,7 +55,7 @@ SAME = {
 LAYERS = {"lstm": ("LSTM", "GRU", "RNN", "MultiheadAttention", "TransformerEncoderLayer")}
 """Classes that take ``batch_first``, by the function that they call."""
 
-MAY_BE_MEANT = frozenset({"statistics", "soft", "end"})
+MAY_BE_MEANT = frozenset({"statistics", "context", "soft", "end"})
 """Kinds that some programs have on purpose: notes."""
 
 
@@ -111,10 +111,13 @@ class SamplesMix(DependenceSays):
         "document sees {row.n} of the {row.of} before it, although positions start again there",
         "readout": "the softmax goes over the rows of all {row.of} samples, and its shares are "
         "added up for each sample: a sample's output depends on the others in its batch",
+        "context": "layers read the {row.function} of the rows of all {row.of} samples, and each row "
+        "gets their result: a sample's output depends on the others in its batch",
     }
     INSTEAD: ClassVar = {
         "documents": "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :].",
         "readout": "Divide exp(scores) by its sum within each sample (index_add of the same index).",
+        "context": "Compute it for each sample: over the dimensions of one, or with its own rows only.",
         "statistics": "Give it the dimensions of one sample, or use constants of the training set.",
     }
 

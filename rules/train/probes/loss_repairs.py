@@ -327,6 +327,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     yield from sorted_rows.left_sorted(tape, tail)
     yield from ratios.of_other_actions(tape, tail)
     yield from readouts.normalized_together(tape, tail)
+    yield from readouts.shared_contexts(tape, tail)
     yield from contrasts.wrong_pairs(tape, tail)
     yield from voids.trained_voids(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
