@@ -477,10 +477,9 @@ def _merged(tape: FunctionTape, tensor: torch.Tensor) -> torch.Tensor:
     """The tensor whose tokens, of several samples, are the rows of this one; else this one."""
     form = tape.maker(tensor)
     before = None if form is None else form.argument(0, "input")
-    merges = isinstance(before, torch.Tensor) and before.dim() > tensor.dim()
-    if merges and form is not None and form.name in (*FORMS, "flatten"):
-        return before
-    return tensor
+    if not isinstance(before, torch.Tensor) or before.dim() <= tensor.dim():
+        return tensor
+    return before if form is not None and form.name in (*FORMS, "flatten") else tensor
 
 
 def loaded_sizes() -> set[int | None]:
