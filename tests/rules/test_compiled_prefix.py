@@ -4,7 +4,9 @@ import pytest
 from auditor.rules.ckpt.files import CompiledPrefix
 from msgspec.structs import replace
 
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.compiles import CompiledRegions, Region
+from auditor.evidence.scans import Scan, TensorFacts
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.recordings.schema.data import SaveRow
@@ -55,3 +57,20 @@ def test_a_state_that_is_loaded_before_it_is_compiled_is_no_excuse():
     text = "import torch\nnet.load_state_dict(torch.load('a.pt'))\nnet = torch.compile(net)\n"
     assert len(prefixed(NAMED, text=text, at=3)) == 1
     assert len(prefixed(NAMED, text=COMPILES.replace("net = ", "kept[0] = "))) == 1
+
+
+def test_a_checkpoint_behind_one_with_plain_names():
+    plain, named = (
+        Checkpoint(
+            Scan(
+                path=f"/r/{file}",
+                format="torch zip",
+                size=9,
+                tensors=(TensorFacts(name, "float32", (2,), "model"),),
+            )
+        )
+        for file, name in (("a.pt", "weight"), ("b.pt", "_orig_mod.weight"))
+    )
+    (found,) = CompiledPrefix().in_checkpoint(Checkpoints((plain, named)))
+    assert found.message.startswith("b.pt: 1 weight of 1 named as in a compiled module")
+    assert (found.steps, found.facts) == (1, (("file", "/r/b.pt"),))

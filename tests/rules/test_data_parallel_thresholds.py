@@ -146,6 +146,6 @@ def test_a_rank_that_left_the_loop():
     rule = RanksPart()
     (found,) = rule.detect(CollectiveOrder(Parting(0, one, other, 0)))
     said = "rank 1 calls all_reduce here after 7 steps, while rank 0 waits for gradients at t.py:3"
-    assert (found.site.line, found.message) == (9, said)
+    assert (found.site.line, found.message, found.steps) == (9, said, 1)
     assert [place.site.line for place in found.places] == [3, 9]
     assert "same step" in rule.remedy(found).text

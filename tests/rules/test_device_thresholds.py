@@ -33,6 +33,8 @@ from auditor.rules.opt.optimizer_kernels import FusedOptimizerNotUsed, Optimizer
 from auditor.rules.opt.rows import SingleTensorStepRow
 
 from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
 from auditor.evidence.trace.patterns import OptimizerCalls, Structure, Tuning
 from auditor.evidence.trace.ranks import Ranks
@@ -164,6 +166,27 @@ def test_a_rehearsed_optimizer_by_the_line_that_made_it_else_that_steps_it(calls
     found = alone(*calls, launches=40)
     assert [(each.site.line, each.per_step, each.steps) for each in found] == expected
     assert all(each.facts == (("steps at", "train.py:12"),) for each in found)
+
+
+def test_a_rehearsed_optimizer_that_no_line_of_the_program_steps():
+    given = SingleTensorStepRow(step=0, at=None, made_at=None, name="Adam", n=4, operators=99)
+    assert list(ask(OptimizerStepsOneByOne(launches=40), rows(given, sites=()), loud(4))) == []
+
+
+@pytest.mark.parametrize(("marked", "idle_us", "lost"), [(True, 75.0, 75.0), (True, 0.0, None)])
+def test_single_launches_have_a_price_where_the_device_waited(marked, idle_us, lost):
+    table = replace(ONE_BY_ONE, marked=marked, idle_us_per_step=idle_us)
+    (found,) = OptimizerStepsOneByOne(launches=10).in_trace(table, Source(), Configs())
+    assert (found.lost_us_per_step, found.steps) == (lost, 4)
+
+
+def test_launches_are_not_counted_by_step_where_no_step_is_marked():
+    often = []
+    for marked in (True, False):
+        table = replace(idle(0.2, LAUNCHING), marked=marked)
+        (found,) = ask(LaunchBound(), table, FOREACH)
+        often.append((found.per_step, found.steps))
+    assert often == [(25.0, 4), (0.0, 0)]
 
 
 FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)

@@ -141,6 +141,13 @@ def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
     assert ["unscaled gradients overflow" in each.message for each in found] == [True] * expected
 
 
+def test_the_scale_that_is_told_is_that_of_the_last_update():
+    scales = [1024.0, 512.0, 256.0, 128.0, 64.0, 32.0, 16.0, 8.0, 4.0]
+    updates = (rescaled(LINE, step, scale, scale / 2) for step, scale in enumerate(scales))
+    (found,) = ask(GradScalerMisused(), Amp(9, (), tuple(updates)))
+    assert "and its scale dropped to 2" in found.message
+
+
 @pytest.mark.parametrize(("interval", "expected"), [(99_999.0, 0), (100_000.0, 1)])
 def test_a_scale_never_grows_from_an_interval_on_that_no_run_reaches(interval, expected):
     events = tuple(happened("scale", LINE, step) for step in range(4))

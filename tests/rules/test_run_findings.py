@@ -25,6 +25,7 @@ from auditor.rules.num.nonfinite import (
     NonfiniteValueBorn,
     WeightsPoisoned,
 )
+from msgspec import structs
 
 from auditor.evidence.recorded.amp import Amp, OpRanges
 from auditor.evidence.recorded.machine import Machine
@@ -115,6 +116,19 @@ def test_how_a_value_was_born(change, born):
         "; after step 5 the gradient of w was NaN, and 2 more tensors were not finite"
     )
     assert (steps, often) == (1, 0.125)
+
+
+def test_the_largest_of_what_becomes_float64_is_told_first():
+    (few, many), parameters = doubles(LINE, OTHER, products=1)
+    births = rows(few, structs.replace(many, elements=99), sites=(LINE, OTHER))
+    found = ask(Float64InTheStep(), births, parameters, Source())
+    assert [each.site for each in found] == [OTHER, LINE]
+
+
+def test_inputs_are_numbered_from_one():
+    ranges = (InputRange("float16", 0.0, 12.0), InputRange("float16", 1.0, 2.0))
+    labels = [label for label, _ in replace(BIRTH, inputs=ranges).facts]
+    assert labels == ["phase", "operator", "input 1", "input 2"]
 
 
 def test_what_a_bad_value_reached():

@@ -126,6 +126,14 @@ def test_data010_says_nothing_of_a_few_numbers_or_of_no_call():
     assert listed(0.5, 3000.0, n=0) == listed(0.5, 3000.0, n=0, in_worker=True) == []
 
 
+def test_data010_tells_a_line_behind_one_with_few_numbers():
+    facts, steps = where(0.5, 3000.0, 20, in_worker=False)
+    known = {"n": 20, "arrays": 320, "numbers": 960_000} | facts
+    few = ListedRow(at=0, **(known | {"numbers": 20 * 63}))
+    both = rows(few, ListedRow(at=1, **known), sites=(SITE, Site("train.py", 9)))
+    assert [each.site.line for each in ask(TensorOfListOfArrays(), both, steps)] == [9]
+
+
 MADE = """class Rows:
   def __init__(self):
     self.rng = {}

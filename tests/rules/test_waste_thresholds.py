@@ -76,6 +76,19 @@ def test_thresholds(rule: Any, what: str, facts: dict[str, Any], n: int) -> None
 
 
 @pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("gradient", "the gradients that this backward computes for"),
+        ("detach", "through this call the backward at t.py:7 continues into"),
+    ],
+)
+def test_whose_gradients_are_cleared(what: str, said: str) -> None:
+    (row,) = table(what, further=(Site("t.py", 7),), other=1).found
+    (found,) = GradientsClearedUnread().detect(ThrownWork((row,), 100), Machine("rehearsal"))
+    assert found.message.startswith(said)
+
+
+@pytest.mark.parametrize(
     ("operators", "of", "op", "n"),
     [
         (3.0, 300.0, "norm", 1),

@@ -1,8 +1,11 @@
 """The numbers of a module: its own, and those of all below it."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from auditor.evidence.recorded.by_module import _Module
+from auditor.evidence.recorded.by_module import _Module, _samples
+from auditor.recordings.schema.data import BatchRow, LoaderRow
 from auditor.recordings.schema.run import ModuleRow
 
 
@@ -17,3 +20,12 @@ def test_times_where_they_were_measured_else_operations_of_a_step(timed, forward
     assert (root.flops, root.saved_bytes) == (18.0, 128)
     assert list(root.inside) == ["a"] and list(root.inside["a"].inside) == ["b"]
     assert root.inside["a"].inside["b"].saved_bytes == 64
+
+
+@pytest.mark.parametrize(("loaders", "samples"), [((0,), 32.0), ((1,), 0.0), ((), 0.0)])
+def test_samples_of_a_step_are_those_of_the_loader_that_gave_them(loaders, samples):
+    given = (BatchRow(loader=0, step=step, pass_name="quiet", n=2) for step in range(4))
+    kept = {BatchRow: tuple(given)}
+    kept[LoaderRow] = tuple(LoaderRow(loader=each, batch_size=16) for each in loaders)
+    evidence = SimpleNamespace(rows=kept.__getitem__)
+    assert _samples(evidence, 4) == samples
