@@ -16,12 +16,15 @@ from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Function, Index, Source, lines_of, the_only
+from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
 from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked, Rule, knob
 from auditor.syntax.index import called_in, name_of, names_in, nodes_in
+
+from .rows import EqualCallsRow
 
 PACKED = (
     "pack_padded_sequence",
@@ -373,8 +376,12 @@ class ComputedTwice(WasteRule):
 
     share: float = knob(0.02, "Report if it is at least this share of the step's work.")
     size: int = knob(1 << 20, "Without a matrix product, report at least this many bytes per step.")
+    again: float = knob(0.2, "Report equal calls from this share of the time without gradients on.")
 
-    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, thrown: ThrownWork, machine: Machine, *, equal: Rows[EqualCallsRow], source: Source
+    ) -> Iterator[Finding]:
+        yield from self._equal(equal, machine, source)
         for each in thrown.of("repeat", "again"):
             if each.share < self.share or not (each.products or each.nbytes >= self.size):
                 continue
@@ -387,6 +394,42 @@ class ComputedTwice(WasteRule):
                 f"{worth(each)}",
                 severity=Severity.NOTE if each.what == "again" else None,
             )
+
+    def _equal(
+        self, rows: Rows[EqualCallsRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        """At the line in the loop; what one line calls is one finding."""
+        for site, calls in _in_loops(rows, source).items():
+            most = max(calls, key=lambda each: each.us)
+            us = sum(each.us for each in calls)
+            if us < self.again * most.block_us:
+                continue
+            called = most.site_of(most.lines[-1])
+            where = "" if called is None or called.place == site.place else f" (at {called})"
+            timed = machine.device == "cpu"
+            yield Finding(
+                site,
+                f"without gradients this line calls {most.module}{where} {most.n:,} times in one "
+                f"step on equal input: the first {most.looked} results are equal bit by bit",
+                steps=most.all,
+                per_step=most.n * most.steps / most.all,
+                lost_us_per_step=us * most.steps / most.all if timed else None,
+                basis="estimated" if timed else "none",
+                facts=(("steps with such calls", f"{most.steps:,} of {most.all:,}"),),
+                remedy=Remedy("Call it once before the loop, and use its result in each turn."),
+            )
+
+
+def _in_loops(rows: Rows[EqualCallsRow], source: Source) -> dict[Site, list[EqualCallsRow]]:
+    """The calls by the innermost line around them that is in a loop."""
+    found: dict[Site, list[EqualCallsRow]] = {}
+    for row in rows:
+        sites = [each for line in reversed(row.lines) if (each := row.site_of(line)) is not None]
+        looped = (each for each in sites if loop_around(source, each) is not None)
+        site = next(looped, sites[0] if sites else None)
+        if site is not None:
+            found.setdefault(site, []).append(row)
+    return found
 
 
 # -- thrown work -----------------------------------------------------------------------------------

@@ -1,0 +1,23 @@
+"""What probes of WASTE rules write, and these rules read."""
+
+from typing import Annotated
+
+from auditor.recordings.row import PassRow, doc
+
+
+class EqualCallsRow(PassRow, kw_only=True):
+    """At the pass's end, one row per place at which a step, with gradients off, called a module again
+    and again that was given the same and returned the same.
+    """
+
+    part = "equal_calls"
+    when = "loud, of all steps until then"
+
+    lines: Annotated[list[int], doc("the lines around the calls, outermost first, in `sites`")]
+    module: Annotated[str, doc("its class")]
+    n: Annotated[int, doc("calls in one step")]
+    looked: Annotated[int, doc("of them the first ones, whose inputs and results were compared")]
+    us: Annotated[float, doc("time of the calls after the first")]
+    block_us: Annotated[float, doc("time with gradients off around them, in that step")]
+    steps: Annotated[int, doc("steps that turned gradients off there")]
+    all: Annotated[int, doc("steps until then")]
