@@ -22,8 +22,9 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
 from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked, Rule, knob
-from auditor.syntax.index import called_in, name_of, names_in, nodes_in
+from auditor.syntax.index import LOOPS, called_in, name_of, names_in, nodes_in
 
+from ..lines import places_of
 from .rows import EqualCallsRow
 
 PACKED = (
@@ -45,6 +46,15 @@ TRIMMED = (
     "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), rounded up to a "
     "multiple of 8 or 64."
 )
+
+
+BOUNDED = (
+    "Bound what is computed, the number of rows times the longest of them, and cut batches from rows "
+    "of similar length (sorted within some hundred rows, the batches shuffled)."
+)
+
+FULL = 0.9
+"""Of its bound a batch sampler fills at least half of its batches up to this share."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +100,72 @@ class PaddingComputed(Rule):
             return
         saved = trimmed if fixed else alike
         way = "padding to each batch's longest row" if fixed else "batches of similar length"
-        made = (loader.made_at, loader.collate_at)  # what is changed: the order, or the width
+        cut, counted = _cut_at(source, loader.batches_at), "" if fixed else _counted(texts)
+        order = (cut, loader.made_at)  # what is changed: the order, or the width
         yield Finding(
-            next(filter(None, made[::-1] if fixed else made), loader.consumed_at),
+            next(filter(None, (loader.collate_at, *order) if fixed else order), loader.consumed_at),
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
             f"length {min(lengths):,} to {max(lengths):,}, padded to {_widths(texts)}); {way} would save "
-            f"{amounts.percent(saved)} of the positions",
+            f"{amounts.percent(saved)} of the positions" + counted,
             steps=steps,
             per_step=len(texts) / steps,
+            places=() if fixed else places_of(*order),
             # another width is another graph, and another order another training
             severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
-            remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at))) if fixed else None,
+            remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at)))
+            if fixed
+            else Remedy(BOUNDED)
+            if cut and counted
+            else None,
         )
+
+
+def _counted(texts: Sequence[list[int]]) -> str:
+    """What batches of different numbers of rows are filled up to: the sum of the lengths, where most
+    come near their largest, and few do when padded.
+    """
+    sums = [sum(rows) for _, *rows in texts]
+    padded = [width * len(rows) for width, *rows in texts]
+    same = len({len(each) for each in texts}) == 1
+    if same or median(sums) < FULL * max(sums) or median(padded) >= FULL * max(padded):
+        return ""
+    return (
+        f"; the lengths in a batch add up to {max(sums):,} at most, but padded it holds up to "
+        f"{max(padded):,} positions (median {round(median(padded)):,})"
+    )
+
+
+def _cut_at(source: Source, begins: Site | None) -> Site | None:
+    """Of the class whose ``__iter__`` begins there: the comparison by which a batch is full, else
+    the first line that yields one.
+    """
+    if begins is None:
+        return None
+    index = source.index(begins.file)
+    around: list[ast.AST] = list(index.on(begins.line, ast.ClassDef, Function))
+    cls = around[0] if around else index.tree
+    tests = (
+        node
+        for node in nodes_in(cls, ast.If, ast.While)
+        if _is_ordered(node.test)
+        and index.nearest(node, *LOOPS) is not None
+        and any(nodes_in(part, ast.Yield) or "append" in called_in(part) for part in node.body)
+    )
+    yields = nodes_in(cls, ast.Yield, ast.YieldFrom)
+    found = min(tests, default=None, key=_line) or min(yields, default=None, key=_line)
+    return begins if found is None else source.site_of(begins.file, found)
+
+
+def _line(node: ast.expr | ast.stmt) -> int:
+    return node.lineno
+
+
+def _is_ordered(test: ast.expr) -> bool:
+    return any(
+        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        for each in nodes_in(test, ast.Compare)
+        for order in each.ops
+    )
 
 
 def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
@@ -557,14 +621,9 @@ def read_on_some_steps(source: Source, site: Site) -> bool:
 
 def _changes(test: ast.expr, counted: set[str]) -> bool:
     """Whether a condition differs by step, as it seems: a remainder, counter, order or function."""
-    ordered = any(
-        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        for each in nodes_in(test, ast.Compare)
-        for order in each.ops
-    )
     remainder = any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp))
     asked = called_in(test) - {"isinstance", "hasattr", "getattr", "len"}
-    return ordered or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
+    return _is_ordered(test) or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
 
 
 def _by_line(rows: list[ThrownRow]) -> Iterator[ThrownRow]:
