@@ -498,8 +498,8 @@ class MemoryGrowsEveryStep(Rule):
         if row is not None and row.fetched:
             said += f", and {row.stored:,} of {row.fetched:,} samples that were fetched again were "
             said += "stored again: the key holds more than the sample's number"
-        workers = "; each worker process holds its own" if row is None or row.workers else ""
-        return replace(place, said=said + workers, allocated=keeper.formed)
+        said += "; each worker process holds its own" if row is None or row.workers else ""
+        return replace(place, said=said, allocated=keeper.formed)
 
     def _keeper(self, keepers: KeptTensors, rate: float | None, *, device: bool) -> Keeper | None:
         """The variable that holds half of the growth, else a growing one that no line cuts."""

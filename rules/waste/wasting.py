@@ -142,8 +142,9 @@ def _cut_at(source: Source, begins: Site | None) -> Site | None:
     if begins is None:
         return None
     index = source.index(begins.file)
-    around: list[ast.AST] = list(index.on(begins.line, ast.ClassDef, Function))
-    cls = around[0] if around else index.tree
+    cls = max(index.on(begins.line, ast.ClassDef), key=_line, default=None)
+    if cls is None:
+        return begins
     tests = (
         node
         for node in nodes_in(cls, ast.If, ast.While)

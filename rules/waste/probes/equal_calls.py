@@ -219,6 +219,6 @@ def _bits(tensor: torch.Tensor) -> Any:
 
 def _is_same(first: list[tuple[weakref.ref[torch.Tensor], int, Any]], now: list[Any]) -> bool:
     return len(first) == len(now) and all(
-        (reference() is each and 0 <= _version(each) == version) or _bits(each) == bits
+        (0 <= _version(each) == version and each is reference()) or _bits(each) == bits
         for (reference, version, bits), each in zip(first, now, strict=True)
     )
