@@ -49,11 +49,13 @@ class Bounds:
         self._cut: dict[str, frozenset[_Cut]] = {}
         self._single: dict[str, bool] = {}
 
-    def cut(self, file: str, name: str, *, once: bool = True, made: bool = True) -> bool:
+    def cut(
+        self, file: str, name: str, *, once: bool = True, made: bool = True, items: bool = True
+    ) -> bool:
         """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
         attribute, a line of any recorded file. Without ``once``, what it begins with does not count:
         a tensor, which has no limit. Without ``made``, neither does a value that is no part of
-        another one.
+        another one; without ``items``, neither does one that is put in by its key.
         """
         if file not in self._source.texts:
             return True  # it cannot be told
@@ -61,7 +63,10 @@ class Bounds:
         files = self._source.texts if "." in variable else (file,)
         last = re.split(r"\W+", variable)[-1]
         return any(
-            each.name == last and (once or not each.once) and (made or not each.made)
+            each.name == last
+            and (once or not each.once)
+            and (made or not each.made)
+            and (items or not each.item)
             for one in files
             for each in self._of(one)
         )
@@ -94,8 +99,9 @@ class Bounds:
         if isinstance(node, ast.Delete):
             yield from (_Cut(_last(target)) for target in node.targets)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in CUTS or node.func.attr == "setdefault":
-                yield _Cut(_last(node.func.value))
+            item = node.func.attr == "setdefault"
+            if item or node.func.attr in CUTS:
+                yield _Cut(_last(node.func.value), item=item)
         elif isinstance(node, ast.Compare):
             yield from _measured(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -132,12 +138,13 @@ class Bounds:
 
 class _Cut(NamedTuple):
     """A last name that some line cuts; ``once`` where it begins it a single time with what has a
-    limit, ``made`` where it assigns no part of something.
+    limit, ``made`` where it assigns no part of something, ``item`` where it puts in by a key.
     """
 
     name: str
     once: bool = False
     made: bool = False
+    item: bool = False
 
 
 def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.expr | None]]:
@@ -158,7 +165,7 @@ def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterat
     made = not isinstance(value, ast.Subscript)
     for each in nodes_in(target, ast.Subscript, ast.Name, ast.Attribute):
         if isinstance(each, ast.Subscript):
-            yield _Cut(_last(each), made=made)
+            yield _Cut(_last(each), made=made, item=True)
         elif isinstance(each.ctx, ast.Store) and (not once or _has_a_limit(value)):
             yield _Cut(_last(each), once=once, made=made)
 
@@ -206,6 +213,28 @@ def _has_a_limit(value: ast.expr | None) -> bool:
     )
 
 
+def _formed(source: Source, site: Site | None) -> Site | None:
+    """Where the function gives its value to the name by which this line stores: ``cache[key] = x``."""
+    if site is None or site.file not in source.texts:
+        return None
+    index = source.index(site.file)
+    keys = {
+        target.slice.id
+        for node in index.on(site.line, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Name)
+    }
+    scope = index.scope_at(site.line)
+    found = nodes_in(scope, ast.Assign) if isinstance(scope, Function) else ()
+    before = (each for each in found if each.lineno < site.line and _names(each.targets) & keys)
+    last = max(before, key=lambda each: each.lineno, default=None)
+    return None if last is None else source.site_of(site.file, last)
+
+
+def _names(targets: list[ast.expr]) -> set[str]:
+    return {each.id for each in targets if isinstance(each, ast.Name)}
+
+
 def _last(node: ast.expr) -> str:
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -230,8 +259,10 @@ class Keeper:
     bounded: bool = False
     cut: bool = False
     kind: str = "tensors"
-    beyond: bool = False
-    """It is a dataset's, and holds more than that has samples: no cache of them."""
+    again: WorkerKeptRow | None = None
+    """It is a dataset's, and samples that are fetched again are stored again: no cache of them."""
+    formed: Site | None = None
+    """Where the key is formed by which the line stores them."""
     joined: Site | None = None
     """A line that joins all of it, again and again."""
 
@@ -305,10 +336,11 @@ def _keeper(evidence: Evidence, row: GrowingRow, bounds: Bounds) -> Keeper:
         tuple(row.nbytes),
         tuple(row.devices),
         kind=row.kind,
-        beyond=isinstance(row, WorkerKeptRow) and row.beyond,
+        again=row if isinstance(row, WorkerKeptRow) and row.beyond else None,
     )
-    if found.beyond:
-        return found
+    if found.again is not None:
+        cut = bounds.cut(file, name, items=False)
+        return replace(found, formed=_formed(evidence.get(Source), site), bounded=cut, cut=cut)
     once = not found.larger
     lists = found.kind == "tensors" and not (found.larger or found.cycled)
     return replace(
@@ -359,7 +391,7 @@ class _Place:
         if each is None:
             return False
         grows = each.larger or each.cycled or {"cpu"} != set(each.devices)
-        return each.bounded or not (grows or each.beyond)
+        return each.bounded or not (grows or each.again)
 
 
 @dataclass(frozen=True)
@@ -461,8 +493,13 @@ class MemoryGrowsEveryStep(Rule):
         keeper = self._keeper(workers, None, device=False)
         if keeper is None:
             return None
-        place = _kept_by(keeper, None, Trend())
-        return replace(place, said=f"{place.said}; each worker process holds its own")
+        place, row = _kept_by(keeper, None, Trend()), keeper.again
+        said = place.said
+        if row is not None and row.fetched:
+            said += f", and {row.stored:,} of {row.fetched:,} samples that were fetched again were "
+            said += "stored again: the key holds more than the sample's number"
+        said += "; each worker process holds its own" if row is None or row.workers else ""
+        return replace(place, said=said, allocated=keeper.formed)
 
     def _keeper(self, keepers: KeptTensors, rate: float | None, *, device: bool) -> Keeper | None:
         """The variable that holds half of the growth, else a growing one that no line cuts."""
@@ -517,6 +554,11 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
         return Remedy(
             f"Limit {keeper.name}: allocate it once and write each step's part into the next rows "
             "(a ring buffer), or keep only the last rows after each step."
+        )
+    if keeper.again is not None and keeper.again.fetched:
+        return Remedy(
+            "Store by the sample's number alone what does not differ from one fetch to the next "
+            "(the decoded sample), and draw and cut from that."
         )
     tensors = keeper.kind == "tensors"
     by_key = keeper.site is not None and re.search(r"\]\s*=[^=]|setdefault\(", keeper.site.text)

@@ -16,12 +16,16 @@ from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Function, Index, Source, lines_of, the_only
+from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
 from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked, Rule, knob
-from auditor.syntax.index import called_in, name_of, names_in, nodes_in
+from auditor.syntax.index import LOOPS, called_in, name_of, names_in, nodes_in
+
+from ..lines import places_of
+from .rows import DeepCopyRow, EqualCallsRow
 
 PACKED = (
     "pack_padded_sequence",
@@ -42,6 +46,15 @@ TRIMMED = (
     "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), rounded up to a "
     "multiple of 8 or 64."
 )
+
+
+BOUNDED = (
+    "Bound what is computed, the number of rows times the longest of them, and cut batches from rows "
+    "of similar length (sorted within some hundred rows, the batches shuffled)."
+)
+
+FULL = 0.9
+"""Of its bound a batch sampler fills at least half of its batches up to this share."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +100,73 @@ class PaddingComputed(Rule):
             return
         saved = trimmed if fixed else alike
         way = "padding to each batch's longest row" if fixed else "batches of similar length"
-        made = (loader.made_at, loader.collate_at)  # what is changed: the order, or the width
+        cut, counted = _cut_at(source, loader.batches_at), "" if fixed else _counted(texts)
+        order = (cut, loader.made_at)  # what is changed: the order, or the width
         yield Finding(
-            next(filter(None, made[::-1] if fixed else made), loader.consumed_at),
+            next(filter(None, (loader.collate_at, *order) if fixed else order), loader.consumed_at),
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
             f"length {min(lengths):,} to {max(lengths):,}, padded to {_widths(texts)}); {way} would save "
-            f"{amounts.percent(saved)} of the positions",
+            f"{amounts.percent(saved)} of the positions" + counted,
             steps=steps,
             per_step=len(texts) / steps,
+            places=() if fixed else places_of(*order),
             # another width is another graph, and another order another training
             severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
-            remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at))) if fixed else None,
+            remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at)))
+            if fixed
+            else Remedy(BOUNDED)
+            if cut and counted
+            else None,
         )
+
+
+def _counted(texts: Sequence[list[int]]) -> str:
+    """What batches of different numbers of rows are filled up to: the sum of the lengths, where most
+    come near their largest, and few do when padded.
+    """
+    sums = [sum(rows) for _, *rows in texts]
+    padded = [width * len(rows) for width, *rows in texts]
+    same = len({len(each) for each in texts}) == 1
+    if same or median(sums) < FULL * max(sums) or median(padded) >= FULL * max(padded):
+        return ""
+    return (
+        f"; the lengths in a batch add up to {max(sums):,} at most, but padded it holds up to "
+        f"{max(padded):,} positions (median {round(median(padded)):,})"
+    )
+
+
+def _cut_at(source: Source, begins: Site | None) -> Site | None:
+    """Of the class whose ``__iter__`` begins there: the comparison by which a batch is full, else
+    the first line that yields one.
+    """
+    if begins is None:
+        return None
+    index = source.index(begins.file)
+    cls = max(index.on(begins.line, ast.ClassDef), key=_line, default=None)
+    if cls is None:
+        return begins
+    tests = (
+        node
+        for node in nodes_in(cls, ast.If, ast.While)
+        if _is_ordered(node.test)
+        and index.nearest(node, *LOOPS) is not None
+        and any(nodes_in(part, ast.Yield) or "append" in called_in(part) for part in node.body)
+    )
+    yields = nodes_in(cls, ast.Yield, ast.YieldFrom)
+    found = min(tests, default=None, key=_line) or min(yields, default=None, key=_line)
+    return begins if found is None else source.site_of(begins.file, found)
+
+
+def _line(node: ast.expr | ast.stmt) -> int:
+    return node.lineno
+
+
+def _is_ordered(test: ast.expr) -> bool:
+    return any(
+        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        for each in nodes_in(test, ast.Compare)
+        for order in each.ops
+    )
 
 
 def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
@@ -328,6 +396,12 @@ class CopiedUnread(WasteRule):
             )
 
 
+SNAPSHOT = (
+    "Copy what training changes and nothing else: copy.deepcopy of model.state_dict() and "
+    "optimizer.state_dict()."
+)
+
+
 @dataclass(frozen=True)
 class RebuiltEachStep(WasteRule):
     """A tensor that never changes is rebuilt on every step."""
@@ -345,7 +419,10 @@ class RebuiltEachStep(WasteRule):
     least: int = knob(1 << 12, "Report only if at least this many bytes are built per step.")
     size: int = knob(1 << 18, "Report fewer operators if they build at least this many bytes.")
 
-    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, thrown: ThrownWork, machine: Machine, *, copies: Rows[DeepCopyRow]
+    ) -> Iterator[Finding]:
+        yield from self._copied(copies)
         for each in thrown.of("constant"):
             many = each.operators >= self.operators and each.nbytes >= self.least
             if each.share < self.share or not (many or each.nbytes >= self.size):
@@ -361,6 +438,25 @@ class RebuiltEachStep(WasteRule):
                 facts=also(each.others),
             )
 
+    def _copied(self, copies: Rows[DeepCopyRow]) -> Iterator[Finding]:
+        """Where most of a copy of what is trained is data that the copy before held as well."""
+        for each in copies:
+            size = each.unchanged // each.again
+            if size < self.size or 2 * each.unchanged < each.nbytes:
+                continue
+            share = each.unchanged / each.nbytes
+            which = f" ({each.name})" if each.name else ""
+            yield Finding(
+                each.site,
+                f"{amounts.percent(share)} of what this deep copy copies, {amounts.size(size)}, is no "
+                f"parameter, buffer or optimizer state, and the same as in the copy before{which}",
+                steps=each.all,
+                per_step=each.n / each.all,
+                lost_us_per_step=each.us * share / each.all,
+                basis="estimated",
+                remedy=Remedy(SNAPSHOT),
+            )
+
 
 @dataclass(frozen=True)
 class ComputedTwice(WasteRule):
@@ -373,8 +469,12 @@ class ComputedTwice(WasteRule):
 
     share: float = knob(0.02, "Report if it is at least this share of the step's work.")
     size: int = knob(1 << 20, "Without a matrix product, report at least this many bytes per step.")
+    again: float = knob(0.2, "Report equal calls from this share of the time without gradients on.")
 
-    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, thrown: ThrownWork, machine: Machine, *, equal: Rows[EqualCallsRow], source: Source
+    ) -> Iterator[Finding]:
+        yield from self._equal(equal, machine, source)
         for each in thrown.of("repeat", "again"):
             if each.share < self.share or not (each.products or each.nbytes >= self.size):
                 continue
@@ -387,6 +487,42 @@ class ComputedTwice(WasteRule):
                 f"{worth(each)}",
                 severity=Severity.NOTE if each.what == "again" else None,
             )
+
+    def _equal(
+        self, rows: Rows[EqualCallsRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        """At the line in the loop; what one line calls is one finding."""
+        for site, calls in _in_loops(rows, source).items():
+            most = max(calls, key=lambda each: each.us)
+            us = sum(each.us for each in calls)
+            if us < self.again * most.block_us:
+                continue
+            called = most.site_of(most.lines[-1])
+            where = "" if called is None or called.place == site.place else f" (at {called})"
+            timed = machine.device == "cpu"
+            yield Finding(
+                site,
+                f"without gradients this line calls {most.module}{where} {most.n:,} times in one "
+                f"step on equal input: the first {most.looked} results are equal bit by bit",
+                steps=most.all,
+                per_step=most.n * most.steps / most.all,
+                lost_us_per_step=us * most.steps / most.all if timed else None,
+                basis="estimated" if timed else "none",
+                facts=(("steps with such calls", f"{most.steps:,} of {most.all:,}"),),
+                remedy=Remedy("Call it once before the loop, and use its result in each turn."),
+            )
+
+
+def _in_loops(rows: Rows[EqualCallsRow], source: Source) -> dict[Site, list[EqualCallsRow]]:
+    """The calls by the innermost line around them that is in a loop."""
+    found: dict[Site, list[EqualCallsRow]] = {}
+    for row in rows:
+        sites = [each for line in reversed(row.lines) if (each := row.site_of(line)) is not None]
+        looped = (each for each in sites if loop_around(source, each) is not None)
+        site = next(looped, sites[0] if sites else None)
+        if site is not None:
+            found.setdefault(site, []).append(row)
+    return found
 
 
 # -- thrown work -----------------------------------------------------------------------------------
@@ -514,14 +650,9 @@ def read_on_some_steps(source: Source, site: Site) -> bool:
 
 def _changes(test: ast.expr, counted: set[str]) -> bool:
     """Whether a condition differs by step, as it seems: a remainder, counter, order or function."""
-    ordered = any(
-        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        for each in nodes_in(test, ast.Compare)
-        for order in each.ops
-    )
     remainder = any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp))
     asked = called_in(test) - {"isinstance", "hasattr", "getattr", "len"}
-    return ordered or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
+    return _is_ordered(test) or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
 
 
 def _by_line(rows: list[ThrownRow]) -> Iterator[ThrownRow]:

@@ -27,7 +27,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
-from auditor.capture.instruments.worker_memory import WorkerContainers
+from auditor.capture.instruments.worker_memory import FetchedBefore, WorkerContainers
 
 MAKERS = ("tensor", "as_tensor")
 
@@ -264,6 +264,7 @@ class _Worker:
         self._lists = ArrayLists(_stack_here)
         self._reads = FileReads(_stack_here)
         self._containers: WorkerContainers | None = None
+        self._before, self._again = FetchedBefore(), 0
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A fetch; a dataset's own loader is part of the outer one."""
@@ -273,6 +274,7 @@ class _Worker:
             if self._inside:
                 return original(fetcher, index)
             self._inside = True
+            self._again = self._before.again(index)
             try:
                 if self._fetched < AT_FIRST:
                     return self._at_first(original, fetcher, index)
@@ -318,7 +320,7 @@ class _Worker:
             self._tell((time.perf_counter_ns() - start) / 1e3)
             with contextlib.suppress(Exception):
                 if self._containers is not None:
-                    self._write(GROWN, self._containers.grown())
+                    self._write(GROWN, self._containers.grown(self._again))
 
     def _tell(self, fetch_us: float) -> None:
         looked = self._sampler.taken().items()

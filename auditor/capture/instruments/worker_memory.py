@@ -38,6 +38,14 @@ POINTER = 8
 FEWEST, SAMPLED, DEEPEST = 10_000, 32, 3
 """Items of a container whose objects are weighed: from so many items on, of so many, so deep."""
 
+MISSED, AGAIN = 0.95, 24
+"""Of the samples that are fetched again, so many are stored again by a cache that is none, if so
+many were seen. A cache of a few versions of each (flipped or not) hits more often.
+"""
+
+NOTED = 1 << 17
+"""Samples of which it is remembered that they were fetched."""
+
 
 @dataclass(eq=False)
 class ContainerPlace:
@@ -71,23 +79,54 @@ class ContainerPlace:
 
 @dataclass
 class _Watched:
-    """``first``: items when it was first looked at; ``bytes``: of those that came since."""
+    """``first``: items when it was first looked at; ``bytes``: of those that came since. ``fetched``:
+    samples that were fetched again since; ``stored``: items that it held more after these.
+    """
 
     place: ContainerPlace
     first: int
     bytes: int = 0
+    fetched: int = 0
+    stored: int = 0
 
     def __post_init__(self) -> None:
         self._items = self.first
 
-    def add(self, items: int, size: int) -> None:
-        """It holds so many now, of which the newest has ``size`` bytes."""
+    @property
+    def misses(self) -> bool:
+        """Nearly each sample that was fetched again stored one item more: it holds no samples."""
+        return self.fetched >= AGAIN and MISSED * self.fetched <= self.stored <= self.fetched
+
+    def add(self, items: int, size: int, again: int) -> None:
+        """It holds so many now, of which the newest has ``size`` bytes, after a batch of ``again``
+        samples that all were fetched before (0: not all).
+        """
         more = items - self._items
+        if again:
+            self.fetched += again
+            self.stored += more
         if more > 0:
             self.bytes += more * size
         elif more < 0:
             self.bytes = self.bytes * items // self._items
         self._items = items
+
+
+class FetchedBefore:
+    """The samples that one process fetched of a dataset, by number."""
+
+    def __init__(self) -> None:
+        self._seen: set[Any] = set()
+
+    def again(self, asked: Any) -> int:
+        """How many samples a batch has, if all were fetched before, else 0."""
+        batch = asked if isinstance(asked, (list, tuple)) else (asked,)
+        with suppress(TypeError):  # what cannot be hashed is no number
+            if self._seen.issuperset(batch):
+                return len(batch)
+            if len(self._seen) < NOTED:
+                self._seen.update(batch)
+        return 0
 
 
 class WorkerContainers:
@@ -97,11 +136,8 @@ class WorkerContainers:
         places = {(id(each.holder), each.name): each for each in _places(fetcher)}
         self._places = list(places.values())[:PLACES]
         self._watched: list[_Watched] = []
-        self._samples = 0
-        with suppress(Exception):  # an iterable has no length
-            self._samples = len(fetcher.dataset)
         info = get_worker_info()
-        self._workers = 1 if info is None else info.num_workers
+        self._workers = 0 if info is None else info.num_workers
         self._largest = max(
             ((*place.objects(), place) for place in self._places),
             key=lambda each: each[0],
@@ -114,14 +150,17 @@ class WorkerContainers:
             _Watched(place, place.weighed()[0]) for place in self._places
         ]
 
-    def grown(self) -> Iterator[dict[str, Any]]:
-        """Those that hold more than at first, after a batch: how many items more, and bytes."""
+    def grown(self, again: int) -> Iterator[dict[str, Any]]:
+        """Those that hold more than at first, after a batch of ``again`` samples that all were
+        fetched before: how many items more, and bytes.
+        """
         for each in self._watched:
             n, size, kind = each.place.weighed()
-            each.add(n, size)
+            each.add(n, size, again)
             if n > each.first:
                 more = {"kind": kind, "n": n - each.first, "bytes": each.bytes}
-                yield {**self._of(each.place), **more, "beyond": 0 < self._samples < n}
+                told = {"beyond": each.misses, "fetched": each.fetched, "stored": each.stored}
+                yield {**self._of(each.place), **more, **told}
 
     def copied(self, fetch: Callable[[], T]) -> tuple[T, list[dict[str, Any]]]:
         """What ``fetch`` returns, and how much it took off what is shared, with the container that

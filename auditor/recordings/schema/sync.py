@@ -77,14 +77,21 @@ class KeptRow(GrowingRow, kw_only=True):
 
 class WorkerKeptRow(GrowingRow, kw_only=True):
     """The same of a container that a loader's dataset or its module has in each worker process: the
-    sums over its workers after each batch, from that after which one held more.
+    sums over its workers after each batch, from that after which one held more. Where the process
+    that trains fetches the samples itself, only of those that are ``beyond``, after each step.
     """
 
     part = "worker_kept"
-    when = "loud, of workers"
+    when = "loud"
     optional = True
 
-    beyond: Annotated[bool, doc("one worker's holds more than the dataset has samples")] = False
+    beyond: Annotated[
+        bool,
+        doc("nearly each sample that one worker fetched again stored one item more"),
+    ] = False
+    fetched: Annotated[int, doc("samples that it fetched again")] = older(0)
+    stored: Annotated[int, doc("items that it held more after these")] = older(0)
+    workers: Annotated[int, doc("processes; 0: the one that trains")] = older(1)
 
 
 class WorkerPagesRow(PassRow, kw_only=True):

@@ -22,6 +22,7 @@ from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.gradients_off import Place, place_of_block, watch_blocks
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import BatchNorm, modules_of, own_parameters
@@ -229,9 +230,6 @@ TAKE_P: dict[str, tuple[str, int, float]] = {
 }
 """Functions of ``torch.nn.functional`` that drop: name, position and default of the share."""
 
-Place = tuple[Any, int]
-"""A code object and an instruction in it."""
-
 
 @dataclass
 class _Taken:
@@ -290,11 +288,7 @@ class TrainModeForwardsProbe(OptimizerProbe):
         super().install()
         self.context.writer.touch("census")
         self._thread = threading.get_ident()
-        for manager in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled):
-            for name, hook in (("__enter__", self._entered), ("__exit__", self._exited)):
-                original = vars(manager).get(name)
-                if original is not None:
-                    self._always.attribute(manager, name, self._telling(original, hook))
+        watch_blocks(self._always, self._entered, self._exited, self.missed)
 
     def uninstall(self) -> None:
         self._leave()
@@ -316,25 +310,10 @@ class TrainModeForwardsProbe(OptimizerProbe):
             taken.steps += 1
             self._steps += 1
 
-    def _telling(
-        self, original: Callable[..., Any], hook: Callable[[Any, FrameType], None]
-    ) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def watched(manager: Any, *error: Any) -> Any:
-            result = original(manager, *error)
-            try:
-                if threading.get_ident() == self._thread:
-                    hook(manager, sys._getframe(1))
-            except Exception as problem:  # the user's block continues
-                self.missed(problem)
-            return result
-
-        return watched
-
     def _entered(self, manager: Any, frame: FrameType) -> None:
         if self._block is not None or torch.is_grad_enabled() or COMPILED_CODE.compiles:
             return
-        place = self._place(frame)
+        place = place_of_block(self.context.frames, frame)
         if place is None:
             return
         spot = self._spots.get(place)
@@ -368,16 +347,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
         block, self._block = self._block, None
         if block is not None:
             block.hooks.undo()
-
-    def _place(self, frame: FrameType) -> Place | None:
-        """Where a block of the user's begins: written in it, or in a decorated function of it."""
-        is_user = self.context.frames.is_user
-        if is_user(frame.f_code.co_filename):
-            return frame.f_code, frame.f_lasti
-        if "func" not in frame.f_code.co_freevars:  # asking for the locals of a frame is slow
-            return None
-        code = getattr(frame.f_locals.get("func"), "__code__", None)
-        return (code, -1) if code is not None and is_user(code.co_filename) else None
 
     def _called(self, module: nn.Module, args: Any) -> None:
         block = self._block

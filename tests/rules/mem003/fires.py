@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tests.rules.programs import on_samples, optimized
+from tests.rules.programs import endless, on_samples, optimized
 
 
 def batches_kept_on_the_host():
@@ -198,6 +198,36 @@ def cache_of_a_worker_that_never_hits():
             return self.resampled[key][:8]
 
     return on_samples(Samples())
+
+
+def crops_kept_by_where_they_were_cut():
+    class Windows(Dataset):
+        def __init__(self):
+            self.cut = {}
+
+        def __len__(self):
+            return 24
+
+        def _window(self, index, begin):
+            key = index, begin
+            if key not in self.cut:
+                row = torch.arange(4000.0) * index
+                self.cut[key] = row[begin : begin + 400].clone()  # MEM003
+            return self.cut[key]
+
+        def __getitem__(self, index):
+            return self._window(index, torch.randint(3600, ()).item())[:8]
+
+    return _fetched_here(Windows())
+
+
+def _fetched_here(dataset):
+    batches, model = endless(DataLoader(dataset, 4, shuffle=True)), nn.Linear(8, 1)
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
 
 
 def outputs_of_an_epoch_that_nothing_clears__note():

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from tests.rules.programs import on_samples, trained_with
+from tests.rules.programs import endless, on_samples, trained_with
 
 
 def bounded_buffer_that_is_full():
@@ -323,6 +323,49 @@ def workers_that_keep_each_sample__no_note():
             return self.decoded[index][:8]
 
     return on_samples(Samples())
+
+
+def _cached(many, key, most=10**6):
+    class Rows(Dataset):
+        def __init__(self):
+            self.rows = {}
+
+        def __len__(self):
+            return many
+
+        def __getitem__(self, index):
+            at = key(index)
+            if at not in self.rows:
+                self.rows[at] = torch.ones(800) * index
+                if len(self.rows) > most:
+                    self.rows.clear()
+            return self.rows[at][:8]
+
+    batches, model = endless(DataLoader(Rows(), 4, shuffle=True)), nn.Linear(8, 1)
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
+
+
+def a_cache_of_samples_in_its_first_epoch__no_note():
+    return _cached(4000, lambda index: index)
+
+
+def a_cache_of_several_parts_of_each_sample__no_note():
+    def parts(index):
+        return index, index % 3, index // 7
+
+    return _cached(24, parts)
+
+
+def a_cache_of_a_few_versions_of_each_sample__no_note():
+    return _cached(60, lambda index: (index, torch.randint(3, ()).item()))
+
+
+def a_cache_of_crops_that_is_emptied__no_note():
+    return _cached(24, lambda index: (index, torch.rand(()).item()), most=1000)
 
 
 def _of_epochs(push, ended):

@@ -1,3 +1,4 @@
+import itertools
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -48,3 +49,44 @@ def the_part_before_the_dropout():
         return (one - other).square().mean()
 
     return trained_with(torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1), loss)
+
+
+def _evaluated_now_and_then(evaluate):
+    model, other = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)), nn.Linear(64, 64)
+    optimizer, steps = torch.optim.SGD([*model.parameters(), *other.parameters()]), itertools.count(1)
+    table = torch.randn(600, 64)
+
+    def step():
+        optimizer.zero_grad()
+        rows = table[torch.randint(600, (32,))]
+        (model(rows) - other(rows)).square().mean().backward()
+        optimizer.step()
+        if next(steps) % 25 == 0:
+            evaluate(model, other, table)
+
+    return step
+
+
+def catalogue_encoded_for_each_query():
+    @torch.no_grad()
+    def evaluate(model, other, table):
+        return [
+            (model(table) @ other(query)).topk(5).indices  # WASTE005
+            for query in torch.randn(40, 64)
+        ]
+
+    return _evaluated_now_and_then(evaluate)
+
+
+def source_encoded_for_each_word_of_the_answer():
+    def _encoded(model, table):
+        return model(table * 2.0)
+
+    def evaluate(model, other, table):
+        word = torch.zeros(64)
+        for _ in range(20):
+            with torch.no_grad():
+                memory = _encoded(model, table)  # WASTE005
+                word = other(word + memory.mean(0))
+
+    return _evaluated_now_and_then(evaluate)

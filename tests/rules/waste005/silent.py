@@ -1,3 +1,4 @@
+import itertools
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -82,3 +83,63 @@ def evaluation_with_gradients_on():
         return net(True)
 
     return trained_with(torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1), loss)
+
+
+def _evaluated_now_and_then(evaluate, dropped=0.0):
+    model = nn.Sequential(nn.Linear(64, 128), nn.Dropout(dropped), nn.Linear(128, 64))
+    other = nn.Linear(64, 64)
+    optimizer, steps = torch.optim.SGD([*model.parameters(), *other.parameters()]), itertools.count(1)
+    table = torch.randn(600, 64)
+
+    def step():
+        optimizer.zero_grad()
+        rows = table[torch.randint(600, (32,))]
+        (model(rows) - other(rows)).square().mean().backward()
+        optimizer.step()
+        if next(steps) % 25 == 0:
+            with torch.no_grad():
+                evaluate(model, other, table)
+
+    return step
+
+
+def catalogue_encoded_once_for_all_queries():
+    def evaluate(model, other, table):
+        items = model(table)
+        return [(items @ other(query)).topk(5).indices for query in torch.randn(40, 64)]
+
+    return _evaluated_now_and_then(evaluate)
+
+
+def passes_with_dropout_for_a_variance():
+    def evaluate(model, _, table):
+        return torch.stack([model(table) for _ in range(20)]).var(0)
+
+    return _evaluated_now_and_then(evaluate, dropped=0.2)
+
+
+def states_that_follow_one_another():
+    def evaluate(model, _, table):
+        for _ in range(20):
+            table = table + 0.1 * model(table)
+
+    return _evaluated_now_and_then(evaluate)
+
+
+def a_small_part_that_is_given_the_same():
+    def evaluate(model, other, table):
+        for query in torch.randn(20, 64):
+            other(table[0])
+            model(table + query)
+
+    return _evaluated_now_and_then(evaluate)
+
+
+def weights_that_change_between_the_calls():
+    def evaluate(model, _, table):
+        for _ in range(20):
+            model(table)
+            for each in model.parameters():
+                each.mul_(0.999)
+
+    return _evaluated_now_and_then(evaluate)

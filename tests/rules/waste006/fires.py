@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 
 from tests.rules.programs import on_texts
 from tests.rules.waste006.silent import _to
@@ -41,3 +41,25 @@ def one_width_for_a_gpu__rehearsal():
     model = nn.Embedding(90, 8, device="cuda")
     batches = iter(DataLoader(TEXTS * 9, 8, collate_fn=collate))
     return lambda: model(next(batches).to("cuda")).sum().backward()
+
+
+def lengths_counted_where_batches_are_padded():
+    texts = [torch.arange(1, 90 if number % 11 == 5 else 6 + number * 7 % 9) for number in range(200)]
+
+    class Budget(Sampler):
+        def __iter__(self):
+            yield from self._full(torch.randperm(len(texts)).tolist())
+
+        def _full(self, order):
+            rows, many = [], 0
+            for index in order:
+                if rows and many + len(texts[index]) > 160:  # WASTE006
+                    yield rows
+                    rows, many = [], 0
+                rows.append(index)
+                many += len(texts[index])
+
+    def collate(rows):
+        return pad_sequence(rows, batch_first=True)
+
+    return on_texts(DataLoader(texts, batch_sampler=Budget(), collate_fn=collate))

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from tests.rules.programs import on_texts
 
@@ -79,3 +79,22 @@ def a_triangle__no_note():
     masks = torch.ones(8, 8, dtype=torch.long).tril()
     data = TensorDataset(masks.repeat(8, 1), torch.randint(1, 90, (64, 8)))
     return on_texts(DataLoader(data, 8), lambda batch: batch[1])
+
+
+def rows_times_the_longest_are_counted__no_note():
+    texts = [torch.arange(1, 90 if number % 11 == 5 else 6 + number * 7 % 9) for number in range(200)]
+
+    class Budget(Sampler):
+        def __iter__(self):
+            batches, rows = [], []
+            for index in sorted(range(len(texts)), key=lambda each: len(texts[each])):
+                if rows and (len(rows) + 1) * len(texts[index]) > 160:
+                    batches.append(rows)
+                    rows = []
+                rows.append(index)
+            yield from (batches[each] for each in torch.randperm(len(batches)))
+
+    def collate(rows):
+        return pad_sequence(rows, batch_first=True)
+
+    return on_texts(DataLoader(texts, batch_sampler=Budget(), collate_fn=collate))

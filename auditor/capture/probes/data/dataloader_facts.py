@@ -229,6 +229,8 @@ class LoaderFacts:
     samples: int | None
     sorted_classes: int | None = None
     open_file: bool = False
+    batches_file: str | None = None
+    batches_line: int | None = None
 
     def row(self, loader: int, at: int | None) -> LoaderRow:
         """As the part ``loaders`` holds it, with the dataset's place in the source."""
@@ -252,6 +254,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         None if loader.batch_size is None or _length(loader) is None else len(loader.sampler),
         sorted_classes(loader),
         keeps_open_file(loader.dataset),
+        *_place_of_batches(loader.batch_sampler or loader.sampler),
     )
 
 
@@ -267,7 +270,15 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
         *place_of_callable(data.collate_of(iterator)),
         None,
         None,
+        None,
+        False,
+        *_place_of_batches(data.index_sampler(iterator)),
     )
+
+
+def _place_of_batches(sampler: Any) -> tuple[str | None, int | None]:
+    """Where it is written what a batch is made of."""
+    return place_of_callable(inspect.getattr_static(type(sampler), "__iter__", None))[1:]
 
 
 def dataset_class(dataset: Any) -> type:

@@ -17,26 +17,26 @@ _Seen = tuple[int, int, int, int]
 
 def add_grown(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
     """Add a row for each container of the user's that held more after batches of its worker: the
-    sums over all workers that live, after each batch. ``told`` is what workers wrote.
+    sums over all workers that live, after each batch. ``told`` is what workers wrote, or what the
+    process that trains saw of its own (``workers`` 0).
     """
     grown: defaultdict[tuple[Any, ...], list[_Seen]] = defaultdict(list)
     kinds: dict[tuple[Any, ...], tuple[str, int]] = {}
-    beyond: set[tuple[Any, ...]] = set()
+    newest: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for owner, row in told:
         with suppress(KeyError, TypeError, ValueError):
             place = owner, str(row["module"]), str(row["owner"]), str(row["name"])
             kinds[place] = str(row["kind"]), int(row["workers"])
             us, pid, n, nbytes = map(int, (row["us"], row["pid"], row["n"], row["bytes"]))
             grown[place].append((us, pid, n, nbytes))
-            if row["beyond"] is True:
-                beyond.add(place)
+            newest[place] = row
     sources = Sources()
     for place, seen in grown.items():
         found = sources.find(_path(*place[1:]))
         if found.line is None or not context.frames.is_user(found.file):
             continue
         kind, workers = kinds[place]
-        sums = [(0, 0), *_sums(sorted(seen), workers)]
+        sums = [(0, 0), *_sums(sorted(seen), max(1, workers))]
         context.add(
             WorkerKeptRow(
                 root=found.root,
@@ -49,7 +49,10 @@ def add_grown(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -
                 nbytes=[nbytes for _, nbytes in sums],
                 devices=["cpu"],
                 kind=kind,
-                beyond=place in beyond,
+                beyond=newest[place]["beyond"] is True,
+                fetched=int(newest[place]["fetched"]),
+                stored=int(newest[place]["stored"]),
+                workers=workers,
             )
         )
 

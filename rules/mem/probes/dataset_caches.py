@@ -1,0 +1,87 @@
+"""What a dataset stores for samples that the process that trains fetches again."""
+
+import threading
+import weakref
+from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from auditor.capture.instruments.torch_private.data import FETCHERS
+from auditor.capture.instruments.worker_memory import FetchedBefore, WorkerContainers
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.data.worker_kept import add_grown
+
+MOST = 4
+"""Datasets that are looked at."""
+
+
+class _Watched:
+    """A dataset: which samples were fetched, and its containers, from the pass's start on."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = weakref.ref(dataset)
+        self.before = FetchedBefore()
+        self.again = 0
+        self.containers: WorkerContainers | None = None
+        self.grown: list[dict[str, Any]] = []
+
+
+class DatasetCachesProbe(Probe):
+    """Writes ``worker_kept``: containers that a fetched sample is stored in each time again. Which
+    samples were fetched is noted from the first step on: an epoch may be longer than the pass.
+    """
+
+    name = "dataset_caches"
+    parts = ("worker_kept",)
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._datasets: dict[int, _Watched] = {}
+        self._rows: list[tuple[int, dict[str, Any]]] = []
+
+    def install(self) -> None:
+        for each in FETCHERS[:1]:  # an iterable has no samples by number
+            self._always.around(each, "fetch", before=self._fetches, after=self._fetched)
+
+    def _fetches(self, fetcher: Any, asked: Any) -> None:
+        if get_worker_info() is not None or threading.get_ident() != self._thread:
+            return
+        found = self._of(fetcher.dataset)
+        if found is None:
+            return
+        found.again = found.before.again(asked)
+        if self.watching:
+            found.containers = found.containers or WorkerContainers(fetcher)
+            found.containers.begin()
+
+    def _of(self, dataset: Any) -> _Watched | None:
+        found = self._datasets.get(id(dataset))
+        if found is not None and found.dataset() is dataset:
+            return found
+        for at in [at for at, each in self._datasets.items() if each.dataset() is None]:
+            del self._datasets[at]
+        if len(self._datasets) >= MOST or not hasattr(type(dataset), "__weakref__"):
+            return None
+        self._datasets[id(dataset)] = found = _Watched(dataset)
+        return found
+
+    def _fetched(self, _: Any, fetcher: Any, __: Any) -> None:
+        found = self._datasets.get(id(fetcher.dataset)) if self.watching else None
+        if found is not None and found.containers is not None:
+            found.grown = list(found.containers.grown(found.again))
+
+    def step_end(self) -> None:
+        self._rows += ((at, row) for at, each in self._datasets.items() for row in each.grown)
+
+    def stop(self) -> None:
+        super().stop()
+        newest = {_place(owner, row): row["beyond"] for owner, row in self._rows}
+        add_grown(self.context, (each for each in self._rows if newest[_place(*each)]))
+        self._rows = []
+        for each in self._datasets.values():
+            each.containers, each.grown = None, []
+
+
+def _place(owner: int, row: dict[str, Any]) -> tuple[Any, ...]:
+    return owner, row["module"], row["owner"], row["name"]
