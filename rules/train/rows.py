@@ -126,7 +126,7 @@ class UnreadRow(PassRow, kw_only=True):
 
 
 class TokenWeightsRow(PassRow, kw_only=True):
-    """An optimizer's step with gradients of several micro-batches, each a mean over its tokens."""
+    """A step's gradient of several means that weigh the same, each over another number of tokens."""
 
     part = "token_weights"
     when = "gradients"
@@ -138,6 +138,9 @@ class TokenWeightsRow(PassRow, kw_only=True):
     over: Annotated[str, OVER]
     tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
+    pieces: Annotated[bool, doc("their targets are pieces of one tensor, the last one shorter")] = (
+        False
+    )
 
 
 class GeneratorRow(PassRow, kw_only=True):
