@@ -177,6 +177,7 @@ class SeedRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("all steps of which that is known")]
     loader_at: Annotated[int | None, doc("of a shuffling loader: its `made_at`, or null")] = None
     within: Annotated[bool, doc("each step was seeded itself, and drew after that")] = False
+    evaluates: Annotated[bool, doc("steps seeded without gradients, before the first, too")] = False
 
     @property
     def loader(self) -> Site | None:
