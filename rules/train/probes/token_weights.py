@@ -40,11 +40,11 @@ class Mean:
     """A loss that is a mean over tokens, times a factor."""
 
     at: int
-    call: int
-    """The number of the call that made it."""
     function: str
     tokens: int
     factor: float
+    call: int = 0
+    """The number of the call that made it."""
     ragged: bool = False
     """Some of the targets were left out: their number is not that of the batch."""
     long: int = 1
@@ -164,7 +164,7 @@ def _scaled(call: TapedCall, made: torch.Tensor) -> tuple[torch.Tensor, float] |
 def _mean(tape: FunctionTape, call: TapedCall, factor: float) -> Mean | None:
     if call.at is None:
         return None
-    mean = partial(Mean, call.at, call.number, call.name, factor=factor)
+    mean = partial(Mean, call.at, call.name, factor=factor, call=call.number)
     if call.name in MEANS and _reduction(call) == "mean":
         target = call.argument(1, "target")
         if call.argument(2, "weight") is not None or target.is_floating_point():
@@ -224,7 +224,7 @@ def _own_mean(tape: FunctionTape, call: TapedCall, factor: float) -> Mean | None
     if call.at is None or number != int(number):
         return None
     tokens = int(number)
-    return Mean(call.at, call.number, call.name, tokens, factor, ragged=tokens < whole)
+    return Mean(call.at, call.name, tokens, factor, call.number, ragged=tokens < whole)
 
 
 def _reduction(call: TapedCall) -> str:
@@ -259,7 +259,7 @@ class Sums:
         """An optimizer stepped, or gradients were cleared."""
         self.__dict__.update(Sums().__dict__)
 
-    def begins(self, mean: Mean | None, leaves: list[torch.Tensor], *, kept: bool) -> None:
+    def begins(self, mean: Mean | None, leaves: list[torch.Tensor], *, kept: bool = False) -> None:
         """A backward of this loss is about to add to the gradients of these leaves, and ``kept``: to
         keep its graph.
         """
