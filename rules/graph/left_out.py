@@ -182,10 +182,10 @@ class TrainableTensorLeftOut(Rule):
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
             finding, put = _left_out(found, kind), _replaced(source, found[0].name)
-            chosen: list[Site] = []
+            chosen: list[Site | None] = []
             if kind == "parameters" and put is None:
                 put = _optimizer(source, fed)
-                chosen = choosing(source, put) if put is not None and found[0].partly else []
+                chosen = [*choosing(source, put)] if put is not None and found[0].partly else []
             # the last of the lists has to take what the others leave
             put, places = (chosen or [put])[-1], places_of(*chosen, put)
             yield finding if put is None else replace(finding, site=put, places=places)

@@ -55,8 +55,11 @@ def pieces_in(tape: FunctionTape, call: TapedCall, numbers: int) -> tuple[Piece,
         storage, room = storage_key(tensor), storage_bytes(tensor)
         if storage is None or room is None or tensor.requires_grad or 0 in tensor.stride():
             continue
-        place = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-        found[Piece(storage, room // tensor.element_size(), *place)] = None
+        room //= tensor.element_size()
+        place = Piece(
+            storage, room, int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
+        )
+        found[place] = None
     return tuple(found)
 
 
