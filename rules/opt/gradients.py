@@ -294,11 +294,13 @@ class WindowAcrossEpochs(Rule):
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         for rows in together(micro_batches, lambda row: (row.at, row.optimizer)):
             usual = _window(rows)
+            seen = any(row.n == usual for row in rows)  # else the half of a loss is no window's
             left = [row for row in rows if row.crosses and usual < row.n < 2 * usual]
             short = [
                 row
                 for row, after in itertools.pairwise(rows)
-                if row.n < usual
+                if seen
+                and row.n < usual
                 and row.means == row.n
                 and row.alike
                 and abs(row.weight * usual - 1.0) < DIVIDED

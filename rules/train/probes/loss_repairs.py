@@ -23,6 +23,7 @@ from . import (
     dependence,
     drawn,
     ends,
+    halves,
     leaks,
     no_effect,
     padded_texts,
@@ -350,6 +351,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     yield from readouts.normalized_together(tape, tail)
     yield from contrasts.wrong_pairs(tape, tail)
     yield from voids.trained_voids(tape, tail)
+    yield from halves.halves_apart(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
         yield dependence.Dependence(kind, made, 0, 0)
 
@@ -390,7 +392,7 @@ PLACED = (
     | frozenset(
         """
         div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
-        cosine_similarity normal
+        cosine_similarity normal detach
         """.split()
     )
 )
