@@ -265,7 +265,9 @@ class Sums:
         """
         if self.means and not any(_grad(alive(each)) is not None for each in self.leaves):
             self.clear()
-        if mean is None or not leaves or sum(leaf.numel() for leaf in leaves) > NUMBERS:
+        numbers = sum(leaf.numel() for leaf in leaves)
+        apart = mean is None or any(each.at != mean.at for each in self.means[:1])
+        if mean is None or apart or not 0 < numbers <= NUMBERS:
             self.broken = True
             return
         parameters = parameters_of(leaves)
