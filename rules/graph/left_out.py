@@ -19,6 +19,7 @@ from auditor.rule import Rule, knob
 from ..census import CensusSays
 from ..lines import places_of
 from ..torch_says import TorchSays
+from .chosen import OPTIMIZERS, choosing
 from .rows import EvalRow, StrayRow, SummedRow
 
 
@@ -139,8 +140,6 @@ def _finding(stepped: FedRow, site: Site | None, kind: str, said: str) -> Findin
     return Finding(site, said, steps=stepped.steps, per_step=1.0, facts=facts, remedy=remedy)
 
 
-OPTIMIZERS = "Adadelta Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop SGD".split()
-
 TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
@@ -152,6 +151,7 @@ LEFT_OUT = {
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and pass it to the "
     "optimizer; or drop requires_grad if it is a constant.",
+    "result": "Make the nn.Parameter last, of what is converted already: nn.Parameter(x.float()).",
     "unregistered": "Make it an nn.Parameter of a module, or save and move "
     "it yourself beside the model.",
 }
@@ -182,12 +182,16 @@ class TrainableTensorLeftOut(Rule):
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
             finding, put = _left_out(found, kind), _replaced(source, found[0].name)
-            if kind == "parameters":
-                put = put or _optimizer(source, fed)
-            yield finding if put is None else replace(finding, site=put)
+            chosen: list[Site | None] = []
+            if kind == "parameters" and put is None:
+                put = _optimizer(source, fed)
+                chosen = [*choosing(source, put)] if put is not None and found[0].partly else []
+            # the last of the lists has to take what the others leave
+            put, places = (chosen or [put])[-1], places_of(*chosen, put)
+            yield finding if put is None else replace(finding, site=put, places=places)
         for each in unchanged:
             if not each.registered and not each.known:
-                yield _left_out([each], "tensor")
+                yield _left_out([each], "result" if each.result_of else "tensor")
         for each in often:
             if each.optimized and not each.registered and each.beside:
                 yield _left_out([each], "unregistered")
@@ -251,6 +255,13 @@ def _describe_strays(strays: Sequence[StrayRow], kind: str) -> str:
         return (
             f"{amounts.count(len(strays), 'parameter')} never {gets} gradients (on "
             f"{strays[0].fed} steps), and no optimizer holds {them}{where}: {names}"
+        )
+    if kind == "result":
+        of = "an nn.Parameter" if strays[0].result_of == "Parameter" else "a tensor"
+        return (
+            f"{name} never changes: it is what .float(), .to() or arithmetic made of {of}, and no "
+            f"parameter itself; that one gets its gradients (on {strays[0].fed} steps), and no "
+            "optimizer and no module holds it"
         )
     if kind == "tensor":
         return (

@@ -88,6 +88,10 @@ class StrayRow(PassRow, kw_only=True):
     )
     function: Annotated[str, doc("the function there")] = older("")
     line: Annotated[int | None, doc("the line there")] = older(None)
+    result_of: Annotated[
+        str, doc("the variable holds what was computed from this `Parameter` or `Tensor`, once")
+    ] = ""
+    partly: Annotated[bool, doc("an optimizer holds other parameters of its model")] = False
     beside: Annotated[int, doc("optimized parameters of modules fed in the same pass")]
 
     @property

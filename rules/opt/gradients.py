@@ -294,12 +294,15 @@ class WindowAcrossEpochs(Rule):
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         for rows in together(micro_batches, lambda row: (row.at, row.optimizer)):
             usual = _window(rows)
+            seen = any(row.n == usual for row in rows)  # else the half of a loss is no window's
             left = [row for row in rows if row.crosses and usual < row.n < 2 * usual]
             short = [
                 row
                 for row, after in itertools.pairwise(rows)
-                if row.n < usual
+                if seen
+                and row.n < usual
                 and row.means == row.n
+                and row.alike
                 and abs(row.weight * usual - 1.0) < DIVIDED
                 and after.begins
             ]
@@ -326,7 +329,8 @@ class WindowAcrossEpochs(Rule):
 
 def _window(rows: Sequence[MicroBatchRow]) -> int:
     """Micro-batches of a usual window: what losses are divided by, else the most frequent."""
-    divided = {row.weight for row in rows if row.means == row.n and 0.0 < row.weight < 1.0}
+    alike = [row for row in rows if row.means == row.n and row.alike]
+    divided = {row.weight for row in alike if 0.0 < row.weight < 1.0}
     if len(divided) == 1 and abs((by := 1.0 / divided.pop()) - round(by)) < DIVIDED:
         return round(by)
     inside = Counter(row.n for row in rows if not row.crosses)

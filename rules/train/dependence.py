@@ -267,6 +267,8 @@ class TargetGetsGradients(DependenceSays):
         "the values, away from their returns",
         "soft": "the target of a divergence gets gradients: the step also moves the teacher's "
         "output toward the student's",
+        "half": "half of a symmetric loss has a detached target here, and the other half's target "
+        "gets gradients: the step also moves that target toward the prediction",
     }
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
 

@@ -224,6 +224,12 @@ def _fed(row: RepairRow) -> str:
     return f"{row.function} expects log-probabilities and gets {given}"
 
 
+PIECES = Remedy(
+    "Multiply the mean of each piece by its share of the whole (loss * piece.shape[1] / "
+    "whole.shape[1]), no longer by 1 / number of pieces."
+)
+
+
 @dataclass(frozen=True)
 class MicroBatchesWeighedAlike(GradientRule):
     """Micro-batches with different numbers of tokens weigh the same in an accumulated gradient."""
@@ -241,13 +247,15 @@ class MicroBatchesWeighedAlike(GradientRule):
     def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
         for _, row, finding in self.judged(by_line(weights)):
             slight = row.angle < self.note_below and abs(row.ratio - 1.0) < 0.1
+            parts, each = ("pieces", "target") if row.pieces else ("micro-batches", "token")
             found = told(
                 finding,
                 row,
-                f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
-                "count the same in the gradient: a token of the shortest counts "
+                f"{len(row.tokens)} {parts} of {min(row.tokens)} to {max(row.tokens)} {each}s count "
+                f"the same in the gradient: a {each} of the shortest counts "
                 f"{max(row.tokens) / min(row.tokens):.2g} times as much as one of the longest",
-                ("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),
+                (f"{each}s of the {parts}", ", ".join(map(str, row.tokens[:16]))),
+                remedy=PIECES if row.pieces else None,
             )
             yield replace(found, severity=Severity.NOTE) if slight else found
 

@@ -99,7 +99,8 @@ class DependenceRow(PassRow, kw_only=True):
             "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
             "all samples, in front of sums for each of them; `prompt`: tokens of prompts among the targets of "
             "rows that are padded on the left; `feature`: a channel of the input, on values behind its "
-            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores"
+            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores; "
+            "`half`: the only target of a symmetric loss that is detached"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
@@ -126,7 +127,7 @@ class UnreadRow(PassRow, kw_only=True):
 
 
 class TokenWeightsRow(PassRow, kw_only=True):
-    """An optimizer's step with gradients of several micro-batches, each a mean over its tokens."""
+    """A step's gradient of several means that weigh the same, each over another number of tokens."""
 
     part = "token_weights"
     when = "gradients"
@@ -138,6 +139,9 @@ class TokenWeightsRow(PassRow, kw_only=True):
     over: Annotated[str, OVER]
     tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
+    pieces: Annotated[bool, doc("their targets are pieces of one tensor, the last one shorter")] = (
+        False
+    )
 
 
 class GeneratorRow(PassRow, kw_only=True):
@@ -174,6 +178,7 @@ class SeedRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("all steps of which that is known")]
     loader_at: Annotated[int | None, doc("of a shuffling loader: its `made_at`, or null")] = None
     within: Annotated[bool, doc("each step was seeded itself, and drew after that")] = False
+    evaluates: Annotated[bool, doc("steps seeded without gradients, before the first, too")] = False
 
     @property
     def loader(self) -> Site | None:

@@ -60,7 +60,9 @@ class RandomNumbersRepeat(Rule):
         trains = batches.usual(self.share)
         loader_at = None if trains is None else trains[0].made_at
         last = {(row.at, row.generator, row.seed, row.loader_at, row.within): row for row in seeds}
-        for site, rows in by_line(row for row in last.values() if row.calls >= self.seeds):
+        # an evaluation comes again; another line may begin a second phase of the training
+        often = [row for row in last.values() if row.evaluates or row.calls >= self.seeds]
+        for site, rows in by_line(often):
             orders = [row for row in rows if row.loader_at is not None and row.loader == loader_at]
             steps = [
                 row for row in rows if row.loader_at is None and row.drew >= self.drew * row.steps

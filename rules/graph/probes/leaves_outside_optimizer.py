@@ -11,7 +11,7 @@ import torch
 from auditor.capture.instruments.assignment_sites import Found, Sources, TensorPath
 from auditor.capture.instruments.autograd_graph import Backward, node_of, walk
 from auditor.capture.instruments.live_objects import alive, one_look
-from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.module_stack import by_largest, live_modules
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.user_frames import source_path
@@ -26,6 +26,9 @@ SAMPLED = 1 << 20
 
 KEPT = 1 << 25
 """Elements kept at most (128 MiB of float32): whether the rest changes stays unknown."""
+
+STEPS = 4
+"""Operations at most from a leaf to what a variable holds of it."""
 
 LEAVES = 4096
 """Leaves that are followed at most, and rows that are written."""
@@ -143,14 +146,16 @@ class LeavesOutsideOptimizerProbe(Probe):
         with one_look():
             optimized = _optimized()
             homes = homes_of([each for leaf in fed if (each := alive(leaf.tensor)) is not None])
+            models = by_largest(lambda root: [*root.named_parameters()])
         alone = [leaf for leaf in fed if id(alive(leaf.tensor)) not in homes]
-        found = self._holders(alone) if alone else {}
+        found, results = self._holders(alone) if alone else ({}, set())
         found |= _in_plain_containers(
             {id(alive(leaf.tensor)) for leaf in fed} - found.keys() - optimized
         )
         beside = sum(
             id(alive(leaf.tensor)) in homes and id(alive(leaf.tensor)) in optimized for leaf in fed
         )
+        partly = {id(models[number][0]) for number in optimized & models.keys()}
         for leaf in fed:
             tensor = alive(leaf.tensor)
             if tensor is None or (id(tensor) in homes and id(tensor) in optimized):
@@ -163,18 +168,39 @@ class LeavesOutsideOptimizerProbe(Probe):
                 optimized=id(tensor) in optimized,
                 beside=beside,
             )
+            row.partly = id(models.get(id(tensor), (None,))[0]) in partly
+            row.result_of = type(tensor).__name__ if id(tensor) in results else ""
             self.context.add(row)
 
-    def _holders(self, leaves: list[_Leaf]) -> dict[int, Found]:
-        """Which variable holds each of them, and which line made it."""
+    def _holders(self, leaves: list[_Leaf]) -> tuple[dict[int, Found], set[int]]:
+        """Which variable holds each of them, and which line made it; and those of which a variable
+        holds the result of an operation alone.
+        """
         wanted = {id(alive(leaf.tensor)) for leaf in leaves}
         sources = Sources()
-        reach = ObjectSearch(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
-        found: dict[int, Found] = {}
+        reach = ObjectSearch(self.context.frames, wanted=lambda each: _leaf_of(each) in wanted)
+        held: dict[int, Found] = {}
+        results: dict[int, Found] = {}
         for place, tensors in reach.tensors(self.context.target, sys._getframe(1)).items():
             where = sources.find(place)
-            found.update({id(tensor): where for tensor in tensors})
-        return found
+            for each in tensors:
+                (held if each.is_leaf else results)[_leaf_of(each)] = where
+        return results | held, results.keys() - held.keys()
+
+
+def _leaf_of(tensor: torch.Tensor) -> int:
+    """The tensor, or the only one that it was computed from, as an ``id``; else 0."""
+    node = node_of(tensor)
+    if node is None:
+        return id(tensor)
+    for _ in range(STEPS):
+        before = [each for each, _ in node.next_functions if each is not None]
+        if len(before) != 1:
+            return 0
+        (node,) = before
+        if type(node).__name__ == "AccumulateGrad":
+            return id(node.variable)
+    return 0
 
 
 def _in_plain_containers(wanted: set[int]) -> dict[int, Found]:

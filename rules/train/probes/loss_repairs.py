@@ -23,6 +23,7 @@ from . import (
     dependence,
     drawn,
     ends,
+    halves,
     leaks,
     no_effect,
     padded_texts,
@@ -38,7 +39,7 @@ from . import (
 from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
-from .token_weights import Sums, mean_of
+from .token_weights import ONE_BY_ONE, Sums, mean_of, sum_of, weights_of
 
 ROWS = 8
 """Losses of one line that are compared in a step."""
@@ -193,6 +194,7 @@ class LossRepairsProbe(OptimizerProbe):
                         over="parameters",
                         tokens=[mean.tokens for mean in sums.means],
                         function=last.function,
+                        pieces=sums.cut,
                     )
                 )
         sums.clear()
@@ -203,7 +205,7 @@ class LossRepairsProbe(OptimizerProbe):
         alone = not call.inputs and not _has_peers()
         if alone:
             leaves = [leaf.variable for leaf in call.walked.leaves]
-            self._sums.begins(mean_of(tape, loss), leaves)
+            self._sums.begins(mean_of(tape, loss), leaves, kept=call.keep_graph)
         self._look_at_padding(tape)
         in_calls = dependence.reshaped, dependence.added_masks, no_effect.without_effect
         for found in (each for look in in_calls for each in look(tape)):
@@ -234,6 +236,7 @@ class LossRepairsProbe(OptimizerProbe):
             self._seen[row.defect, row.at] += 1
             thorough = plain and self.context.step < THOROUGH and number == 0
             self._compare(tail, changes, row, call if thorough else None)
+        self._weigh(tape, tail, call.walked if plain and self.context.step < THOROUGH else None)
         for shifted in self._shifts.next_token:
             told = self._seen["future", 0] or self._seen["added", 0]
             if self.context.step < THOROUGH and not told:
@@ -276,6 +279,25 @@ class LossRepairsProbe(OptimizerProbe):
         row.angle, row.ratio, row.over = both.angle, both.ratio, both.over
         row.loss, row.repaired = both.loss, both.repaired
         self.context.add(row)
+
+    def _weigh(self, tape: FunctionTape, tail: Tail, walked: Walk | None) -> None:
+        """Compare pieces of one tensor that a loss weighs alike with pieces weighed by length."""
+        means = sum_of(tape, tail.loss)
+        try:
+            both = compare(tail, weights_of(means), walked) if means else None
+        except (NotRepeated, RuntimeError):
+            return
+        if both is not None:
+            row = TokenWeightsRow(
+                at=means[0].at,
+                angle=both.angle,
+                ratio=both.ratio,
+                over=both.over,
+                tokens=[mean.tokens for mean in means],
+                function=means[0].function,
+                pieces=True,
+            )
+            self.context.add(row)
 
     def _suspects(
         self, tape: FunctionTape, tail: Tail, walked: Walk | None
@@ -330,6 +352,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     yield from readouts.shared_contexts(tape, tail)
     yield from contrasts.wrong_pairs(tape, tail)
     yield from voids.trained_voids(tape, tail)
+    yield from halves.halves_apart(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
         yield dependence.Dependence(kind, made, 0, 0)
 
@@ -366,10 +389,11 @@ PLACED = (
     | dependence.STATISTICS
     | no_effect.NORMS
     | (no_effect.MEANS - dependence.COMPARED)
+    | ONE_BY_ONE
     | frozenset(
         """
         div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
-        cosine_similarity normal
+        cosine_similarity normal detach
         """.split()
     )
 )

@@ -33,12 +33,16 @@ class _Seed:
     call: int
     at: int
     value: str
+    evaluates: bool
+    """A step set it without gradients."""
 
 
 @dataclass
 class _Again:
     """What one seed was seen to repeat."""
 
+    evaluates: bool = False
+    """In a step that evaluates, and the first time as well."""
     calls: set[int] = field(default_factory=set)
     times: int = 0
     first: int = 0
@@ -47,12 +51,12 @@ class _Again:
 
 @dataclass
 class _Draws:
-    """``seen``: the step in which a state was met first, by what then began in it. ``drew`` of
-    ``steps`` drew from the generator, of those of which that is known; ``after`` drew after a
-    seed of their own.
+    """``seen``: the step in which a state was met first, by what then began in it, and the seed
+    before it. ``drew`` of ``steps`` drew from the generator, of those of which that is known;
+    ``after`` drew after a seed of their own.
     """
 
-    seen: dict[tuple[int | str | None, int], int] = field(default_factory=dict)
+    seen: dict[tuple[int | str | None, int], tuple[int, _Seed | None]] = field(default_factory=dict)
     seed: _Seed | None = None
     calls: int = 0
     steps: int = 0
@@ -62,11 +66,13 @@ class _Draws:
 
     def begins(self, loader: int | str | None, state: int, step: int) -> None:
         """A step, or an epoch of a loader that shuffles, began in this state and drew from it."""
-        first = self.seen.setdefault((loader, state), step)
+        first, seed = self.seen.setdefault((loader, state), (step, self.seed))
         if first == step or self.seed is None:
             return
         key = loader, self.seed.at, self.seed.value
         again = self.again.setdefault(key, _Again(first=first, number=step))
+        before = seed is not None and seed.evaluates and (seed.at, seed.value) == key[1:]
+        again.evaluates |= before and self.seed.evaluates
         again.calls.add(self.seed.call)
         again.times += 1
 
@@ -124,6 +130,7 @@ class SeedsProbe(Probe):
                     steps=self._all_steps if within else draws.steps,
                     loader_at=loader if isinstance(loader, int) else None,
                     within=within,
+                    evaluates=again.evaluates,
                 )
                 self.context.add(row)
 
@@ -163,7 +170,8 @@ class SeedsProbe(Probe):
         given = next(iter((*args, *kwargs.values())), None)
         value = str(given)[:SHOWN] if isinstance(given, (int, float, str)) else ""
         draws.calls += 1
-        draws.seed = None if at is None else _Seed(draws.calls, at, value)
+        evaluates = self.context.in_step and not torch.is_grad_enabled()
+        draws.seed = None if at is None else _Seed(draws.calls, at, value, evaluates)
 
     def _is_seeded(self, name: str, *_: Any, **__: Any) -> None:
         if self.context.in_step and torch.is_grad_enabled():

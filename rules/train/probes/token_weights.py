@@ -1,6 +1,10 @@
-"""Micro-batches whose gradients are added up, each a mean over its own number of tokens."""
+"""Means over different numbers of tokens that count the same: of micro-batches whose gradients are
+added up, or of the pieces of one loss.
+"""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from weakref import ref
 
 import torch
@@ -9,13 +13,26 @@ from auditor.capture.instruments.live_objects import alive
 
 from .function_tape import FunctionTape, TapedCall
 from .paddings import ignored_by
-from .second_gradient import NUMBERS, NotRepeated, angle_and_ratio
+from .pieces import Piece, is_cut, nested, one_model_each, parameters_of, pieces_in
+from .second_gradient import NUMBERS, Again, Change, NotRepeated, angle_and_ratio
 
 MEANS = frozenset({"cross_entropy", "nll_loss"})
+ONE_BY_ONE = frozenset(
+    """
+    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits
+    poisson_nll_loss
+    """.split()
+)
+"""Losses of which each number has a target."""
+
+TOGETHER = frozenset({"stack", "cat"})
 FORMS = frozenset("view reshape flatten squeeze float to double contiguous clone".split())
 PICKS = frozenset({"getitem", "masked_select"})
 DEEP = 16
 """Calls between a loss and the backward that are followed."""
+
+MANY = 400
+"""Calls that are followed where a loss is a sum."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +43,14 @@ class Mean:
     function: str
     tokens: int
     factor: float
-    ragged: bool
+    call: int = 0
+    """The number of the call that made it."""
+    ragged: bool = False
     """Some of the targets were left out: their number is not that of the batch."""
     long: int = 1
     """Positions of a row; 1 where targets have none."""
+    pieces: tuple[Piece, ...] = ()
+    """Where its targets lie, if they are views of something."""
 
 
 def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
@@ -53,6 +74,77 @@ def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
     return None
 
 
+def sum_of(tape: FunctionTape, loss: torch.Tensor) -> list[Mean]:
+    """Means that a loss is the sum of, in their order, if they are of one line and weigh the same,
+    each of another piece of one tensor, and the pieces are not equally long.
+    """
+    means: dict[int, list[Mean]] = {}
+    for mean in _means_in(tape, loss):
+        means.setdefault(mean.at, []).append(mean)
+    for each in means.values():
+        each.sort(key=lambda mean: mean.call)
+        made = [tape.calls[mean.call].result for mean in each]
+        if weigh_the_same(each) and is_cut([mean.pieces for mean in each]) and one_model_each(made):
+            return each
+    return []
+
+
+def weights_of(means: list[Mean]) -> dict[int, Change]:
+    """What gives each of these means the weight of its tokens."""
+    share = len(means) / sum(mean.tokens for mean in means)
+    return {mean.call: partial(_again, weight=mean.tokens * share) for mean in means}
+
+
+def _again(again: Again, weight: float) -> torch.Tensor:
+    made: torch.Tensor = again.function(*again.args, **again.kwargs)
+    return made * weight
+
+
+def weigh_the_same(means: list[Mean]) -> bool:
+    """They are multiplied by the same number."""
+    factors = [mean.factor for mean in means]
+    return max(factors) - min(factors) <= 1e-6 * abs(max(factors))
+
+
+def _means_in(tape: FunctionTape, loss: torch.Tensor) -> Iterator[Mean]:
+    """Means over tokens among the summands of a loss."""
+    waiting = [(loss, tape.maker(loss), 1.0, 0)]
+    for _ in range(MANY):
+        if not waiting:
+            return
+        tensor, call, factor, divided = waiting.pop()
+        if call is None:
+            continue
+        summands = _summands(tape, call)
+        mean = None if summands else _mean(tape, call, factor)
+        if mean is not None:
+            yield replace(mean, at=divided or mean.at)
+            continue
+        following = None if summands else _scaled(call, tensor)
+        if following is not None:
+            scale = following[1]
+            divided = divided or (call.at or 0 if call.name == "div" else 0)
+            waiting.append(
+                (following[0], tape.maker_before(call, following[0]), factor * scale, divided)
+            )
+        for user, each, scale in summands:
+            waiting.append((each, tape.maker_before(user, each), factor * scale, 0))
+
+
+def _summands(tape: FunctionTape, call: TapedCall) -> list[tuple[TapedCall, torch.Tensor, float]]:
+    """What a call adds up, of which call's arguments, and by what each is multiplied."""
+    if call.name == "add":
+        return [(call, each, 1.0) for each in call.args[:2] if _has_gradient(each)]
+    if call.name not in ("mean", "sum") or len(call.args) != 1:
+        return []
+    together = tape.maker_before(call, call.args[0])
+    if together is None or together.name not in TOGETHER or call.kwargs:
+        return []
+    parts = [each for each, _ in together.parents]
+    scale = 1.0 / len(parts) if call.name == "mean" else 1.0
+    return [(together, each, scale) for each in parts if each.numel() == 1]
+
+
 def _scaled(call: TapedCall, made: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     """What a call only scales, and by how much."""
     source = call.argument(0, "input")
@@ -72,22 +164,28 @@ def _scaled(call: TapedCall, made: torch.Tensor) -> tuple[torch.Tensor, float] |
 def _mean(tape: FunctionTape, call: TapedCall, factor: float) -> Mean | None:
     if call.at is None:
         return None
+    mean = partial(Mean, call.at, call.name, factor=factor, call=call.number)
     if call.name in MEANS and _reduction(call) == "mean":
         target = call.argument(1, "target")
         if call.argument(2, "weight") is not None or target.is_floating_point():
             return None
-        kept = int((target != ignored_by(call)).sum())
-        ragged = kept < target.numel() or _is_picked(tape, call.argument(0, "input"))
-        return Mean(call.at, call.name, kept, factor, ragged, _positions(tape, target))
-    if call.name == "mean" and len(call.args) == 1:
-        source = tape.maker(call.args[0])
-        if source is None or source.name not in PICKS:
-            return None
-        whole = source.args[0]
-        kept = int(call.args[0].numel())
-        if not isinstance(whole, torch.Tensor):
-            return None
-        return Mean(call.at, call.name, kept, factor, kept < whole.numel())
+        kept, scores = int((target != ignored_by(call)).sum()), call.argument(0, "input")
+        if kept < target.numel() or _is_picked(tape, scores):
+            return mean(kept, ragged=True, long=_positions(tape, target))
+        return mean(
+            kept, long=_positions(tape, target), pieces=pieces_in(tape, call, target.numel())
+        )
+    if call.name in ONE_BY_ONE and len(call.args) == 2 and _reduction(call) == "mean":
+        numbers = call.args[0].numel()
+        plain = call.kwargs.get("weight") is None and call.args[1].numel() == numbers
+        return mean(numbers, pieces=pieces_in(tape, call, numbers)) if plain else None
+    if call.name == "mean" and len(call.args) == 1 and not call.kwargs:
+        numbers, source = int(call.args[0].numel()), tape.maker_before(call, call.args[0])
+        if source is not None and source.name in PICKS:
+            whole = source.args[0]
+            kept = isinstance(whole, torch.Tensor)
+            return mean(numbers, ragged=numbers < whole.numel()) if kept else None
+        return mean(numbers, pieces=pieces_in(tape, call, numbers))
     if call.name == "div" and len(call.args) > 1 and _has_gradient(call.args[0]):
         return _own_mean(tape, call, factor)
     return None
@@ -125,7 +223,8 @@ def _own_mean(tape: FunctionTape, call: TapedCall, factor: float) -> Mean | None
         return None
     if call.at is None or number != int(number):
         return None
-    return Mean(call.at, call.name, int(number), factor, int(number) < whole)
+    tokens = int(number)
+    return Mean(call.at, call.name, tokens, factor, call.number, ragged=tokens < whole)
 
 
 def _reduction(call: TapedCall) -> str:
@@ -153,20 +252,29 @@ class Sums:
     plain: list[torch.Tensor | None] = field(default_factory=list)
     weighted: list[torch.Tensor | None] = field(default_factory=list)
     means: list[Mean] = field(default_factory=list)
+    parameters: frozenset[int] = frozenset()
     broken: bool = False
 
     def clear(self) -> None:
         """An optimizer stepped, or gradients were cleared."""
         self.__dict__.update(Sums().__dict__)
 
-    def begins(self, mean: Mean | None, leaves: list[torch.Tensor]) -> None:
-        """A backward of this loss is about to add to the gradients of these leaves."""
+    def begins(self, mean: Mean | None, leaves: list[torch.Tensor], *, kept: bool = False) -> None:
+        """A backward of this loss is about to add to the gradients of these leaves, and ``kept``: to
+        keep its graph.
+        """
         if self.means and not any(_grad(alive(each)) is not None for each in self.leaves):
             self.clear()
-        if mean is None or not leaves or sum(leaf.numel() for leaf in leaves) > NUMBERS:
+        numbers = sum(leaf.numel() for leaf in leaves)
+        apart = mean is None or any(each.at != mean.at for each in self.means[:1])
+        if mean is None or apart or not 0 < numbers <= NUMBERS:
             self.broken = True
             return
+        parameters = parameters_of(leaves)
+        if kept or not nested(parameters, self.parameters or parameters):
+            mean = replace(mean, pieces=())  # of one result, or of another head
         if not self.means:
+            self.parameters = parameters
             self.leaves = [ref(leaf) for leaf in leaves]
             self.broken |= any(leaf.grad is not None and bool(leaf.grad.any()) for leaf in leaves)
         elif not self.broken:
@@ -193,12 +301,17 @@ class Sums:
         means = self.means
         if self.broken or len(means) < 2 or len({mean.at for mean in means}) > 1:
             return False
-        factors = [mean.factor for mean in means]
-        same = max(factors) - min(factors) <= 1e-6 * abs(max(factors))
         counts = {mean.tokens for mean in means}
+        if not weigh_the_same(means) or len(counts) == 1 or 0 in counts:
+            return False
         # a smaller batch at the end of an epoch has fewer rows, which are as long as the others
         ragged = any(mean.ragged for mean in means) or len({mean.long for mean in means}) > 1
-        return same and ragged and len(counts) > 1 and 0 not in counts
+        return ragged or self.cut
+
+    @property
+    def cut(self) -> bool:
+        """Their targets are pieces of one tensor."""
+        return is_cut([mean.pieces for mean in self.means])
 
     def compared(self) -> tuple[float, float]:
         """Angle and ratio of the norms. Raises NotRepeated where there is none."""

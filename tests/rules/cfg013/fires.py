@@ -24,3 +24,22 @@ def averaged_by_data_and_evaluated_now_and_then():
                 average(torch.randn(4, 1, 8, 8))  # CFG013
 
     return step
+
+
+def averaged_and_evaluated_once_in_all_steps():
+    """While steps are timed, and not while they are diagnosed."""
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU()))
+    average = copy.deepcopy(model).eval().requires_grad_(False)
+    steps = []
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(16, 8)).sin().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_([*average.parameters()], [*model.parameters()], 0.1)
+            steps.append(len(steps))
+            if len(steps) == 4:
+                average(torch.randn(16, 8))  # CFG013
+
+    return step

@@ -93,3 +93,88 @@ def head_replaced_behind_the_optimizer():
         optimizer.step()  # GRAPH005
 
     return step
+
+
+def parameter_that_is_cast_behind_its_making():
+    class Oscillator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(8, 1)
+            begin = torch.full((1,), 0.5, dtype=torch.float64)
+            self.stiffness = nn.Parameter(begin).to(torch.float32)  # GRAPH006
+
+        def forward(self, x):
+            return self.stiffness * self.body(x)
+
+    model = Oscillator()
+    return trained_by(model, lambda: model(torch.ones(4, 8)).square().mean())
+
+
+class _Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 1))
+
+    def forward(self, x):
+        return self.layers(x).square().mean()
+
+
+def norms_in_neither_list():
+    model = _Blocks()
+    weights = [each for each in model.parameters() if each.dim() > 1]
+    shifts = [each for name, each in model.named_parameters() if "bias" in name]  # GRAPH006
+    groups = [{"params": weights, "weight_decay": 0.1}, {"params": shifts}]
+    grouped = torch.optim.SGD(groups, lr=1e-3)
+
+    def step():
+        grouped.zero_grad()
+        model(torch.randn(4, 8)).backward()
+        grouped.step()
+
+    return step
+
+
+def norms_that_a_loop_leaves_out():
+    model, decayed, plain = _Blocks(), [], []
+    for name, each in model.named_parameters():
+        if each.dim() > 1:
+            decayed.append(each)
+        elif name.endswith(".bias"):  # GRAPH006
+            plain.append(each)
+    looped = torch.optim.SGD([{"params": decayed, "weight_decay": 0.1}], lr=1e-3)
+    looped.add_param_group({"params": plain})
+
+    def step():
+        looped.zero_grad()
+        model(torch.randn(4, 8)).backward()
+        looped.step()
+
+    return step
+
+
+def list_that_another_function_filters():
+    def matrices_of(model):
+        return list(filter(lambda each: each.dim() > 1, model.parameters()))  # GRAPH006
+
+    model = _Blocks()
+    filtered = torch.optim.SGD(matrices_of(model), lr=1e-3)
+
+    def step():
+        filtered.zero_grad()
+        model(torch.randn(4, 8)).backward()
+        filtered.step()
+
+    return step
+
+
+def head_of_another_model_than_the_filtered_one():
+    body, head = nn.Linear(8, 8), nn.Linear(8, 1)
+    chosen = [each for each in body.parameters() if each.dim() > 0]
+    bodied = torch.optim.SGD(chosen, lr=1e-3)  # GRAPH006
+
+    def step():
+        bodied.zero_grad()
+        head(body(torch.randn(4, 8))).square().mean().backward()
+        bodied.step()
+
+    return step

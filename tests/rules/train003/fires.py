@@ -55,3 +55,67 @@ def tokens_picked_before_cross_entropy():
         optimizer.step()
 
     return step
+
+
+class _Filter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.out = nn.GRU(2, 6, batch_first=True), nn.Linear(6, 1)
+
+    def forward(self, x, state=None):
+        h, state = self.layer(x, state)
+        return self.out(h), state.detach()
+
+
+def windows_of_a_series_with_a_backward_each():
+    model = _Filter()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        x, state = torch.randn(4, 11, 2), None
+        targets = x[..., :1].cumsum(1)
+        for part, target in zip(x.split(4, 1), targets.split(4, 1), strict=True):
+            made, state = model(part, state)
+            (F.l1_loss(made, target) / 3).backward()  # TRAIN003
+        optimizer.step()
+
+    return step
+
+
+def windows_of_a_series_that_are_summed():
+    model = _Filter()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x, state, losses = torch.randn(4, 17, 2), None, []
+        y = (x[..., :1] * 3).cumsum(1)
+        for start in range(0, 17, 5):
+            made, state = model(x[:, start : start + 5], state)
+            error = made.squeeze(-1) - y[:, start : start + 5].squeeze(-1)
+            losses.append(error.square().mean())  # TRAIN003
+        loss = torch.stack(losses).mean() + 1e-4 * model.out.weight.square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def batch_that_its_micro_batches_do_not_divide():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x, total = torch.randn(14, 4), 0.0
+        labels = x.argmax(1).clamp(max=2)
+        for first in range(0, 14, 4):
+            rows = slice(first, first + 4)
+            total = total + F.cross_entropy(model(x[rows]), labels[rows])  # TRAIN003
+        optimizer.zero_grad()
+        (total / 4).backward()
+        optimizer.step()
+
+    return step

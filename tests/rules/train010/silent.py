@@ -172,3 +172,30 @@ def fixed_noise_without_gradients_in_each_step():
 def seeded_with_the_step(number):
     torch.manual_seed(number)
     return torch.randn(4, 4)
+
+
+def _evaluated_twice(evaluate):
+    def batch(number):
+        if number in (9, 19):
+            with torch.no_grad():
+                evaluate(number)
+        return torch.randn(4, 4)
+
+    return in_epochs(batch)
+
+
+def evaluations_of_their_own_seed():
+    return _evaluated_twice(torch.manual_seed)
+
+
+def evaluations_behind_which_the_training_is_seeded():
+    def evaluate(number):
+        torch.manual_seed(99)
+        torch.randn(4)
+        torch.manual_seed(number)
+
+    return _evaluated_twice(evaluate)
+
+
+def evaluation_that_comes_once():
+    return _evaluated_twice(lambda number: torch.manual_seed(99) if number == 9 else None)

@@ -101,3 +101,44 @@ def returns_of_detached_values__no_note(critic):
         carried = reward + 0.97 * (0.1 * after + 0.9 * carried)
         found.append(carried)
     return (torch.stack(found[::-1]) - values[:-1]).square().mean()
+
+
+def _of_two_views(loss):
+    torch.manual_seed(0)
+    encoder, predictor = nn.Linear(8, 6), nn.Linear(6, 6)
+
+    def step():
+        x = torch.randn(16, 8)
+        loss(predictor, encoder(x), encoder(x.roll(1, 1))).backward()
+
+    return step
+
+
+@case_of(_of_two_views)
+def both_halves_are_detached__no_note(predictor, a, b):
+    return F.mse_loss(predictor(a), b.detach()) + F.mse_loss(predictor(b), a.detach())
+
+
+@case_of(_of_two_views)
+def neither_half_is_detached__no_note(predictor, a, b):
+    return F.mse_loss(predictor(a), b) + F.mse_loss(predictor(b), a)
+
+
+@case_of(_of_two_views)
+def one_direction_alone__no_note(predictor, a, b):
+    return F.mse_loss(predictor(a), b.detach()) + F.mse_loss(a, torch.zeros_like(a))
+
+
+@case_of(_of_two_views)
+def a_codebook_and_its_commitment__no_note(predictor, a, b):
+    return F.mse_loss(a, b.detach()) + F.mse_loss(a.detach(), b)
+
+
+@case_of(_of_two_views)
+def a_target_that_is_pulled_weakly__no_note(predictor, a, b):
+    return F.mse_loss(predictor(a), b.detach()) + 0.1 * F.mse_loss(predictor(b), a)
+
+
+@case_of(_of_two_views)
+def targets_of_two_kinds__no_note(predictor, a, b):
+    return F.mse_loss(predictor(a), b.detach()) + F.mse_loss(predictor(b), a.tanh())

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader
 
-from auditor.capture.instruments.live_objects import alive
+from auditor.capture.instruments.live_objects import alive, live_instances
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.instruments.torch_private.training import (
@@ -176,9 +176,13 @@ class _Average:
 
 
 class CensusProbe(OptimizerProbe):
-    """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing."""
+    """Writes ``census``: optimizers and ties from the start on, batch norms when diagnosing. Where
+    weights of one in eval mode follow others, the timing pass sees it run, too: an evaluation may
+    come seldom.
+    """
 
     name = "census"
+    passes = frozenset({"quiet", "loud"})
     in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
@@ -227,6 +231,10 @@ class CensusProbe(OptimizerProbe):
 
     def start(self) -> None:
         super().start()
+        if self.context.pass_name == "quiet":
+            if BatchNorm is not None and any(map(_may_follow, live_instances(BatchNorm))):
+                self._patches.around(BatchNorm, "forward", before=self._rests)
+            return
         if BatchNorm is not None:
             self._patches.around(BatchNorm, "forward", before=self._norm_runs)
         for kind in (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d):
@@ -234,6 +242,8 @@ class CensusProbe(OptimizerProbe):
 
     def stop(self) -> None:
         super().stop()
+        if self.context.pass_name == "quiet":
+            return
         norms, self._norms = self._norms, {}
         trained = {id(each) for optimizer in [*self._lives] for each in tensors_of(optimizer)}
         for at, each in norms.items():
@@ -475,6 +485,10 @@ class CensusProbe(OptimizerProbe):
                     weakref.ref(module), at, self.context.global_step, *copies
                 )
 
+    def _rests(self, module: Any, *_: Any, **__: Any) -> None:
+        if not module.training:
+            self._ran(module)
+
     def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
         self._ran(module)
         own = [each for each in own_parameters(module).values() if each is not None]
@@ -489,6 +503,14 @@ class CensusProbe(OptimizerProbe):
             copies = _copy(own[0]), _copy(mean)
             behind = any(each.requires_grad for each in (*given, *named.values()))
             known.append(_Norm(weakref.ref(module), *copies, behind))
+
+
+def _may_follow(module: Any) -> bool:
+    """A batch norm in eval mode, whose weight was written more often than its statistics."""
+    weight, mean = own_parameters(module).get("weight"), getattr(module, "running_mean", None)
+    if module.training or weight is None or mean is None:
+        return False
+    return version_hint(weight) > version_hint(mean)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
