@@ -380,10 +380,15 @@ class ShiftTakenAway(DependenceSays):
         "it are not trained",
         "bias": "what is added to the scores is the same for all values of the softmax, which "
         "cancels it: it has no effect, and the layers that compute it are not trained",
+        "term": "a part of this is the same for all alternatives of the softmax, and only linear "
+        "functions follow: it cancels and has no effect, and the layers that compute it get no "
+        "gradient from here",
     }
     INSTEAD: ClassVar = {
+        "term": "Put a function that is not linear between the sum and the score (tanh, relu), or "
+        "multiply the two parts.",
         "bias": "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for "
-        "[..., None]."
+        "[..., None].",
     }
     advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
 
