@@ -234,9 +234,9 @@ def _summaries_of(tape: FunctionTape, shifted: Shifted) -> Container[int] | None
     """
     positions, rows = shifted.asked.shape
     lengths, of_text = {positions, rows * positions}, {shifted.embedding.number}
-    calls = list(leading_to(tape, shifted.call.argument(0, "input")))
-    summaries = Summaries(tape, {call.number for call in calls}, positions)
-    for call in calls:
+    scores = shifted.call.argument(0, "input")
+    summaries = Summaries(tape, scores, lengths)
+    for call in leading_to(tape, scores):
         given = [tensor for tensor, number in call.parents if number in of_text]
         without = [tensor for tensor in given if lengths.isdisjoint(tensor.shape)]
         if given and not summaries.take(call, without, given):

@@ -108,7 +108,7 @@ def _first(
     readers = [each for each in tape.calls.values() if any(one is given for one, _ in each.parents)]
     reached = reached_from(tape, readers)
     calls = [each for each in leading_to(tape, out) if each.number in reached]
-    summed = _summaries_of(tape, calls, given, axis)
+    summed = _summaries_of(tape, calls, given, out, axis)
     if summed is None:
         return None
     leaf = given.detach().requires_grad_()
@@ -144,14 +144,14 @@ def _first(
 
 
 def _summaries_of(
-    tape: FunctionTape, calls: list[TapedCall], given: torch.Tensor, axis: int
+    tape: FunctionTape, calls: list[TapedCall], given: torch.Tensor, out: torch.Tensor, axis: int
 ) -> Container[int] | None:
     """The statistics over positions among the calls; None if the series goes through something
     without positions, as the latent variable of an autoencoder: what comes of that may know all.
     """
     size = given.shape[axis]
     lengths, of_series = {size, *(size * each for each in given.shape)}, {id(given)}
-    summaries = Summaries(tape, {call.number for call in calls}, size)
+    summaries = Summaries(tape, out, lengths)
     for call in calls:
         here = [each for each, _ in call.parents if id(each) in of_series]
         without = [each for each in here if lengths.isdisjoint(each.shape)]

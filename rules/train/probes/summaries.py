@@ -4,16 +4,21 @@ too, and codes of the whole, as an autoencoder's, which may know all of it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from .function_tape import FunctionTape, TapedCall
 
-STATISTICS = frozenset("mean sum std var std_mean var_mean norm vector_norm".split())
+STATISTICS = frozenset(
+    """
+    mean sum std var std_mean var_mean norm vector_norm median logsumexp avg_pool1d
+    adaptive_avg_pool1d
+    """.split()
+)
 """Functions that make one number of all positions."""
 
-EXTREMES = frozenset("amax amin max min".split())
+EXTREMES = frozenset("amax amin max min max_pool1d adaptive_max_pool1d".split())
 
 SCALING = frozenset("sub div clamp round floor".split())
 """Functions by which an extreme keeps numbers in a range, which cancels later."""
@@ -26,8 +31,8 @@ LEARNED = frozenset(
 )
 """Functions that make a code of what they are given: it is not the same numbers any more."""
 
-LONGER = frozenset({"pad", "conv1d"})
-"""Functions that keep positions, and add some."""
+KEEPING = frozenset("pad cat conv1d unfold getitem view reshape unflatten flatten".split())
+"""Functions that keep positions, in another number or form."""
 
 STATES = frozenset("lstm gru rnn_tanh rnn_relu lstm_cell gru_cell".split())
 
@@ -41,13 +46,28 @@ class Summaries:
     :meth:`take` is given each call in its order, and the tensors of the text that it was given.
     """
 
-    def __init__(self, tape: FunctionTape, leading: Container[int], positions: int) -> None:
+    def __init__(self, tape: FunctionTape, output: torch.Tensor, lengths: set[int]) -> None:
         self._tape = tape
-        self._leading = leading
-        self._positions = positions
+        self._lengths = frozenset(lengths)
+        """Sizes of a dimension of positions."""
+        self._kept = self._position_by_position(output)
         self._known = set[int]()
         self.numbers = set[int]()
         """Of the statistics."""
+
+    def _position_by_position(self, output: torch.Tensor) -> frozenset[int]:
+        """The calls from which a way leads to an output on which positions are never lost."""
+        kept, waiting = set[int](), [self._tape.maker(output)]
+        while waiting:
+            call = waiting.pop()
+            if call is not None and call.number not in kept and self._keeps(call):
+                kept.add(call.number)
+                makers = (number for _, number in call.parents if number is not None)
+                waiting += map(self._tape.calls.get, makers)
+        return frozenset(kept)
+
+    def _keeps(self, call: TapedCall) -> bool:
+        return call.name in KEEPING or not self._lengths.isdisjoint(call.result.shape)
 
     def take(self, call: TapedCall, without: list[torch.Tensor], given: list[torch.Tensor]) -> bool:
         """False if what a call is ``given`` ``without`` positions, or makes of them, is a code."""
@@ -64,7 +84,7 @@ class Summaries:
 
     def _meets_its_own(self, call: TapedCall) -> bool:
         """A statistic over positions whose numbers go on position by position as well."""
-        of_rows = call.result.dim() > 0 and self._positions not in call.result.shape
+        of_rows = call.result.dim() > 0 and self._lengths.isdisjoint(call.result.shape)
         if not of_rows or call.name not in STATISTICS | EXTREMES:
             return False
         if call.name in EXTREMES and any(each.name in SCALING for each in self._tape.users(call)):
@@ -72,9 +92,8 @@ class Summaries:
         way = {call.number}
         for tensor, maker in self._same(call):
             for user in self._tape.calls.values():
-                keeps = self._positions in user.result.shape or user.name in LONGER
                 reads = any(each is tensor for each, _ in user.parents)
-                if reads and keeps and user.number in self._leading and user.number not in way:
+                if reads and user.number in self._kept - way:
                     return True
             if maker is not None:
                 way.add(maker.number)

@@ -249,6 +249,24 @@ def channels_weighed_by_their_averages():
     return _convolved(gate)
 
 
+def channels_weighed_by_pooled_averages():
+    pool = nn.AdaptiveAvgPool1d(1)
+
+    def gate(x, learned):
+        squeezed = pool(x)  # TRAIN012
+        return x * learned(squeezed.transpose(1, 2)).transpose(1, 2).sigmoid()
+
+    return _convolved(gate)
+
+
+def a_weighted_average_added_to_each_position():
+    def gate(x, learned):
+        shares = learned(x.transpose(1, 2)).mean(-1).exp()[:, None]
+        return x + (shares * x).sum(-1, keepdim=True)  # TRAIN012
+
+    return _convolved(gate)
+
+
 def the_largest_of_each_channel():
     def gate(x, learned):
         peak = x.amax(-1)  # TRAIN012

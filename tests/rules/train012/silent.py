@@ -303,6 +303,24 @@ def a_code_that_averages_an_encoder():
     return _coded(lambda x, encoder: (x + encoder(x)[0].mean(1, keepdim=True),))
 
 
+def a_code_that_a_share_of_each_position_makes():
+    def code_of(x, encoder):
+        out = encoder(x)[0]
+        shares = out.mean(-1, keepdim=True).softmax(1)
+        return (x + (shares * out).sum(1, keepdim=True),)
+
+    return _coded(code_of)
+
+
+def a_code_of_averages_and_deviations():
+    def code_of(x, encoder):
+        out = encoder(x)[0]
+        level = out.mean(1, keepdim=True)
+        return (x + level + (out - level).square().mean(1, keepdim=True),)
+
+    return _coded(code_of)
+
+
 def a_code_of_words_as_the_first_state():
     return _coded(lambda x, encoder: (x, x.mean(1)[None]))
 
