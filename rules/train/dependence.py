@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import starmap
 from typing import ClassVar
 
-from auditor.evidence.source.files import Source, the_only, unparsed
+from auditor.evidence.source.files import Source, name_of, the_only, unparsed
 from auditor.evidence.table import Rows, by_line
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
@@ -29,8 +29,8 @@ NAMED = {
     "multi_head_attention_forward": "multi-head attention",
     "scaled_dot_product_attention": "attention",
     "softmax": "the softmax",
-    "getitem": "the part that is kept of a padded convolution",
-    "narrow": "the part that is kept of a padded convolution",
+    "getitem": "the part that is kept here",
+    "narrow": "the part that is kept here",
     "cross_entropy": "the model",
     "nll_loss": "the model",
 }
@@ -158,6 +158,20 @@ BACKWARD = (
 )
 
 
+OVER_TIME = frozenset(
+    """
+    mean sum std var std_mean var_mean norm vector_norm amax amin max min group_norm instance_norm
+    layer_norm rms_norm normalize softmax log_softmax
+    """.split()
+)
+"""Functions that are wrong where they go over positions."""
+
+UP_TO_HERE = (
+    "Take it over what a position may know: over the channels of each position, or over the values up "
+    "to it (x.cumsum(1) / counts)."
+)
+
+
 class SeesTheNextToken(DependenceSays):
     """A language or time-series model sees what it has to predict."""
 
@@ -195,6 +209,8 @@ class SeesTheNextToken(DependenceSays):
         ]
         if row.kind == "added":
             return the_only(starmap(source.site_of, source.calls_of("tril", "triu"))) or row.site
+        if row.function in MASKED and (compared := _compared_positions(source, row.site)):
+            return compared
         off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
         if off_by_few:
             return source.site_of(file, made[0])
@@ -208,7 +224,43 @@ class SeesTheNextToken(DependenceSays):
 
     def instead(self, row: DependenceRow) -> str:
         combined = COMBINED if "attn_mask" in row.site.text else ""
-        return super().instead(row) or combined
+        over_time = UP_TO_HERE if row.kind == "future" and row.function in OVER_TIME else ""
+        return super().instead(row) or combined or over_time
+
+
+def _compared_positions(source: Source, site: Site) -> Site | None:
+    """The only comparison of each position with each other, ``a[:, None] >= a[None, :]``, in the
+    function that makes the mask which the line reads.
+    """
+    index = source.index(site.file)
+    read = {
+        name_of(node)
+        for call in source.calls_at(site)
+        for given in (*call.args, *(each.value for each in call.keywords))
+        for node in nodes_in(given, ast.Name, ast.Attribute)
+    }
+    made = [(name_of(to), node.value) for node in index.of(ast.Assign) for to in node.targets]
+    made += [
+        (str(call.args[0].value), call.args[1])
+        for call in index.calls.get("register_buffer", ())
+        if len(call.args) > 1 and isinstance(call.args[0], ast.Constant)
+    ]
+    functions: set[ast.AST] = set()
+    for name, value in made:
+        called = {name_of(value.func)} if isinstance(value, ast.Call) else set()
+        own = [each for each in index.functions if each.name in called]
+        if name in read:
+            functions.update(own or (index.scope_of(value),))
+    return the_only(
+        source.site_of(site.file, node)
+        for node in index.of(ast.Compare)
+        if index.scope_of(node) in functions
+        if isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+        if all(
+            isinstance(each, ast.Subscript) and "None" in unparsed(each.slice)
+            for each in (node.left, *node.comparators)
+        )
+    )
 
 
 class InputUnread(Rule):
@@ -333,10 +385,15 @@ class ShiftTakenAway(DependenceSays):
         "it are not trained",
         "bias": "what is added to the scores is the same for all values of the softmax, which "
         "cancels it: it has no effect, and the layers that compute it are not trained",
+        "term": "a part of this is the same for all alternatives of the softmax, and only linear "
+        "functions follow: it cancels and has no effect, and the layers that compute it get no "
+        "gradient from here",
     }
     INSTEAD: ClassVar = {
+        "term": "Put a function that is not linear between the sum and the score (tanh, relu), or "
+        "multiply the two parts.",
         "bias": "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for "
-        "[..., None]."
+        "[..., None].",
     }
     advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
 

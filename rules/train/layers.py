@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.amounts import digits
+from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
+from ..lines import places_of
 from .losses import by_line, off
 from .rows import LayerRow
 
@@ -18,6 +20,8 @@ REMEDIES = {
     "inputs and its bias, or use an activation with a slope below 0 (leaky_relu, gelu).",
     "saturated": "Bring the activation's input to unit scale: smaller initial weights, no "
     "large factor or bias before it, or a normalization layer.",
+    "zero": "Start one of the two at random. The last layer at zero alone already leaves the output "
+    "as it was at the start.",
 }
 
 
@@ -49,20 +53,25 @@ class LayerCannotLearn(Rule):
     fewest: int = knob(64, "Report only units and gates with at least this many results.")
     edge: float = knob(1e-3, "Count results of sigmoid or tanh this close to an end as saturated.")
 
-    def detect(self, layers: Rows[LayerRow]) -> Iterator[Finding]:
+    def detect(self, layers: Rows[LayerRow], source: Source) -> Iterator[Finding]:
         wrong = [row for row in layers if self._is_wrong(row)]
         kinds = {row.kind for row in wrong}
-        for site, rows in by_line(wrong):
+        zero = {name for row in wrong if row.kind == "zero" for name in row.layer.split(" and ")}
+        for site, rows in by_line(
+            row for row in wrong if row.kind != "dead" or row.layer not in zero
+        ):
             row = max(rows, key=lambda row: (row.ratio is not None, row.given, row.dead))
-            if row.kind != "input" and "input" in kinds:
+            if row.kind in ("dead", "saturated") and "input" in kinds:
                 continue  # units die and gates saturate of it
             measured = row.ratio is not None and off(row.ratio) >= self.factor
+            made = _made_zero(source) if row.kind == "zero" else None
             yield Finding(
-                site,
+                made or site,
                 _message(row, measured=measured),
                 steps=max(row.steps, len({each.step for each in rows})),
                 per_step=1.0,
                 severity=None if measured or row.kind != "input" else Severity.NOTE,
+                places=places_of(made or site, site),
                 remedy=Remedy(REMEDIES[row.kind]),
             )
 
@@ -70,6 +79,8 @@ class LayerCannotLearn(Rule):
         if row.kind == "input":
             scaled = row.ratio is not None and off(row.ratio) < self.alike
             return row.given >= self.given and row.made >= self.made and not scaled
+        if row.kind == "zero":
+            return row.steps >= self.fewest_steps
         if row.samples < self.fewest:
             return False
         if row.kind == "saturated":
@@ -78,8 +89,22 @@ class LayerCannotLearn(Rule):
         return row.steps >= self.fewest_steps and row.dead >= share * row.units
 
 
+def _made_zero(source: Source) -> Site | None:
+    """The only line that sets something other than a bias to zero."""
+    return the_only(
+        source.site_of(file, call)
+        for file, call in source.calls_of("zeros_")
+        if "bias" not in unparsed(call)
+    )
+
+
 def _message(row: LayerRow, *, measured: bool) -> str:
     layer = row.layer or "a layer"
+    if row.kind == "zero":
+        return (
+            f"{row.layer or 'two parameters'} are both zero, and the gradient of each is a multiple of the other: neither got "
+            f"one in {row.steps} backward passes, and none ever will"
+        )
     if row.kind == "dead":
         return (
             f"{row.dead} of {row.units} units after {layer} are never active and got no gradient "

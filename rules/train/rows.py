@@ -99,8 +99,9 @@ class DependenceRow(PassRow, kw_only=True):
             "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
             "all samples, in front of sums for each of them; `prompt`: tokens of prompts among the targets of "
             "rows that are padded on the left; `feature`: a channel of the input, on values behind its "
-            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores; "
-            "`half`: the only target of a symmetric loss that is detached"
+            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores; `term`: "
+            "the same, of what was added before linear functions; `half`: the only target of a symmetric "
+            "loss that is detached; `context`: each row, on what layers make of the mean of all rows"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
@@ -194,8 +195,16 @@ class LayerRow(PassRow, kw_only=True):
     of_values = True
 
     at: At
-    kind: Annotated[str, doc("`input`, `dead` or `saturated`")]
-    layer: Annotated[str, doc("input, dead: its weight; saturated: `sigmoid` or `tanh`")]
+    kind: Annotated[
+        str,
+        doc(
+            "`input`, `dead`, `saturated`, or `zero`: a product of two zeros, each of which a "
+            "parameter makes"
+        ),
+    ]
+    layer: Annotated[
+        str, doc("input, dead: its weight; saturated: `sigmoid` or `tanh`; zero: both parameters")
+    ]
     given: Annotated[float, doc("input: its root mean square")] = older(0.0)
     least: Annotated[float, doc("input: that of its smallest column or channel")] = older(0.0)
     most: Annotated[float, doc("input: that of its largest column or channel")] = older(0.0)
@@ -209,6 +218,6 @@ class LayerRow(PassRow, kw_only=True):
     ] = older(None)
     units: Annotated[int, doc("dead: units of the layer")] = older(0)
     dead: Annotated[int, doc("dead: those that gave 0 and got no gradient throughout")] = older(0)
-    steps: Annotated[int, doc("dead: backwards that gave the weight its gradient")] = older(0)
+    steps: Annotated[int, doc("dead, zero: backwards that gave the weight its gradient")] = older(0)
     samples: Annotated[int, doc("dead: results of each unit; saturated: all results")] = older(0)
     edge: Annotated[float, doc("saturated: 95% of the results lie so near to an end")] = older(0.0)

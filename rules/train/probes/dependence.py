@@ -8,7 +8,7 @@ no threshold is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,7 @@ from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .padded_texts import reached_from
 from .second_gradient import Tail, computed_again, nothing_left_behind
 from .shifts import Shifted
+from .summaries import Summaries
 
 MIXING = frozenset(
     """
@@ -98,19 +99,28 @@ class Dependence:
 def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     """Where a position's output begins to depend on the tokens behind it; None if none does."""
     position = shifted.asked_position
-    if position is None or _is_summed_up(tape, shifted):
+    summed = None if position is None else _summaries_of(tape, shifted)
+    if position is None or summed is None:
         return None
     n = _behind(shifted, position, shifted.output, shifted.axis)
     if not n:
         return None
 
-    first = next(_attending(tape, shifted, partial(_behind, shifted, position)), shifted.call)
+    behind = partial(_behind, shifted, position)
+    first = next(_attending(tape, shifted, behind, summed), shifted.call)
+    if first.name in OF_BATCHES:
+        return None  # an evaluation takes what the training has counted
     at_first = partial(_behind, shifted, 0)
     wrapped = next(_attending(tape, shifted, at_first), first)
     if wrapped.number < first.number and _is_given_it(first, shifted, at_first):
         first = wrapped  # the last position was moved in front of the others
     of = shifted.output.shape[shifted.axis] - 1 - position
-    return Dependence("future", mask_of(tape, first), n, of)
+    reader = mask_of(tape, first)
+    return Dependence("future", _combined(tape, reader) or reader, n, of)
+
+
+OF_BATCHES = frozenset({"batch_norm", "native_batch_norm", "sync_batch_norm"})
+"""Norms by statistics of the whole batch, which are counted for evaluations."""
 
 
 def _is_given_it(
@@ -159,19 +169,23 @@ def _second_document(tape: FunctionTape, shifted: Shifted) -> tuple[int, int] | 
 
 
 def _attending(
-    tape: FunctionTape, shifted: Shifted, reached: Callable[[torch.Tensor, int], int]
+    tape: FunctionTape,
+    shifted: Shifted,
+    reached: Callable[[torch.Tensor, int], int],
+    summed: Container[int] = (),
 ) -> Iterator[TapedCall]:
-    """The calls with a row for each position by which something is reached, the first one first."""
+    """The calls with a row for each position by which something is reached, the first one first; and
+    the statistics over positions, ``summed``, which hold everything.
+    """
     positions = shifted.output.shape[shifted.axis]
     for call in tape.calls.values():
         between = shifted.embedding.number < call.number < shifted.call.number
-        given = [each for each, _ in call.parents]
-        if not between or call.at is None or not call.result.is_floating_point():
-            continue
-        if call.name not in ATTENDING and not crops_convolution(tape, call.name, given):
+        if not between or call.spot is None or not call.result.is_floating_point():
             continue
         axis = only_axis(call.result, positions)  # scores have two with a place for each position
-        if call.result.dim() > 2 and axis is not None and reached(call.result, axis):
+        if call.number in summed or (
+            call.result.dim() > 2 and axis is not None and reached(call.result, axis)
+        ):
             yield call
 
 
@@ -217,20 +231,25 @@ def crops_convolution(tape: FunctionTape, name: str, given: Sequence[torch.Tenso
     return made is not None and made.name == "conv1d"
 
 
-def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
-    """The text goes through something without positions, as a latent variable: it may know all."""
+def _summaries_of(tape: FunctionTape, shifted: Shifted) -> Container[int] | None:
+    """The statistics over positions on the way to the output; None if the text goes through something
+    without positions that may know all of it, as a latent variable.
+    """
     positions, rows = shifted.asked.shape
     lengths, of_text = {positions, rows * positions}, {shifted.embedding.number}
-    for call in leading_to(tape, shifted.call.argument(0, "input")):
+    scores = shifted.call.argument(0, "input")
+    summaries = Summaries(tape, scores, lengths)
+    for call in leading_to(tape, scores):
         given = [tensor for tensor, number in call.parents if number in of_text]
-        if any(lengths.isdisjoint(tensor.shape) for tensor in given):
-            return True
+        without = [tensor for tensor in given if lengths.isdisjoint(tensor.shape)]
+        if given and not summaries.take(call, without, given):
+            return None
         if given:
             of_text.add(call.number)
-            if call.name in OTHER_LENGTHS:
+            if call.name in OTHER_LENGTHS and not without:
                 sizes = call.result.shape[2:] if call.name == "conv1d" else call.result.shape
-                lengths |= set(sizes).difference(*(tensor.shape for tensor in given))
-    return False
+                lengths |= set(sizes).difference({1}, *(tensor.shape for tensor in given))
+    return summaries.numbers
 
 
 def _behind(shifted: Shifted, position: int, result: torch.Tensor, axis: int) -> int:

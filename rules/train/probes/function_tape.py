@@ -71,8 +71,8 @@ class TapeRequest:
     """Which calls get a place, and what is noted of the frames around them."""
 
     placed: Callable[[str, tuple[Any, ...]], bool]
-    spotted: frozenset[str] = frozenset()
-    """Names of further calls whose line is kept: a walk up the stack for each call costs time."""
+    spotted: Callable[[str], bool] = lambda name: False
+    """Further calls whose line is kept: a walk up the stack for each call costs time."""
     note: Callable[[str, tuple[Any, ...], dict[str, Any]], Any] = field(
         default=lambda name, args, kwargs: None
     )
@@ -174,7 +174,7 @@ class FunctionTape(TorchFunctionMode):
         placed = self._wanted.placed(name, given)
         frame, via = (
             self._context.frames.user_frame()
-            if placed or name in self._wanted.spotted
+            if placed or self._wanted.spotted(name)
             else (None, None)
         )
         call = TapedCall(

@@ -18,6 +18,7 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import names_of
 
 from ..rows import LayerRow
+from . import zeros
 from .function_tape import FunctionTape, TapedCall, TapeRequest
 from .second_gradient import (
     NUMBERS,
@@ -82,6 +83,8 @@ class LayersProbe(Probe):
         self._leaves: list[torch.Tensor] = []
         self._units: dict[int, _Units] = {}
         self._gates: dict[tuple[int, str], tuple[float, int]] = {}
+        self._zeros: dict[tuple[int, int], tuple[int, _Units, _Units]] = {}
+        """Lines that multiply two zeros, by the two parameters that are."""
         self._seen: set[tuple[int, int]] = set()
         """Layers whose input was looked at, which is done once."""
 
@@ -92,7 +95,7 @@ class LayersProbe(Probe):
             return
         self.context.writer.touch("layers")
         run_compiled_code_eagerly(self._patches)
-        tape = FunctionTape(self.context, TapeRequest(lambda name, _: name in PLACED), self.missed)
+        tape = FunctionTape(self.context, TapeRequest(_is_placed), self.missed)
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(tape))
         self._tape = tape
@@ -121,6 +124,9 @@ class LayersProbe(Probe):
             return
         try:
             self._look_at_units(tape)
+            for made, *pair in zeros.zero_products(tape):
+                one, two = map(self._units_of, pair)
+                self._zeros[id(pair[0]), id(pair[1])] = made.at or 0, one, two
             if len(call.tensors) == 1 and not call.create_graph:
                 self._look_at_gates(tape, call.tensors[0])
                 self._look_at_inputs(tape, call.tensors[0])
@@ -138,16 +144,17 @@ class LayersProbe(Probe):
         for leaf in () if call.failed else self._leaves:
             gradient, room = leaf.grad, room - leaf.numel()
             plain = type(gradient) is torch.Tensor and gradient.layout is torch.strided
-            if gradient is not None and plain and room >= 0 and leaf.dim() > 1:
+            if gradient is not None and plain and room >= 0 and leaf.numel():
                 units = self._units_of(leaf)
-                units.alive = units.alive | (gradient != 0).flatten(1).any(1)
+                units.alive = units.alive | (gradient != 0).reshape(len(units.alive), -1).any(1)
                 units.backwards += 1
         self._leaves = []
 
     def _units_of(self, weight: torch.Tensor) -> _Units:
         units = self._units.get(id(weight))
         if units is None or alive(units.weight) is not weight:
-            none = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
+            rows = len(weight) if weight.dim() else 1
+            none = torch.zeros(rows, dtype=torch.bool, device=weight.device)
             units = self._units[id(weight)] = _Units(weakref.ref(weight), none)
         return units
 
@@ -224,6 +231,18 @@ class LayersProbe(Probe):
     # -- when the pass is over ---------------------------------------------------------------------
 
     def _write(self) -> None:
+        for at, *pair in self._zeros.values():
+            if any(bool(each.alive.any()) for each in pair):
+                continue
+            both = [each for units in pair if (each := alive(units.weight)) is not None]
+            names = sorted(names_of(both).values())
+            row = LayerRow(
+                at=at,
+                kind="zero",
+                layer=" and ".join(names) if len(names) == len(both) else "",
+                steps=min(each.backwards for each in pair),
+            )
+            self.context.add(row)
         seen = {number: each for number, each in self._units.items() if each.at is not None}
         names = names_of(
             each for units in seen.values() if (each := alive(units.weight)) is not None
@@ -245,7 +264,13 @@ class LayersProbe(Probe):
             )
         self._units.clear()
         self._gates.clear()
+        self._zeros.clear()
         self._seen.clear()
+
+
+def _is_placed(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    multiplies = name in zeros.PRODUCTS and len(given) > 1
+    return name in PLACED or (multiplies and all(each.requires_grad for each in given[:2]))
 
 
 def _weight(call: TapedCall) -> torch.Tensor | None:

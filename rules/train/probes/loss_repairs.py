@@ -91,7 +91,7 @@ class LossRepairsProbe(OptimizerProbe):
         )
         tape = FunctionTape(
             self.context,
-            TapeRequest(self._is_placed, broadcasts.MADE_FOR_IT, self._noted),
+            TapeRequest(self._is_placed, self._is_spotted, self._noted),
             self.missed,
         )
         tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
@@ -144,6 +144,9 @@ class LossRepairsProbe(OptimizerProbe):
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
         )
+
+    def _is_spotted(self, name: str) -> bool:
+        return self.context.step < THOROUGH or name in broadcasts.MADE_FOR_IT
 
     def backward_begins(self, call: Backward) -> None:
         """Look at the loss while its graph is whole."""
@@ -246,12 +249,19 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _depends(self, found: dependence.Dependence | None) -> None:
         """Samples and the future are told once in a step: what comes behind depends on the same."""
-        if found is not None and found.call.at is not None:
+        at = None if found is None else self._place(found.call)
+        if found is not None and at is not None:
             self._seen[found.kind, 0] += 1
             row = DependenceRow(
-                at=found.call.at, kind=found.kind, function=found.call.name, n=found.n, of=found.of
+                at=at, kind=found.kind, function=found.call.name, n=found.n, of=found.of
             )
             self.context.add(row)
+
+    def _place(self, call: TapedCall) -> int | None:
+        if call.at is not None or call.spot is None:
+            return call.at
+        code, line = call.spot
+        return self.context.frames.site(code.co_filename, line, code.co_qualname)
 
     def _look_at_padding(self, tape: FunctionTape) -> None:
         for found in padding_reads.padding_reads(tape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import torch
 
@@ -10,18 +10,17 @@ from auditor.capture.instruments.plain_tensor import tensors
 
 from . import paddings
 from .dependence import (
-    ATTENDING,
     COMPARED,
     FORMS,
     OTHER_LENGTHS,
     Dependence,
-    crops_convolution,
     leading_to,
     mask_of,
 )
 from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .padded_texts import reached_from
 from .second_gradient import Tail, computed_again, nothing_left_behind, repeatable
+from .summaries import Summaries
 
 SHORTEST = 8
 """Positions of a series, at least."""
@@ -53,7 +52,7 @@ def _of_numbers(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
         return
     target, out = sorted(pair, key=lambda each: each.requires_grad)
     if not target.requires_grad and out.requires_grad and target.is_floating_point():
-        yield from ((given, out, axis, axis) for given, axis in _inputs(tape, target))
+        yield from ((given, out, axis, axis) for given, axis in _inputs(tape, target, out))
 
 
 def _of_classes(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
@@ -85,16 +84,15 @@ def _is_next(given: torch.Tensor, target: torch.Tensor, axis: int) -> bool:
     return torch.equal(later, here)
 
 
-def _inputs(tape: FunctionTape, target: torch.Tensor) -> Iterator[tuple[torch.Tensor, int]]:
-    """Data of which the target is the next position, and the dimension of the positions."""
+def _inputs(
+    tape: FunctionTape, target: torch.Tensor, out: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, int]]:
+    """Data that lead to an output, of which the target is the next position, and their dimension."""
     seen = set[int]()
-    for call in tape.calls.values():
+    for call in leading_to(tape, out):
         for (each, _), before in zip(call.parents, call.versions, strict=True):
             data = each.dtype == target.dtype and not each.requires_grad and version(each) == before
-            if (
-                not (data and call.gives_gradient and each.shape == target.shape)
-                or id(each) in seen
-            ):
+            if not data or each.shape != target.shape or id(each) in seen:
                 continue
             seen.add(id(each))
             yield from ((each, n) for n in range(target.dim()) if _is_next(each, target, n))
@@ -110,7 +108,8 @@ def _first(
     readers = [each for each in tape.calls.values() if any(one is given for one, _ in each.parents)]
     reached = reached_from(tape, readers)
     calls = [each for each in leading_to(tape, out) if each.number in reached]
-    if _loses_positions(calls, given, axis):
+    summed = _summaries_of(tape, calls, given, out, axis)
+    if summed is None:
         return None
     leaf = given.detach().requires_grad_()
     held, size = {id(given): leaf}, given.shape[axis]
@@ -137,26 +136,28 @@ def _first(
     for call in calls if n else ():
         result = held[id(call.result)]
         along = only_axis(result, size)
-        if along is not None and result.requires_grad and behind(result, along):
-            given_here = [each for each, _ in call.parents]
-            named = call.name in ATTENDING or crops_convolution(tape, call.name, given_here)
+        begins = along is not None and result.requires_grad and behind(result, along)
+        if begins or call.number in summed:
             place = mask_of(tape, call)
-            known = named and place.at is not None
-            return Dependence("future", place, n, size - 1 - middle) if known else None
+            return Dependence("future", place, n, size - 1 - middle) if place.spot else None
     return None
 
 
-def _loses_positions(calls: list[TapedCall], given: torch.Tensor, axis: int) -> bool:
-    """The series goes through something without positions, as the latent variable of an autoencoder:
-    what comes of that may know all of it.
+def _summaries_of(
+    tape: FunctionTape, calls: list[TapedCall], given: torch.Tensor, out: torch.Tensor, axis: int
+) -> Container[int] | None:
+    """The statistics over positions among the calls; None if the series goes through something
+    without positions, as the latent variable of an autoencoder: what comes of that may know all.
     """
     size = given.shape[axis]
     lengths, of_series = {size, *(size * each for each in given.shape)}, {id(given)}
+    summaries = Summaries(tape, out, lengths)
     for call in calls:
         here = [each for each, _ in call.parents if id(each) in of_series]
-        if any(lengths.isdisjoint(each.shape) for each in here):
-            return True
-        if call.name in OTHER_LENGTHS:
-            lengths |= set(call.result.shape[2:]).difference(*(each.shape for each in here))
+        without = [each for each in here if lengths.isdisjoint(each.shape)]
+        if not summaries.take(call, without, here):
+            return None
+        if call.name in OTHER_LENGTHS and not without:
+            lengths |= set(call.result.shape[2:]).difference({1}, *(each.shape for each in here))
         of_series |= set(map(id, call.results))
-    return False
+    return summaries.numbers

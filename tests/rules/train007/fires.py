@@ -117,3 +117,69 @@ def frames_of_bytes_before_an_activation_in_place():
         optimizer.step()
 
     return step
+
+
+class _Adapted(nn.Module):
+    """A residual branch of two layers, with ``start`` applied to the weights of both."""
+
+    def __init__(self, branch, start=lambda weight: nn.init.constant_(weight, 0.0)):
+        super().__init__()
+        self.body, self.head, self.branch = nn.Linear(8, 16), nn.Linear(16, 4), branch
+        self.down, self.up = nn.Linear(16, 8, bias=False), nn.Linear(8, 16)
+        for each in (self.down, self.up):
+            start(each.weight)
+
+    def forward(self, x):
+        x = torch.tanh(self.body(x))
+        return self.head(x + self.branch(x, self.down, self.up))
+
+
+def _rows():
+    return torch.randn(32, 8), torch.randint(0, 4, (32,))
+
+
+def both_layers_of_a_branch_start_at_zero():
+    def branch(x, down, up):
+        return up(F.gelu(down(x)))  # TRAIN007
+
+    return fed_by(_Adapted(branch), _rows)
+
+
+def both_layers_of_a_branch_with_relu_start_at_zero():
+    def branch(x, down, up):
+        x = F.relu(down(x))
+        return up(x)  # TRAIN007
+
+    return fed_by(_Adapted(branch), _rows)
+
+
+def a_gate_of_zero_on_a_branch_of_zero():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.branch, self.head = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 4)
+            self.gate = nn.Parameter(torch.zeros(()))
+            nn.init.constant_(self.branch.weight, 0.0)
+            nn.init.constant_(self.branch.bias, 0.0)
+
+        def forward(self, x):
+            x = torch.tanh(self.body(x))
+            x = x + self.gate * self.branch(x)  # TRAIN007
+            return self.head(x)
+
+    return fed_by(Net(), _rows)
+
+
+def both_factors_of_a_change_of_weights():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+            self.one, self.two = (nn.Parameter(torch.zeros(size)) for size in ((16, 2), (2, 8)))
+            self.body.requires_grad_(False)
+
+        def forward(self, x):
+            change = self.one @ self.two  # TRAIN007
+            return self.head(torch.tanh(F.linear(x, self.body.weight + change)))
+
+    return fed_by(Net(), _rows)

@@ -3,6 +3,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.rules.programs import fed_by
+from tests.rules.train007.fires import _Adapted
 
 
 def _classes(rows=32):
@@ -218,3 +219,55 @@ def gates_that_are_mostly_open():
 
 def swish_by_hand_of_large_numbers():
     return fed_by(_Gated(1.0, 20.0, own=True), _rows)
+
+
+def _branch(active):
+    return lambda x, down, up: up(active(down(x)))
+
+
+def _zero_where(wide):
+    def start(weight):
+        if (weight.shape[0] > weight.shape[1]) == wide:
+            nn.init.constant_(weight, 0.0)
+
+    return start
+
+
+def the_last_layer_of_a_branch_starts_at_zero():
+    return fed_by(_Adapted(_branch(F.gelu), _zero_where(wide=True)), _rows)
+
+
+def the_first_layer_of_a_branch_starts_at_zero():
+    return fed_by(_Adapted(_branch(F.gelu), _zero_where(wide=False)), _rows)
+
+
+def both_at_zero_but_half_open_between():
+    return fed_by(_Adapted(_branch(torch.sigmoid)), _rows)
+
+
+def a_frozen_branch_of_zeros():
+    model = _Adapted(_branch(F.gelu))
+    model.down.requires_grad_(False)
+    return fed_by(model, _rows)
+
+
+def a_branch_of_zeros_that_some_steps_do_not_feed():
+    def branch(x, down, up):
+        return up(F.gelu(down(x * (x.sum() > 0))))
+
+    return fed_by(_Adapted(branch, _zero_where(wide=True)), _rows)
+
+
+def gates_and_a_head_that_start_at_zero():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.gates, self.head = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(16, 4)
+            for each in (*self.gates.parameters(), *self.head.parameters()):
+                nn.init.constant_(each, 0.0)
+
+        def forward(self, x):
+            out = torch.tanh(self.body(x))
+            return self.head(out + self.gates(x) * out)
+
+    return fed_by(Net(), _rows)

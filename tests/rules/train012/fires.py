@@ -205,3 +205,107 @@ def centered_average():
         return F.conv1d(padded, torch.full((1, 1, 9), 1 / 9))[0, 0]  # TRAIN012
 
     return _forecast(_Windows(average))
+
+
+@losses(lambda: (nn.Conv1d(1, 8, 3), nn.Conv1d(8, 1, 1)))
+def a_scale_of_the_whole_window(layer, head):
+    series = torch.randn(4, 17).cumsum(-1)
+    x = series[:, :-1]
+    level = x.mean(-1, keepdim=True)  # TRAIN012
+    spread = (x - level).square().mean(-1, keepdim=True).sqrt() + 1e-3
+    out = layer(F.pad(((x - level) / spread)[:, None], (2, 0))).relu()
+    return F.mse_loss(head(out)[:, 0] * spread + level, series[:, 1:])
+
+
+@losses(lambda: (nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)))
+def a_masked_average_beside_the_recurrence(tokens_of, layer, head):
+    tokens = torch.randint(1, 19, (4, 12))
+    x = tokens_of(tokens[:, :-1])
+    kept = (tokens[:, :-1] != 3).float()[..., None]
+    topic = (x * kept).sum(1) / 11  # TRAIN012
+    out = layer(x)[0] + topic[:, None].tanh()
+    return F.cross_entropy(head(out).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def _convolved(gate):
+    torch.manual_seed(0)
+    layers = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 19, 1), nn.Linear(8, 8)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        tokens_of, layer, head, learned = layers
+        x = tokens_of(tokens[:, :-1]).transpose(1, 2)
+        x = layer(F.pad(x, (2, 0))).relu()
+        F.cross_entropy(head(gate(x, learned)), tokens[:, 1:]).backward()
+
+    return step
+
+
+def channels_weighed_by_their_averages():
+    def gate(x, learned):
+        squeezed = x.mean(-1)  # TRAIN012
+        return x * learned(squeezed).sigmoid()[..., None]
+
+    return _convolved(gate)
+
+
+def channels_weighed_by_pooled_averages():
+    pool = nn.AdaptiveAvgPool1d(1)
+
+    def gate(x, learned):
+        squeezed = pool(x)  # TRAIN012
+        return x * learned(squeezed.transpose(1, 2)).transpose(1, 2).sigmoid()
+
+    return _convolved(gate)
+
+
+def a_weighted_average_added_to_each_position():
+    def gate(x, learned):
+        shares = learned(x.transpose(1, 2)).mean(-1).exp()[:, None]
+        return x + (shares * x).sum(-1, keepdim=True)  # TRAIN012
+
+    return _convolved(gate)
+
+
+def the_largest_of_each_channel():
+    def gate(x, learned):
+        peak = x.amax(-1)  # TRAIN012
+        return x + learned(peak)[..., None]
+
+    return _convolved(gate)
+
+
+def a_norm_over_positions():
+    return _convolved(lambda x, learned: F.group_norm(x, 2))  # TRAIN012
+
+
+@losses(lambda: (nn.Embedding(19, 8), nn.Linear(11, 11), nn.Linear(8, 19)))
+def a_layer_that_mixes_positions(tokens_of, mixer, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    x = tokens_of(tokens[:, :-1])
+    x = x + mixer(x.transpose(1, 2)).transpose(1, 2).relu()  # TRAIN012
+    return F.cross_entropy(head(x).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+@losses(lambda: (nn.Embedding(19, 8), nn.Linear(8, 19)))
+def a_position_beside_the_one_behind_it(tokens_of, head):
+    tokens = torch.randint(0, 19, (4, 12))
+    x = tokens_of(tokens[:, :-1])
+    last = torch.zeros(4, 1, 8)
+    x = x + torch.cat([x[:, 1:], last], 1)  # TRAIN012
+    return F.cross_entropy(head(x).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def a_mask_that_compares_blocks():
+    class Blocks(Attending):
+        def __init__(self):
+            super().__init__(self.attended)
+            block = torch.arange(11) // 4
+            near = block[:, None] - block[None] < 2
+            before = block[None, :] <= block[:, None]  # TRAIN012
+            self.register_buffer("seen", near & before)
+
+        def attended(self, query, key, value):
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=self.seen)
+
+    return _step(Blocks())

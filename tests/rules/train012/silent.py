@@ -3,7 +3,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.rules.programs import losses
-from tests.rules.train012.fires import _Shifted, _step, _Windows, _forecast
+from tests.rules.train012.fires import _convolved, _Shifted, _step, _Windows, _forecast
 
 
 def _parts():
@@ -248,3 +248,93 @@ def targets_of_another_series():
         F.mse_loss(model(x.flatten(1)), torch.randn(16, 6)).backward()
 
     return step
+
+
+@losses(lambda: (nn.Conv1d(1, 8, 3), nn.Conv1d(8, 1, 1)))
+def a_scale_of_what_came_before(layer, head):
+    series = torch.randn(4, 17).cumsum(-1)
+    x = series[:, :-1]
+    level = x.cumsum(-1) / torch.arange(1.0, 17.0)
+    out = layer(F.pad((x - level)[:, None], (2, 0))).relu()
+    return F.mse_loss(head(out)[:, 0] + level, series[:, 1:])
+
+
+def averages_of_what_came_before():
+    return _convolved(lambda x, learned: x * (x.cumsum(-1) / torch.arange(1.0, 12.0)).sigmoid())
+
+
+def a_norm_over_channels():
+    return _convolved(lambda x, learned: F.layer_norm(x.transpose(1, 2), (8,)).transpose(1, 2))
+
+
+def a_norm_of_the_batch():
+    norm = nn.BatchNorm1d(8)
+    return _convolved(lambda x, learned: norm(x).relu())
+
+
+def a_scale_of_the_whole_batch():
+    return _convolved(lambda x, learned: x / x.abs().max().clamp(min=1e-3))
+
+
+def a_largest_value_that_is_subtracted():
+    def gate(x, learned):
+        keys = (x - x.amax((1, 2), keepdim=True)).exp()
+        return (keys * x).cumsum(-1) / keys.cumsum(-1)
+
+    return _convolved(gate)
+
+
+def _coded(code_of):
+    """A decoder that is given each position of a text, and a code of the whole of it."""
+    torch.manual_seed(0)
+    tokens_of, encoder, decoder = nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.GRU(8, 8, batch_first=True)
+    head = nn.Linear(8, 19)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        x = tokens_of(tokens[:, :-1])
+        out, _ = decoder(*code_of(x, encoder))
+        F.cross_entropy(head(out).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
+
+
+def a_code_that_averages_an_encoder():
+    return _coded(lambda x, encoder: (x + encoder(x)[0].mean(1, keepdim=True),))
+
+
+def a_code_that_a_share_of_each_position_makes():
+    def code_of(x, encoder):
+        out = encoder(x)[0]
+        shares = out.mean(-1, keepdim=True).softmax(1)
+        return (x + (shares * out).sum(1, keepdim=True),)
+
+    return _coded(code_of)
+
+
+def a_code_of_averages_and_deviations():
+    def code_of(x, encoder):
+        out = encoder(x)[0]
+        level = out.mean(1, keepdim=True)
+        return (x + level + (out - level).square().mean(1, keepdim=True),)
+
+    return _coded(code_of)
+
+
+def a_code_of_words_as_the_first_state():
+    return _coded(lambda x, encoder: (x, x.mean(1)[None]))
+
+
+def a_code_of_words_with_noise():
+    def code_of(x, encoder):
+        mean = x.mean(1, keepdim=True)
+        return (x + mean + 0.1 * torch.randn_like(mean),)
+
+    return _coded(code_of)
+
+
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(3, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)))
+def a_style_of_the_whole_series(style_of, first, decoder, head):
+    series = _series()
+    style = style_of(series[:, :-1])[0].mean(1, keepdim=True)
+    return F.mse_loss(head(decoder(first(series[:, :-1]) + style)[0]), series[:, 1:])
