@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from auditor.recordings.row import At, PassRow, doc
+from auditor.recordings.row import PassRow, doc
 
 
 class EqualCallsRow(PassRow, kw_only=True):
@@ -21,23 +21,3 @@ class EqualCallsRow(PassRow, kw_only=True):
     block_us: Annotated[float, doc("time with gradients off around them, in that step")]
     steps: Annotated[int, doc("steps that turned gradients off there")]
     all: Annotated[int, doc("steps until then")]
-
-
-class DeepCopyRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line that deep-copies parameters in a step, and with them data
-    that was copied before and has not changed since.
-    """
-
-    part = "deep_copies"
-    when = "loud, of all steps until then"
-
-    at: At
-    n: Annotated[int, doc("copies")] = 0
-    again: Annotated[int, doc("of them those after the first")] = 0
-    nbytes: Annotated[int, doc("of all tensors, in these")] = 0
-    unchanged: Annotated[
-        int, doc("of tensors that are no parameters or buffers and did not change, in these")
-    ] = 0
-    name: Annotated[str, doc("the attribute with the largest of them, where it is one")] = ""
-    us: Annotated[float, doc("time of all copies")] = 0.0
-    all: Annotated[int, doc("steps until then")] = 0

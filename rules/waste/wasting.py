@@ -25,7 +25,7 @@ from auditor.rule import NotLooked, Rule, knob
 from auditor.syntax.index import LOOPS, called_in, name_of, names_in, nodes_in
 
 from ..lines import places_of
-from .rows import DeepCopyRow, EqualCallsRow
+from .rows import EqualCallsRow
 
 PACKED = (
     "pack_padded_sequence",
@@ -396,12 +396,6 @@ class CopiedUnread(WasteRule):
             )
 
 
-SNAPSHOT = (
-    "Copy what training changes and nothing else: copy.deepcopy of model.state_dict() and "
-    "optimizer.state_dict()."
-)
-
-
 @dataclass(frozen=True)
 class RebuiltEachStep(WasteRule):
     """A tensor that never changes is rebuilt on every step."""
@@ -419,10 +413,7 @@ class RebuiltEachStep(WasteRule):
     least: int = knob(1 << 12, "Report only if at least this many bytes are built per step.")
     size: int = knob(1 << 18, "Report fewer operators if they build at least this many bytes.")
 
-    def detect(
-        self, thrown: ThrownWork, machine: Machine, *, copies: Rows[DeepCopyRow]
-    ) -> Iterator[Finding]:
-        yield from self._copied(copies)
+    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
             many = each.operators >= self.operators and each.nbytes >= self.least
             if each.share < self.share or not (many or each.nbytes >= self.size):
@@ -436,25 +427,6 @@ class RebuiltEachStep(WasteRule):
                 f"each step rebuilds the same {amounts.size(each.nbytes)}, from nothing "
                 f"that changes: {worth(each)}",
                 facts=also(each.others),
-            )
-
-    def _copied(self, copies: Rows[DeepCopyRow]) -> Iterator[Finding]:
-        """Where most of a copy of what is trained is data that the copy before held as well."""
-        for each in copies:
-            size = each.unchanged // each.again
-            if size < self.size or 2 * each.unchanged < each.nbytes:
-                continue
-            share = each.unchanged / each.nbytes
-            which = f" ({each.name})" if each.name else ""
-            yield Finding(
-                each.site,
-                f"{amounts.percent(share)} of what this deep copy copies, {amounts.size(size)}, is no "
-                f"parameter, buffer or optimizer state, and the same as in the copy before{which}",
-                steps=each.all,
-                per_step=each.n / each.all,
-                lost_us_per_step=each.us * share / each.all,
-                basis="estimated",
-                remedy=Remedy(SNAPSHOT),
             )
 
 

@@ -1,5 +1,3 @@
-import copy
-import itertools
 import math
 
 import torch
@@ -93,25 +91,3 @@ def style_of_frozen_convolutions_that_the_optimizer_holds():
 
     model = _Style()
     return trained_by(model, lambda: model(torch.rand(4, 3, 32, 32)))
-
-
-def trainer_copied_with_its_data():
-    class _Trainer:
-        def __init__(self):
-            self.rows, self.kept, self.n = torch.randn(4000, 64), None, 0
-            self.model = nn.Linear(64, 8)
-            self.optimizer = torch.optim.Adam(self.model.parameters())
-
-        def keep(self):
-            self.kept = None
-            self.kept = copy.deepcopy(self)  # WASTE004
-
-        def step(self):
-            if self.n % 9 == 0:
-                self.keep()
-            self.n += 1
-            self.optimizer.zero_grad()
-            self.model(self.rows[torch.randint(4000, (16,))]).square().mean().backward()
-            self.optimizer.step()
-
-    return _Trainer().step

@@ -1,5 +1,3 @@
-import copy
-import itertools
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -108,34 +106,3 @@ def frozen_network_on_the_batch():
         return head(features).square().mean()
 
     return trained_by(head, loss)
-
-
-def _copied_now_and_then(of):
-    model, rows, kept = nn.Linear(64, 8), torch.randn(4000, 64), []
-    optimizer, steps = torch.optim.Adam(model.parameters()), itertools.count()
-
-    def step():
-        if next(steps) % 9 == 0:
-            kept[:] = [copy.deepcopy(of(model, optimizer, rows))]
-        optimizer.zero_grad()
-        model(rows[torch.randint(4000, (16,))]).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def states_copied_now_and_then():
-    return _copied_now_and_then(lambda model, optimizer, _: (model.state_dict(), optimizer.state_dict()))
-
-
-def frozen_layers_copied_with_the_model():
-    tower = nn.Linear(1000, 1000).requires_grad_(False)
-    return _copied_now_and_then(lambda model, *_: nn.ModuleList([model, tower]))
-
-
-def data_copied_before_it_is_changed():
-    return _copied_now_and_then(lambda model, optimizer, rows: rows)
-
-
-def data_that_changed_since():
-    return _copied_now_and_then(lambda model, optimizer, rows: (model, rows.mul_(0.99)))
