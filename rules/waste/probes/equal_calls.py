@@ -103,7 +103,7 @@ class EqualCallsProbe(Probe):
             self.guarded(self._returned), always_call=True
         )
         keep_hooks(hooks, entering, leaving)
-        self._inside = manager, spot, hooks, time.perf_counter()
+        self._inside = manager, spot, hooks, time.thread_time()
 
     def _exited(self, manager: Any, _: FrameType) -> None:
         if self._inside is not None and self._inside[0] is manager:
@@ -115,7 +115,7 @@ class EqualCallsProbe(Probe):
         if inside is not None:
             _, spot, hooks, began = inside
             hooks.undo()
-            spot.us += (time.perf_counter() - began) * 1e6
+            spot.us += (time.thread_time() - began) * 1e6
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -130,10 +130,10 @@ class EqualCallsProbe(Probe):
         series = None
         within = any(each is not None and not each.broken for _, each, _ in self._running)
         if not within and not torch.is_grad_enabled():
-            began = time.perf_counter()
+            began = time.thread_time()
             series = self._of(self._inside[1], module, args)
-            self._inside[1].us -= (time.perf_counter() - began) * 1e6
-        self._running.append((module, series, time.perf_counter()))
+            self._inside[1].us -= (time.thread_time() - began) * 1e6
+        self._running.append((module, series, time.thread_time()))
 
     def _of(self, spot: _Spot, module: nn.Module, args: Any) -> _Series | None:
         """The series of a call, as far as that call does not differ; None without parameters."""
@@ -150,14 +150,14 @@ class EqualCallsProbe(Probe):
         return known
 
     def _returned(self, module: nn.Module, _: Any, output: Any) -> None:
-        now = time.perf_counter()
+        now = time.thread_time()
         while self._running:
             running, series, began = self._running.pop()
             if running is not module:
                 continue  # it raised
             if series is not None and not series.broken and self._inside is not None:
                 self._add(series, module, output, (now - began) * 1e6)
-                self._inside[1].us -= (time.perf_counter() - now) * 1e6
+                self._inside[1].us -= (time.thread_time() - now) * 1e6
             return
 
     def _add(self, series: _Series, module: nn.Module, output: Any, us: float) -> None:
