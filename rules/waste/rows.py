@@ -12,6 +12,7 @@ class EqualCallsRow(PassRow, kw_only=True):
 
     part = "equal_calls"
     when = "loud, of all steps until then"
+    optional = True
 
     lines: Annotated[list[int], doc("the lines around the calls, outermost first, in `sites`")]
     module: Annotated[str, doc("its class")]
@@ -19,8 +20,8 @@ class EqualCallsRow(PassRow, kw_only=True):
     looked: Annotated[int, doc("of them the first ones, whose inputs and results were compared")]
     us: Annotated[float, doc("time of the calls after the first")]
     block_us: Annotated[float, doc("time with gradients off around them, in that step")]
-    steps: Annotated[int, doc("steps that turned gradients off there")]
-    all: Annotated[int, doc("steps until then")]
+    steps: Annotated[int, doc("steps that turned gradients off there")] = 0
+    all: Annotated[int, doc("steps until then")] = 0
 
 
 class DeepCopyRow(PassRow, kw_only=True):
@@ -30,6 +31,7 @@ class DeepCopyRow(PassRow, kw_only=True):
 
     part = "deep_copies"
     when = "loud, of all steps until then"
+    optional = True
 
     at: At
     n: Annotated[int, doc("copies")] = 0

@@ -472,7 +472,7 @@ class ComputedTwice(WasteRule):
     again: float = knob(0.2, "Report equal calls from this share of the time without gradients on.")
 
     def detect(
-        self, thrown: ThrownWork, machine: Machine, *, equal: Rows[EqualCallsRow], source: Source
+        self, thrown: ThrownWork, machine: Machine, source: Source, *, equal: Rows[EqualCallsRow]
     ) -> Iterator[Finding]:
         yield from self._equal(equal, machine, source)
         for each in thrown.of("repeat", "again"):

@@ -185,8 +185,6 @@ class EqualCallsProbe(Probe):
                     looked=LOOKED,
                     us=each.us,
                     block_us=spot.us,
-                    steps=0,
-                    all=0,
                 )
                 self._rows.append((spot, row))
 
