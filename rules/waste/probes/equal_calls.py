@@ -15,6 +15,7 @@ from auditor.capture.instruments.gradients_off import Place, place_of_block, wat
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import content, plain, tensors
+from auditor.capture.instruments.storages import storage_key
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.user_frames import Path, path_of
 from auditor.capture.probes.base import Context, Probe
@@ -234,8 +235,9 @@ def _bits(tensors: list[torch.Tensor], most: int) -> list[Any]:
     """What is equal for equal values, of their first bytes; None if one is not plain, or large."""
     found = list[Any]()
     for each in map(plain, tensors):
-        on_host = each.device.type == "cpu" and each.layout is torch.strided
-        known = on_host and each.nbytes <= MOST_BYTES and each.is_contiguous()
+        simple = type(each) in (torch.Tensor, nn.Parameter) and storage_key(each) is not None
+        on_host = simple and each.device.type == "cpu" and each.is_contiguous()
+        known = on_host and each.nbytes <= MOST_BYTES
         bits = (hash(content(each, most)), each.dtype, tuple(each.shape)) if known else None
         found.append(bits)
     return found
