@@ -115,7 +115,7 @@ class PaddingComputed(Rule):
             remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at)))
             if fixed
             else Remedy(BOUNDED)
-            if cut and counted
+            if counted
             else None,
         )
 

@@ -236,8 +236,18 @@ def _bits(tensors: list[torch.Tensor], most: int) -> list[Any]:
     found = list[Any]()
     for each in map(plain, tensors):
         simple = type(each) in (torch.Tensor, nn.Parameter) and storage_key(each) is not None
-        on_host = simple and each.device.type == "cpu" and each.is_contiguous()
+        on_host = simple and each.device.type == "cpu" and _is_dense(each)
         known = on_host and each.nbytes <= MOST_BYTES
-        bits = (hash(content(each, most)), each.dtype, tuple(each.shape)) if known else None
+        bits = (hash(content(each, most)), each.dtype, each.shape, each.stride()) if known else None
         found.append(bits)
     return found
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Its values lie side by side, in whatever order of its dimensions (what a GRU returns)."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
