@@ -12,12 +12,13 @@ class EqualCallsRow(PassRow, kw_only=True):
 
     part = "equal_calls"
     when = "loud, of all steps until then"
+    optional = True
 
     lines: Annotated[list[int], doc("the lines around the calls, outermost first, in `sites`")]
     module: Annotated[str, doc("its class")]
     n: Annotated[int, doc("calls in one step")]
-    looked: Annotated[int, doc("of them the first ones, whose inputs and results were compared")]
+    looked: Annotated[int, doc("of them those whose inputs and results were compared")]
     us: Annotated[float, doc("time of the calls after the first")]
     block_us: Annotated[float, doc("time with gradients off around them, in that step")]
-    steps: Annotated[int, doc("steps that turned gradients off there")]
-    all: Annotated[int, doc("steps until then")]
+    steps: Annotated[int, doc("steps that turned gradients off there")] = 0
+    all: Annotated[int, doc("steps until then")] = 0

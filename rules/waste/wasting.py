@@ -115,7 +115,7 @@ class PaddingComputed(Rule):
             remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at)))
             if fixed
             else Remedy(BOUNDED)
-            if cut and counted
+            if counted
             else None,
         )
 
@@ -444,7 +444,7 @@ class ComputedTwice(WasteRule):
     again: float = knob(0.2, "Report equal calls from this share of the time without gradients on.")
 
     def detect(
-        self, thrown: ThrownWork, machine: Machine, *, equal: Rows[EqualCallsRow], source: Source
+        self, thrown: ThrownWork, machine: Machine, source: Source, *, equal: Rows[EqualCallsRow]
     ) -> Iterator[Finding]:
         yield from self._equal(equal, machine, source)
         for each in thrown.of("repeat", "again"):
@@ -475,7 +475,7 @@ class ComputedTwice(WasteRule):
             yield Finding(
                 site,
                 f"without gradients this line calls {most.module}{where} {most.n:,} times in one "
-                f"step on equal input: the first {most.looked} results are equal bit by bit",
+                f"step on equal input: {most.looked} results were compared, and are equal bit by bit",
                 steps=most.all,
                 per_step=most.n * most.steps / most.all,
                 lost_us_per_step=us * most.steps / most.all if timed else None,

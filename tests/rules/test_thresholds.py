@@ -49,7 +49,7 @@ from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
 from auditor.recordings.schema.graph import BackwardRow, ZeroGradRow
-from auditor.recordings.schema.sync import CallRow
+from auditor.recordings.schema.sync import CallRow, WorkerKeptRow
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import batch
 from tests.rules.asking import (
@@ -456,9 +456,12 @@ def test_a_variable_that_some_line_cuts_is_a_note():
     assert never.severity is None and "nothing ever shrinks" in never.message
 
 
+MISSED = WorkerKeptRow(root="seen", tensors=[], nbytes=[], beyond=True, workers=2)
+
+
 @pytest.mark.parametrize(
     ("more", "severity"),
-    [({}, Severity.NOTE), ({"bounded": True}, Severity.NOTE), ({"beyond": True}, None)],
+    [({}, Severity.NOTE), ({"bounded": True}, Severity.NOTE), ({"again": MISSED}, None)],
 )
 def test_a_container_of_a_loaders_workers_is_a_finding_of_its_own(more, severity):
     sizes = tuple(range(0, 20 * MIB, MIB))

@@ -1,9 +1,11 @@
 """The rules about work that is thrown away, at both sides of each threshold."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from auditor.rules.waste.rows import EqualCallsRow
 from auditor.rules.waste.wasting import (
     ComputedTwice,
     CopiedUnread,
@@ -18,12 +20,18 @@ from auditor.rules.waste.wasting import (
 from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
-from auditor.model import Severity, Site
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
 from tests.evidence.recorded.rows import batch
 from tests.rules.asking import rows
 
 SITE = Site("train.py", 3, "step", "")
+
+NOTHING: dict[type, dict[str, Any]] = {
+    ComputedTwice: {"equal": Rows()},
+}
+"""What these rules are told besides."""
 
 
 def table(
@@ -70,9 +78,10 @@ MANY = {"operators": 3.0}
 def test_thresholds(rule: Any, what: str, facts: dict[str, Any], n: int) -> None:
     """A line behind an innocent one is told, too."""
     (given,), (other,) = table(what, **facts).found, table(what, share=0.0, nbytes=0).found
-    more = (Source(),) if what in ("result", "copy") else ()
+    more = (Source(),) if what in ("result", "copy", "repeat") else ()
     mixed = ThrownWork((other, given, other, given), copied=100)
-    assert len(list(rule.detect(mixed, Machine("rehearsal"), *more))) == 2 * n
+    calm = NOTHING.get(type(rule), {})
+    assert len(list(rule.detect(mixed, Machine("rehearsal"), *more, **calm))) == 2 * n
 
 
 @pytest.mark.parametrize(
@@ -139,10 +148,31 @@ def test_constants_that_are_copied_are_told_by_others() -> None:
     assert not list(RebuiltEachStep().detect(copied, Machine()))
 
 
+def _twice(thrown: ThrownWork, *equal: EqualCallsRow, text: str = "") -> Iterator[Finding]:
+    told = rows(*equal, sites=(SITE, Site("train.py", 4))) if equal else Rows()
+    return ComputedTwice().detect(thrown, Machine(), Source({"train.py": text}), equal=told)
+
+
+def _equal(us: float) -> EqualCallsRow:
+    row = EqualCallsRow(lines=[0, 1], module="Tower", n=20, looked=8, us=us, block_us=1000.0)
+    row.steps, row.all = 2, 40
+    return row
+
+
+@pytest.mark.parametrize(("us", "line"), [(199.0, 0), (201.0, 3)])
+def test_equal_calls_of_a_loop(us: float, line: int) -> None:
+    text = "def step():\n  for each in it:\n    tower(all)\ndef tower(x): return net(x)\n"
+    found = list(_twice(ThrownWork(), _equal(us), text=text))
+    assert [each.site.line for each in found if each.site] == [line] * bool(line)
+    for each in found:
+        assert "Tower (at train.py:4) 20 times" in each.message and each.per_step == 1.0
+        assert each.lost_us_per_step == us / 20
+
+
 def test_a_repeat_after_a_backward_is_a_note() -> None:
-    (found,) = ComputedTwice().detect(table("again", products=1), Machine())
+    (found,) = _twice(table("again", products=1))
     assert found.severity is Severity.NOTE
-    (found,) = ComputedTwice().detect(table("repeat", products=1), Machine())
+    (found,) = _twice(table("repeat", products=1))
     assert found.severity is None
 
 
@@ -196,7 +226,7 @@ def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
 
 def test_a_repeat_says_where_it_was_computed() -> None:
     known = table("repeat", products=1, further=(Site("train.py", 8),), other=1)
-    (found,) = ComputedTwice().detect(known, Machine())
+    (found,) = _twice(known)
     assert "is computed at train.py:8 as well" in found.message
 
 

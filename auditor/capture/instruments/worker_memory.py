@@ -145,10 +145,15 @@ class WorkerContainers:
         )
 
     def begin(self) -> None:
-        """A batch will be fetched, from which on it is watched what grows."""
-        self._watched = self._watched or [
-            _Watched(place, place.weighed()[0]) for place in self._places
-        ]
+        """A batch will be fetched, from which on it is watched what grows. What came since the last
+        one, no sample has stored.
+        """
+        if not self._watched:
+            self._watched = [_Watched(place, place.weighed()[0]) for place in self._places]
+            return
+        for each in self._watched:
+            n, size, _ = each.place.weighed()
+            each.add(n, size, 0)
 
     def grown(self, again: int) -> Iterator[dict[str, Any]]:
         """Those that hold more than at first, after a batch of ``again`` samples that all were

@@ -15,6 +15,7 @@ from auditor.capture.instruments.gradients_off import Place, place_of_block, wat
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import content, plain, tensors
+from auditor.capture.instruments.storages import storage_key
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.user_frames import Path, path_of
 from auditor.capture.probes.base import Context, Probe
@@ -26,13 +27,13 @@ PLACES, STEPS = 64, 2
 """Places that are looked at, and steps of each."""
 
 LOOKED = 8
-"""Calls that must be equal; later ones are counted."""
+"""Calls after the first that must be equal; later ones are counted."""
 
 CALLS, SERIES = 4096, 256
 """Calls of a step that are looked at, and modules by lines."""
 
-MOST_BYTES = 64 << 20
-"""Of tensors that are compared."""
+BEGINNING, MOST_BYTES = 1 << 16, 64 << 20
+"""Of tensors that are compared: at first no more than the beginning, then all."""
 
 
 @dataclass
@@ -45,18 +46,38 @@ class _Spot:
     series: dict[tuple[Path, int], "_Series"] = field(default_factory=dict)
 
 
+class _Tensors:
+    """Tensors that may come again, with the same values. Nothing but their beginnings is read until
+    these were the same once.
+    """
+
+    def __init__(self, first: list[torch.Tensor]) -> None:
+        self._first = [(weakref.ref(each), _version(each)) for each in first]
+        self._known = _bits(first, BEGINNING)
+        self._whole = False
+
+    def come_again(self, now: list[torch.Tensor]) -> bool:
+        """The same tensors, not written since, or others that are equal."""
+        if len(now) == len(self._first) and all(map(_is_same, now, self._first)):
+            return True
+        if not self._whole and None not in self._known and self._known == _bits(now, BEGINNING):
+            self._known, self._whole = _bits(now, MOST_BYTES), True
+            return None not in self._known
+        return self._whole and self._known == _bits(now, MOST_BYTES)
+
+
 @dataclass
 class _Series:
-    """Calls of one module by the same lines in one step. ``given``: its input at first, with what
-    identifies a tensor that was not written since. ``broken``: one differed; ``n``: equal calls.
+    """Calls of one module by the same lines in one step. ``broken``: one differed; ``n``: equal
+    calls.
     """
 
     module: str
-    given: list[tuple[weakref.ref[torch.Tensor], int, Any]]
+    given: _Tensors
     state: Any
     n: int = 0
     us: float = 0.0
-    result: Any = None
+    result: _Tensors | None = None
     broken: bool = False
 
 
@@ -103,7 +124,7 @@ class EqualCallsProbe(Probe):
             self.guarded(self._returned), always_call=True
         )
         keep_hooks(hooks, entering, leaving)
-        self._inside = manager, spot, hooks, time.perf_counter()
+        self._inside = manager, spot, hooks, time.thread_time()
 
     def _exited(self, manager: Any, _: FrameType) -> None:
         if self._inside is not None and self._inside[0] is manager:
@@ -115,7 +136,7 @@ class EqualCallsProbe(Probe):
         if inside is not None:
             _, spot, hooks, began = inside
             hooks.undo()
-            spot.us += (time.perf_counter() - began) * 1e6
+            spot.us += (time.thread_time() - began) * 1e6
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -130,10 +151,10 @@ class EqualCallsProbe(Probe):
         series = None
         within = any(each is not None and not each.broken for _, each, _ in self._running)
         if not within and not torch.is_grad_enabled():
-            began = time.perf_counter()
+            began = time.thread_time()
             series = self._of(self._inside[1], module, args)
-            self._inside[1].us -= (time.perf_counter() - began) * 1e6
-        self._running.append((module, series, time.perf_counter()))
+            self._inside[1].us -= (time.thread_time() - began) * 1e6
+        self._running.append((module, series, time.thread_time()))
 
     def _of(self, spot: _Spot, module: nn.Module, args: Any) -> _Series | None:
         """The series of a call, as far as that call does not differ; None without parameters."""
@@ -142,34 +163,34 @@ class EqualCallsProbe(Probe):
         given = tensors((args,))
         if known is None:
             if len(spot.series) < SERIES and given and next(module.parameters(), None) is not None:
-                first = [(weakref.ref(each), _version(each), _bits(each)) for each in given]
-                known = spot.series[key] = _Series(type(module).__name__, first, state_of(module))
-                known.broken = any(bits is None for *_, bits in first)
-        elif known.n < LOOKED and not (known.broken or _is_same(known.given, given)):
+                name, first = type(module).__name__, _Tensors(given)
+                known = spot.series[key] = _Series(name, first, state_of(module))
+        elif known.n <= LOOKED and not (known.broken or known.given.come_again(given)):
             known.broken = True
         return known
 
     def _returned(self, module: nn.Module, _: Any, output: Any) -> None:
-        now = time.perf_counter()
+        now = time.thread_time()
         while self._running:
             running, series, began = self._running.pop()
             if running is not module:
                 continue  # it raised
             if series is not None and not series.broken and self._inside is not None:
                 self._add(series, module, output, (now - began) * 1e6)
-                self._inside[1].us -= (time.perf_counter() - now) * 1e6
+                self._inside[1].us -= (time.thread_time() - now) * 1e6
             return
 
     def _add(self, series: _Series, module: nn.Module, output: Any, us: float) -> None:
         series.n += 1
         series.us += us if series.n > 1 else 0.0
-        if series.n > LOOKED:
+        if series.n > LOOKED + 1:
             return
-        result = [_bits(each) for each in tensors((output,))]
-        if series.n == 1:
-            series.result = result
-        changed = result != series.result or state_of(module) != series.state
-        series.broken = changed or not result or None in result
+        result = tensors((output,))
+        if series.result is None:
+            series.result, same = _Tensors(result), bool(result)
+        else:
+            same = series.result.come_again(result)
+        series.broken = not same or state_of(module) != series.state
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -177,7 +198,7 @@ class EqualCallsProbe(Probe):
         """What a step that is over has shown."""
         series, spot.series = spot.series, {}
         for (path, _), each in series.items():
-            if each.n >= LOOKED and not each.broken:
+            if each.n > LOOKED and not each.broken:
                 row = EqualCallsRow(
                     lines=list(path),
                     module=each.module,
@@ -185,8 +206,6 @@ class EqualCallsProbe(Probe):
                     looked=LOOKED,
                     us=each.us,
                     block_us=spot.us,
-                    steps=0,
-                    all=0,
                 )
                 self._rows.append((spot, row))
 
@@ -208,17 +227,27 @@ def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else version_of(tensor)
 
 
-def _bits(tensor: torch.Tensor) -> Any:
-    """What is equal for tensors of the same values; None if they are not on the host, or many."""
-    inner = plain(tensor)
-    on_host = inner.device.type == "cpu" and inner.layout is torch.strided
-    if not on_host or inner.nbytes > MOST_BYTES or not inner.is_contiguous():
-        return None
-    return hash(content(inner)), inner.dtype, tuple(inner.shape)
+def _is_same(tensor: torch.Tensor, first: tuple[weakref.ref[torch.Tensor], int]) -> bool:
+    return 0 <= first[1] == _version(tensor) and first[0]() is tensor
 
 
-def _is_same(first: list[tuple[weakref.ref[torch.Tensor], int, Any]], now: list[Any]) -> bool:
-    return len(first) == len(now) and all(
-        (0 <= _version(each) == version and each is reference()) or _bits(each) == bits
-        for (reference, version, bits), each in zip(first, now, strict=True)
-    )
+def _bits(tensors: list[torch.Tensor], most: int) -> list[Any]:
+    """What is equal for equal values, of their first bytes; None if one is not plain, or large."""
+    found = list[Any]()
+    for each in map(plain, tensors):
+        simple = type(each) in (torch.Tensor, nn.Parameter) and storage_key(each) is not None
+        on_host = simple and each.device.type == "cpu" and _is_dense(each)
+        known = on_host and each.nbytes <= MOST_BYTES
+        bits = (hash(content(each, most)), each.dtype, each.shape, each.stride()) if known else None
+        found.append(bits)
+    return found
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Its values lie side by side, in whatever order of its dimensions (what a GRU returns)."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True

@@ -61,7 +61,7 @@ def _evaluated_now_and_then(evaluate):
         rows = table[torch.randint(600, (32,))]
         (model(rows) - other(rows)).square().mean().backward()
         optimizer.step()
-        if next(steps) % 25 == 0:
+        if next(steps) % 11 == 0:
             evaluate(model, other, table)
 
     return step
@@ -90,3 +90,35 @@ def source_encoded_for_each_word_of_the_answer():
                 word = other(word + memory.mean(0))
 
     return _evaluated_now_and_then(evaluate)
+
+
+def encoder_in_a_model_that_decodes_word_by_word():
+    class _Translator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode = nn.GRU(16, 64, batch_first=True)
+            self.words, self.out = nn.Embedding(10, 64), nn.Linear(64, 10)
+
+        def forward(self, heard, words):
+            memory, _ = self.encode(heard)  # no line of a loop
+            return self.out(self.words(words) + memory.mean(1, keepdim=True))
+
+    model, steps = _Translator(), itertools.count(1)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    @torch.inference_mode()
+    def transcribe(heard):
+        words = torch.ones(len(heard), 1, dtype=torch.long)
+        while words.shape[1] < 14:
+            following = model(heard, words)[:, -1:].argmax(-1)  # WASTE005
+            words = torch.cat([words, following], 1)
+
+    def step():
+        heard = torch.randn(8, 40, 16)
+        optimizer.zero_grad()
+        model(heard, torch.randint(10, (8, 4))).square().mean().backward()
+        optimizer.step()
+        if next(steps) % 11 == 0:
+            transcribe(heard)
+
+    return step

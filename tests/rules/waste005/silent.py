@@ -96,7 +96,7 @@ def _evaluated_now_and_then(evaluate, dropped=0.0):
         rows = table[torch.randint(600, (32,))]
         (model(rows) - other(rows)).square().mean().backward()
         optimizer.step()
-        if next(steps) % 25 == 0:
+        if next(steps) % 11 == 0:
             with torch.no_grad():
                 evaluate(model, other, table)
 
