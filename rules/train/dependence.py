@@ -33,6 +33,7 @@ NAMED = {
     "narrow": "the part that is kept here",
     "cross_entropy": "the model",
     "nll_loss": "the model",
+    **dict.fromkeys(("and", "or", "bitwise_and", "logical_and", "logical_or"), "the mask"),
 }
 """Words for a function; of a loss no call was seen where it begins."""
 
@@ -158,7 +159,7 @@ BACKWARD = (
 OVER_TIME = frozenset(
     """
     mean sum std var std_mean var_mean norm vector_norm amax amin max min group_norm instance_norm
-    layer_norm rms_norm normalize softmax log_softmax
+    layer_norm rms_norm normalize avg_pool1d adaptive_avg_pool1d
     """.split()
 )
 """Functions that are wrong where they go over positions."""
@@ -206,7 +207,10 @@ class SeesTheNextToken(DependenceSays):
         ]
         if row.kind == "added":
             return the_only(starmap(source.site_of, source.calls_of("tril", "triu"))) or row.site
-        if row.function in MASKED and (compared := _compared_positions(source, row.site)):
+        filled_here = row.function in ("masked_fill", "where") and row.n == row.of  # or its sign
+        masked = row.function in MASKED or NAMED.get(row.function) == "the mask"
+        compared = _compared_positions(source, row.site) if masked and not filled_here else None
+        if compared is not None:
             return compared
         off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
         if off_by_few:
@@ -235,7 +239,7 @@ def _compared_positions(source: Source, site: Site) -> Site | None:
         for call in source.calls_at(site)
         for given in (*call.args, *(each.value for each in call.keywords))
         for node in nodes_in(given, ast.Name, ast.Attribute)
-    }
+    } or {name_of(node) for node in index.on(site.line, ast.Name, ast.Attribute)}
     made = [(name_of(to), node.value) for node in index.of(ast.Assign) for to in node.targets]
     made += [
         (str(call.args[0].value), call.args[1])
