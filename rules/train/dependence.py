@@ -247,10 +247,12 @@ def _compared_positions(source: Source, site: Site) -> Site | None:
         if len(call.args) > 1 and isinstance(call.args[0], ast.Constant)
     ]
     functions: set[ast.AST] = set()
-    for name, value in made:
-        called = {name_of(value.func)} if isinstance(value, ast.Call) else set()
-        own = [each for each in index.functions if each.name in called]
-        if name in read:
+    for name in read:
+        values = [value for known, value in made if known == name]
+        around = [each for each in values if index.scope_of(each) in index.around(site.line)]
+        for value in around or values:
+            called = name_of(value.func) if isinstance(value, ast.Call) else ""
+            own = [each for each in index.functions if each.name == called]
             functions.update(own or (index.scope_of(value),))
     return the_only(
         source.site_of(site.file, node)
