@@ -324,7 +324,8 @@ def a_mask_that_compares_blocks_in_the_step():
 
 
 def a_mask_of_two_that_do_not_order():
-    kept, near = torch.ones(11, 11).bool(), (torch.arange(11)[:, None] - torch.arange(11)).abs() < 4
+    kept = torch.ones(11, 11).bool()
+    near = (torch.arange(11)[:, None] - torch.arange(11)).abs() < 4
 
     def attend(query, key, value):
         mask = kept & near  # TRAIN012
