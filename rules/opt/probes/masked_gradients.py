@@ -59,9 +59,7 @@ class MaskedGradientsProbe(OptimizerProbe):
             return
         for leaf in call.walked.leaves:
             hooks = has_hooks(leaf.variable) if _may_be_masked(leaf.variable) else None
-            if not isinstance(hooks, dict):
-                continue
-            for key, hook in list(hooks.items()):
+            for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
                 hooks[key] = self._watched(leaf.variable, hook)
                 self._wrapped.append((hooks, key, hooks[key], hook))
 
