@@ -1,6 +1,4 @@
-"""OPT002, 4 to 6, 8, 15, 17, 19 and 20: gradients cleared, clipped, added up and masked, and weights
-averaged.
-"""
+"""OPT002, 4 to 6, 8, 15, 17 and 19: gradients cleared, clipped and added up, and weights averaged."""
 
 import ast
 import itertools
@@ -22,7 +20,7 @@ from auditor.syntax.index import LOOPS, nodes_in
 
 from ..lines import LineRule, places_of
 from ..reading import ReadingRule
-from .rows import AverageRow, ClippingRow, DecayedRow, MicroBatchRow, UnclearedRow
+from .rows import AverageRow, ClippingRow, MicroBatchRow, UnclearedRow
 
 CHECK = "error_if_nonfinite"
 
@@ -403,42 +401,3 @@ class AverageIsTheWeights(Rule):
                 severity=Severity.NOTE if row.itself and row.copies else None,
                 remedy=ALIASES if row.itself else None,
             )
-
-
-class MaskedRowsDecay(Rule):
-    """Weight decay moves weights whose gradients the program sets to zero."""
-
-    code = "OPT020"
-    severity = Severity.WARNING
-    since = "0.3"
-    advice = "Give this parameter a group of its own with weight_decay=0."
-
-    def detect(self, decayed: Rows[DecayedRow], source: Source) -> Iterator[Finding]:
-        for rows in together(decayed, lambda row: row.name):
-            row = rows[-1]
-            site = _decay(source) or row.site
-            yield Finding(
-                site,
-                f"the program sets the gradients of rows of {row.name or 'a parameter'} to zero "
-                f"({row.n} of {row.of} on the last step seen), and weight decay moves these rows on "
-                "each step",
-                steps=len(rows),
-                per_step=1.0,
-                places=places_of(site, row.site),
-            )
-
-
-def _decay(source: Source) -> Site | None:
-    """Where the weight decay is set, the only one; else where the only optimizer is made."""
-    made = list(source.calls_of(*DECAYING))
-    set_here = (
-        source.site_of(file, each.value)
-        for file, call in made
-        for each in call.keywords
-        if each.arg == "weight_decay"
-    )
-    return the_only(set_here) or the_only(source.site_of(*each) for each in made)
-
-
-DECAYING = ("Adam", "AdamW", "NAdam", "RAdam", "Lion")
-"""Optimizers that may decay weights apart from their gradients."""

@@ -125,18 +125,3 @@ class AverageRow(PassRow, kw_only=True):
     itself: Annotated[int, doc("of these, trained weights averaged with an alias of themselves")]
     copies: Annotated[bool, doc("it copies")]
     weight: Annotated[float, doc("share of the new weights in each update; 0 if it varies")]
-
-
-class DecayedRow(PassRow, kw_only=True):
-    """Rows of a parameter whose gradients the program sets to zero, and which a step of an optimizer
-    with weight decay moved toward zero.
-    """
-
-    part = "decayed"
-    when = "gradients"
-    of_values = True
-
-    at: MaybeAt
-    name: Annotated[str, doc("the parameter's")]
-    n: Annotated[int, doc("how many rows")]
-    of: Annotated[int, doc("how many rows it has")]
