@@ -33,6 +33,7 @@ NAMED = {
     "narrow": "the part that is kept here",
     "cross_entropy": "the model",
     "nll_loss": "the model",
+    **dict.fromkeys(("and", "or", "bitwise_and", "logical_and", "logical_or"), "the mask"),
 }
 """Words for a function; of a loss no call was seen where it begins."""
 
@@ -161,7 +162,7 @@ BACKWARD = (
 OVER_TIME = frozenset(
     """
     mean sum std var std_mean var_mean norm vector_norm amax amin max min group_norm instance_norm
-    layer_norm rms_norm normalize softmax log_softmax
+    layer_norm rms_norm normalize avg_pool1d adaptive_avg_pool1d
     """.split()
 )
 """Functions that are wrong where they go over positions."""
@@ -209,7 +210,10 @@ class SeesTheNextToken(DependenceSays):
         ]
         if row.kind == "added":
             return the_only(starmap(source.site_of, source.calls_of("tril", "triu"))) or row.site
-        if row.function in MASKED and (compared := _compared_positions(source, row.site)):
+        filled_here = row.function in ("masked_fill", "where") and row.n == row.of  # or its sign
+        masked = row.function in MASKED or NAMED.get(row.function) == "the mask"
+        compared = _compared_positions(source, row.site) if masked and not filled_here else None
+        if compared is not None:
             return compared
         off_by_few = row.function in MASKED and row.n < row.of / 2 and len(made) == 1
         if off_by_few:
@@ -238,7 +242,7 @@ def _compared_positions(source: Source, site: Site) -> Site | None:
         for call in source.calls_at(site)
         for given in (*call.args, *(each.value for each in call.keywords))
         for node in nodes_in(given, ast.Name, ast.Attribute)
-    }
+    } or {name_of(node) for node in index.on(site.line, ast.Name, ast.Attribute)}
     made = [(name_of(to), node.value) for node in index.of(ast.Assign) for to in node.targets]
     made += [
         (str(call.args[0].value), call.args[1])
@@ -246,10 +250,12 @@ def _compared_positions(source: Source, site: Site) -> Site | None:
         if len(call.args) > 1 and isinstance(call.args[0], ast.Constant)
     ]
     functions: set[ast.AST] = set()
-    for name, value in made:
-        called = {name_of(value.func)} if isinstance(value, ast.Call) else set()
-        own = [each for each in index.functions if each.name in called]
-        if name in read:
+    for name in read:
+        values = [value for known, value in made if known == name]
+        around = [each for each in values if index.scope_of(each) in index.around(site.line)]
+        for value in around or values:
+            called = name_of(value.func) if isinstance(value, ast.Call) else ""
+            own = [each for each in index.functions if each.name == called]
             functions.update(own or (index.scope_of(value),))
     return the_only(
         source.site_of(site.file, node)

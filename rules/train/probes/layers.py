@@ -235,11 +235,11 @@ class LayersProbe(Probe):
             if any(bool(each.alive.any()) for each in pair):
                 continue
             both = [each for units in pair if (each := alive(units.weight)) is not None]
-            names = sorted(names_of(both).values())
+            named = sorted(names_of(both).values())
             row = LayerRow(
                 at=at,
                 kind="zero",
-                layer=" and ".join(names) if len(names) == len(both) else "",
+                layer=" and ".join(named) if len(named) == len(both) else "",
                 steps=min(each.backwards for each in pair),
             )
             self.context.add(row)

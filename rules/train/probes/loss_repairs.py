@@ -44,6 +44,9 @@ from .token_weights import ONE_BY_ONE, Sums, mean_of, sum_of, weights_of
 ROWS = 8
 """Losses of one line that are compared in a step."""
 
+ANYWHERE = frozenset({"future", "documents", "term"})
+"""Kinds that begin at any function, also at one that is not placed: its line is enough."""
+
 THOROUGH = 1
 """Steps in which parameters' gradients are compared, by two more backwards; else outputs'."""
 
@@ -249,7 +252,7 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _depends(self, found: dependence.Dependence | None) -> None:
         """Samples and the future are told once in a step: what comes behind depends on the same."""
-        at = None if found is None else self._place(found.call)
+        at = None if found is None else self._place(found)
         if found is not None and at is not None:
             self._seen[found.kind, 0] += 1
             row = DependenceRow(
@@ -257,8 +260,9 @@ class LossRepairsProbe(OptimizerProbe):
             )
             self.context.add(row)
 
-    def _place(self, call: TapedCall) -> int | None:
-        if call.at is not None or call.spot is None:
+    def _place(self, found: dependence.Dependence) -> int | None:
+        call = found.call
+        if call.at is not None or call.spot is None or found.kind not in ANYWHERE:
             return call.at
         code, line = call.spot
         return self.context.frames.site(code.co_filename, line, code.co_qualname)

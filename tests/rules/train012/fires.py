@@ -309,3 +309,26 @@ def a_mask_that_compares_blocks():
             return F.scaled_dot_product_attention(query, key, value, attn_mask=self.seen)
 
     return _step(Blocks())
+
+
+def a_mask_that_compares_blocks_in_the_step():
+    def attend(query, key, value):
+        at = torch.arange(11)
+        block = at // 4
+        earlier = block[None] <= block[:, None]  # TRAIN012
+        close = at[:, None] - at[None] < 6
+        allowed = earlier & close
+        return F.scaled_dot_product_attention(query, key, value, allowed)
+
+    return _step(Attending(attend))
+
+
+def a_mask_of_two_that_do_not_order():
+    kept = torch.ones(11, 11).bool()
+    near = (torch.arange(11)[:, None] - torch.arange(11)).abs() < 4
+
+    def attend(query, key, value):
+        mask = kept & near  # TRAIN012
+        return F.scaled_dot_product_attention(query, key, value, mask)
+
+    return _step(Attending(attend))
