@@ -225,8 +225,8 @@ def _fed(row: RepairRow) -> str:
 
 
 PIECES = Remedy(
-    "Multiply the mean of each piece by its share of the whole (loss * piece.shape[1] / "
-    "whole.shape[1]), no longer by 1 / number of pieces."
+    "Multiply the mean of each piece by its share of the targets (loss * piece.numel() / "
+    "whole.numel()), no longer by 1 / number of pieces."
 )
 
 

@@ -26,7 +26,7 @@ class Piece:
 
     storage: int
     room: int
-    """Numbers that the storage has room for."""
+    """Numbers of the tensor that it was cut from, or that the storage has room for."""
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -56,6 +56,9 @@ def pieces_in(tape: FunctionTape, call: TapedCall, numbers: int) -> tuple[Piece,
         if storage is None or room is None or tensor.requires_grad or 0 in tensor.stride():
             continue
         room //= tensor.element_size()
+        for each, _ in () if made is None else made.parents:
+            if each.numel() > numbers and storage_key(each) == storage:
+                room = each.numel()
         place = Piece(
             storage, room, int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
         )

@@ -69,3 +69,24 @@ def one_network_trained_and_evaluated_in_turn():
             model.eval()(torch.randn(16, 8))
 
     return step
+
+
+def statistics_that_are_copied_just_before_the_evaluation():
+    """Once in all steps."""
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)))
+    average = copy.deepcopy(model).eval().requires_grad_(False)
+    steps = []
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(16, 8)).sin().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            _lerp(average, model)
+            steps.append(len(steps))
+            if len(steps) == 6:
+                for own, new in zip(average.buffers(), model.buffers(), strict=True):
+                    own.copy_(new)
+                average(torch.randn(16, 8))
+
+    return step

@@ -202,6 +202,8 @@ class CensusProbe(OptimizerProbe):
         self._training: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         """Batch norms that ran in train mode."""
         self._averages: dict[int, _Average] = {}
+        self._begun: weakref.WeakKeyDictionary[Any, torch.Tensor] = weakref.WeakKeyDictionary()
+        """Statistics of batch norms that may follow, as they were before any evaluation was seen."""
         self._put: weakref.WeakKeyDictionary[nn.Module, int | None] = weakref.WeakKeyDictionary()
         """Where a module was put into train mode last, with all below it."""
         self._rested: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -231,8 +233,12 @@ class CensusProbe(OptimizerProbe):
 
     def start(self) -> None:
         super().start()
+        norms = [] if BatchNorm is None else live_instances(BatchNorm)
+        for norm in (each for each in norms if _may_follow(each)):
+            if norm not in self._begun and len(self._begun) < MOST:
+                self._begun[norm] = _copy(norm.running_mean)
         if self.context.pass_name == "quiet":
-            if BatchNorm is not None and any(map(_may_follow, live_instances(BatchNorm))):
+            if self._begun:
                 self._patches.around(BatchNorm, "forward", before=self._rests)
             return
         if BatchNorm is not None:
@@ -263,6 +269,7 @@ class CensusProbe(OptimizerProbe):
         self._lines.clear()
         self._owners.clear()
         self._ties.clear()
+        self._begun.clear()
 
     def _tell(self, kind: str, at: int | None, name: str, **more: Any) -> None:
         if (kind, at) not in self._written:
@@ -480,7 +487,8 @@ class CensusProbe(OptimizerProbe):
         elif id(module) not in self._averages and len(self._averages) < MOST:
             at = self.context.frames.here()
             if at is not None:
-                copies = _copy(weight), _copy(mean)
+                begun = self._begun.get(module)
+                copies = _copy(weight), _copy(mean) if begun is None else begun
                 self._averages[id(module)] = _Average(
                     weakref.ref(module), at, self.context.global_step, *copies
                 )
