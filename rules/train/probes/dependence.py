@@ -532,7 +532,8 @@ def _on_purpose(call: TapedCall, batch: int) -> bool:
     over = dims if isinstance(dims, (tuple, list)) else (dims,)
     if not all(isinstance(each, int) for each in over):
         return True
-    return any(each % value.dim() == 0 or value.shape[each] == batch for each in over)
+    axis = only_axis(value, batch)  # without one, the samples are among the rows
+    return (axis or 0) in {each % value.dim() for each in over}
 
 
 def _splits(call: TapedCall, batch: int) -> bool:

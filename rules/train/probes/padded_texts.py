@@ -27,9 +27,6 @@ COUNTING = frozenset({"logsumexp", "var", "std"})
 
 POOLING = AVERAGES | COUNTING | {"sum", "amax", "max"}
 
-COLLATING = frozenset({"pad_sequence", "stack", "to"})
-"""Functions that make a batch of rows."""
-
 NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
 """Functions that normalise by statistics over positions."""
 
@@ -150,7 +147,8 @@ def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Toke
         for tensor, made in () if compares else call.parents:
             of_data = tensor.is_floating_point() and not tensor.requires_grad
             maker = None if made is None else tape.calls.get(made)
-            loaded = made is None or (maker is not None and maker.name in COLLATING)
+            # a batch is made of its rows, or filled with them
+            loaded = made is None or (maker is not None and not _is_of_batch(maker))
             if tensor.dim() == 3 and of_data and (reads or loaded):
                 inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
     for tensor, calls in islice(inputs.values(), INPUTS):
@@ -159,6 +157,10 @@ def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Toke
         padded = next(filter(None, (_padded_by(noted, form) for form in forms)), None)
         if padded is not None:
             yield replace(padded, readers=tuple(calls), reached=reached_from(tape, calls))
+
+
+def _is_of_batch(maker: TapedCall) -> bool:
+    return maker.name != "to" and any(each.dim() > 2 for each, _ in maker.parents)
 
 
 def _padded(call: TapedCall, noted: Sequence[Beside]) -> Iterator[Tokens]:

@@ -266,3 +266,12 @@ def gates_of_the_mean_over_the_samples__note():
         return F.cross_entropy(head(features.mean(1)), y[:, 0])
 
     return _loaded(loss_of, nn.Linear(20, 8), nn.Linear(8, 8), nn.Linear(8, 3))
+
+
+def crops_averaged_over_a_dimension_of_mixed_samples():
+    def loss_of(layer, head, x, y):
+        features = layer(x.flatten(0, 1)).relu()
+        pooled = features.view(7, 6, 8).mean(0)  # TRAIN011
+        return F.cross_entropy(head(pooled), y[:, 0])
+
+    return _loaded(loss_of, nn.Linear(20, 8), nn.Linear(8, 3))

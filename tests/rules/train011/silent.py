@@ -301,3 +301,11 @@ def points_of_one_cloud_share_its_mean__no_note(layer, hub, head):
     points = layer(torch.randn(20, 5)).relu()
     points = points + hub(points.mean(0, keepdim=True))
     return F.cross_entropy(head(points), torch.randint(0, 3, (20,)))
+
+
+def crops_averaged_within_each_sample__no_note():
+    def loss_of(layer, head, x, y):
+        features = layer(x.flatten(0, 1)).relu()
+        return F.cross_entropy(head(features.view(6, 7, 8).mean(1)), y[:, 0])
+
+    return _loaded(loss_of, nn.Linear(20, 8), nn.Linear(8, 3))
