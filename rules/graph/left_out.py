@@ -3,6 +3,7 @@ graphs for several losses, and gradients that torch warns are not there.
 """
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
@@ -95,17 +96,18 @@ class ParametersNeverTrained(Rule):
 
     fewest: int = knob(8, "Report only after this many optimizer steps of the pass.")
 
-    def detect(self, fed: Rows[FedRow]) -> Iterator[Finding]:
+    def detect(self, fed: Rows[FedRow], source: Source) -> Iterator[Finding]:
         for stepped in fed:
             if stepped.steps < self.fewest:
                 continue
             if stepped.n:
+                data = None if stepped.cut_at is not None else _read_as_data(source, stepped)
                 places = (stepped.cut_at, stepped.called_at, stepped.at)
-                site = next(filter(None, map(stepped.site_of, places)), None)
+                site = data or next(filter(None, map(stepped.site_of, places)), None)
                 kind = "checkpoint" if stepped.cut == "checkpoint" else "unfed"
                 if {each.name.split(" ")[0] for each in stepped.unfed} == {"group"}:
                     kind = "orphaned"  # they have the names of no module
-                yield _finding(stepped, site, kind, _unfed(stepped))
+                yield _finding(stepped, site, kind, _unfed(stepped, data))
             for each in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
@@ -114,10 +116,28 @@ class ParametersNeverTrained(Rule):
                 yield _finding(stepped, stepped.site, "still", said)
 
 
-def _unfed(stepped: FedRow) -> str:
+WRITTEN = re.compile(r"\.(data|detach\(\))(\.\w+_\(|(\[[^=]*\])?\s*[-+*/]?=[^=])")
+"""What changes the values of a parameter: most of these lines initialize it."""
+
+
+def _read_as_data(source: Source, stepped: FedRow) -> Site | None:
+    """The only line that reads the values of such a parameter without its graph."""
+    tails = (each.name.split(".")[-2:] for each in stepped.unfed)
+    ends = tuple(f".{'.'.join(tail)}" for tail in tails if len(tail) == 2)
+    return the_only(
+        site
+        for file, node in source.every(ast.Attribute)
+        if node.attr in ("data", "detach") and unparsed(node.value).endswith(ends)
+        if not WRITTEN.search((site := source.site_of(file, node)).text)
+    )
+
+
+def _unfed(stepped: FedRow, data: Site | None) -> str:
     names = amounts.some((each.name for each in stepped.unfed), NAMED, stepped.n)
     ran = (
-        f"; {CUTS[stepped.cut]}"
+        "; this line reads its values without the graph"
+        if data is not None
+        else f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None
         else f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes "
         "back to it"
