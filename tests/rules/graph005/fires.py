@@ -152,20 +152,19 @@ def output_cut_behind_a_checkpoint_that_works():
     return step
 
 
-class _Codes(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.codes, self.head = nn.Embedding(6, 8), nn.Linear(8, 4)
-        self.codes.weight.data.uniform_(-1.0, 1.0)
-        self.codes.weight.data[0] = 0.0
-
-    def forward(self, x):
-        with torch.no_grad():
-            chosen = torch.cdist(x, self.codes.weight).argmin(1)
-        return self.head(x + self.codes.weight.data[chosen])  # GRAPH005
-
-
 def codes_that_are_read_as_data():
-    model = _Codes()
+    class Codes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.codes, self.head = nn.Embedding(6, 8), nn.Linear(8, 4)
+            self.codes.weight.data.uniform_(-1.0, 1.0)
+            self.codes.weight.data[0] = 0.0
+
+        def forward(self, x):
+            with torch.no_grad():
+                chosen = torch.cdist(x, self.codes.weight).argmin(1)
+            return self.head(x + self.codes.weight.data[chosen])  # GRAPH005
+
+    model = Codes()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     return lambda: trained_once(model, optimizer, torch.randn(4, 8))
