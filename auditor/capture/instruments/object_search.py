@@ -28,7 +28,7 @@ from auditor.capture.instruments.user_frames import Frames
 DEPTH = 4
 """Levels of containers and attributes below a variable that are searched."""
 
-LAST_ITEMS = 4096
+LAST_ITEMS = 16_384
 """Items of a container that are looked at: the newest ones."""
 
 VISITS = 20_000
