@@ -169,8 +169,9 @@ def test_a_rehearsed_optimizer_by_the_line_that_made_it_else_that_steps_it(calls
 
 
 def test_a_rehearsed_optimizer_that_no_line_of_the_program_steps():
-    given = SingleTensorStepRow(step=0, at=None, made_at=None, name="Adam", n=4, operators=99)
-    assert list(ask(OptimizerStepsOneByOne(launches=40), rows(given, sites=()), loud(4))) == []
+    given = SingleTensorStepRow(step=0, at=None, made_at=None, name="Adam", n=1, operators=99)
+    many = rows(*[given] * 4, sites=())
+    assert list(ask(OptimizerStepsOneByOne(launches=40), many, loud(1))) == []
 
 
 @pytest.mark.parametrize(("marked", "idle_us", "lost"), [(True, 75.0, 75.0), (True, 0.0, None)])

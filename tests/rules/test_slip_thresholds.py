@@ -129,9 +129,10 @@ def test_data010_says_nothing_of_a_few_numbers_or_of_no_call():
 def test_data010_tells_a_line_behind_one_with_few_numbers():
     facts, steps = where(0.5, 3000.0, 20, in_worker=False)
     known = {"n": 20, "arrays": 320, "numbers": 960_000} | facts
-    few = ListedRow(at=0, **(known | {"numbers": 20 * 63}))
-    both = rows(few, ListedRow(at=1, **known), sites=(SITE, Site("train.py", 9)))
-    assert [each.site.line for each in ask(TensorOfListOfArrays(), both, steps)] == [9]
+    for few in ({"numbers": 20 * 63}, {"us": 0.0}):
+        first, second = ListedRow(at=0, **(known | few)), ListedRow(at=1, **known)
+        both = rows(first, second, sites=(SITE, Site("train.py", 9)))
+        assert [each.site.line for each in ask(TensorOfListOfArrays(), both, steps)] == [9]
 
 
 MADE = """class Rows:
