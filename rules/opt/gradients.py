@@ -302,7 +302,7 @@ class WindowAcrossEpochs(Rule):
                 if seen
                 and row.n < usual
                 and row.means == row.n
-                and row.alike
+                and not row.uneven
                 and abs(row.weight * usual - 1.0) < DIVIDED
                 and after.begins
             ]
@@ -329,7 +329,7 @@ class WindowAcrossEpochs(Rule):
 
 def _window(rows: Sequence[MicroBatchRow]) -> int:
     """Micro-batches of a usual window: what losses are divided by, else the most frequent."""
-    alike = [row for row in rows if row.means == row.n and row.alike]
+    alike = [row for row in rows if row.means == row.n and not row.uneven]
     divided = {row.weight for row in alike if 0.0 < row.weight < 1.0}
     if len(divided) == 1 and abs((by := 1.0 / divided.pop()) - round(by)) < DIVIDED:
         return round(by)

@@ -97,7 +97,7 @@ class MicroBatchRow(PassRow, kw_only=True):
     n: Annotated[int, doc("these passes, since the gradients were cleared or stepped on")]
     means: Annotated[int, doc("of these, passes of a mean over the batch, or a sum of such")] = 0
     weight: Annotated[float, doc("the least by which one of them counts such a mean")] = 1.0
-    alike: Annotated[bool, doc("each of them counts by the same")] = True
+    uneven: Annotated[bool, doc("one of them counts more than another")] = False
     batches: Annotated[int, doc("batches that one loader gave meanwhile")] = 0
     stepped: Annotated[At | None, doc("where the optimizer stepped")] = None
     begins: Annotated[bool, doc("its first batch is an epoch's first")] = False

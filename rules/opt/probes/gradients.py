@@ -361,7 +361,7 @@ class MicroBatchesProbe(OptimizerProbe):
             row.begins, row.crosses = 0 in one.epochs, any(one.epochs)
             row.means = sum(weight > 0 for _, weight in one.passes)
             row.weight, most = min(weights := [weight for _, weight in one.passes]), max(weights)
-            row.alike = most <= row.weight * (1.0 + ROUNDED)
+            row.uneven = most > row.weight * (1.0 + ROUNDED)
             row.batches = max(one.batches.values(), default=0)
             row.changed = _versions(one.parameters) != one.versions
             self.context.add(row)
