@@ -84,7 +84,7 @@ def _soft(tape: FunctionTape, tail: Tail) -> TapedCall | None:
 
 
 def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[TapedCall]:
-    """The log_softmax of each product with a softmax of another output, both with a gradient."""
+    """The softmax of each product with a log_softmax of another output, both with a gradient."""
     for call in tail.calls:
         pair = [tensor for tensor, _ in call.parents]
         if call.name != "mul" or len(pair) != 2 or not all(map(_learns, pair)):
@@ -92,11 +92,11 @@ def _crossed(tape: FunctionTape, tail: Tail) -> Iterator[TapedCall]:
         makers = [formed(tape, call, each) for each in pair]
         named = {made.name: made for made in makers if made is not None}
         target, logs = named.get("softmax"), named.get("log_softmax")
-        if target is None or logs is None or logs.at is None:
+        if target is None or logs is None or target.at is None:
             continue
         scores = [tape.origin(call, call.parents[0][0], TEMPERATURE)[0] for call in (target, logs)]
         if scores[0] is not scores[1]:
-            yield logs
+            yield target
 
 
 def _is_log(tape: FunctionTape, call: TapedCall | None) -> bool:

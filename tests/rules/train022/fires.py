@@ -58,9 +58,9 @@ def advantage_over_a_rollout(policy, critic):
 @losses(lambda: (nn.Linear(8, 8), nn.Linear(8, 4)))
 def soft_labels_by_hand__note(stem, head):
     x = torch.randn(6, 8)
-    target = torch.softmax(head(stem(x + 0.1 * torch.randn(6, 8))) / 0.5, -1)
+    target = torch.softmax(head(stem(x + 0.1 * torch.randn(6, 8))) / 0.5, -1)  # TRAIN022
     strong = head(stem(x + torch.randn(6, 8)))
-    return -(target * F.log_softmax(strong, -1)).sum(-1).mean()  # TRAIN022
+    return -(target * F.log_softmax(strong, -1)).sum(-1).mean()
 
 
 def returns_behind_the_loss_of_the_actor():
