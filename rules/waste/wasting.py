@@ -481,7 +481,9 @@ class ComputedTwice(WasteRule):
                 lost_us_per_step=us * most.steps / most.all if timed else None,
                 basis="estimated" if timed else "none",
                 facts=(("steps with such calls", f"{most.steps:,} of {most.all:,}"),),
-                remedy=Remedy("Call it once before the loop, and use its result in each turn."),
+                remedy=Remedy(
+                    f"Call {most.module} once before the loop, and use its result in each turn."
+                ),
             )
 
 

@@ -1,5 +1,6 @@
 """What a dataset stores for samples that the process that trains fetches again."""
 
+import functools
 import threading
 import weakref
 from typing import Any
@@ -11,8 +12,8 @@ from auditor.capture.instruments.worker_memory import FetchedBefore, WorkerConta
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.worker_kept import add_grown
 
-MOST = 4
-"""Datasets that are looked at."""
+MOST, NOTES = 4, 4096
+"""Datasets that are looked at, and batches whose numbers are noted before that."""
 
 
 class _Watched:
@@ -39,10 +40,25 @@ class DatasetCachesProbe(Probe):
         super().__init__(context)
         self._datasets: dict[int, _Watched] = {}
         self._rows: list[tuple[int, dict[str, Any]]] = []
+        self._notes: list[tuple[int, Any]] = []
 
     def install(self) -> None:
-        for each in FETCHERS[:1]:  # an iterable has no samples by number
-            self._always.around(each, "fetch", before=self._fetches, after=self._fetched)
+        owner = FETCHERS[0]  # an iterable has no samples by number
+        original, fetches = vars(owner)["fetch"], self.guarded(self._fetches)
+        fetched = self.guarded(self._fetched)
+
+        @functools.wraps(original)
+        def watched(fetcher: Any, asked: Any) -> Any:
+            if not self.watching:  # where steps are timed, nothing but a note
+                if len(self._notes) < NOTES:
+                    self._notes.append((id(fetcher.dataset), asked))
+                return original(fetcher, asked)
+            fetches(fetcher, asked)
+            result = original(fetcher, asked)
+            fetched(fetcher)
+            return result
+
+        self._always.attribute(owner, "fetch", watched)
 
     def _fetches(self, fetcher: Any, asked: Any) -> None:
         if get_worker_info() is not None or threading.get_ident() != self._thread:
@@ -50,10 +66,12 @@ class DatasetCachesProbe(Probe):
         found = self._of(fetcher.dataset)
         if found is None:
             return
+        for _, batch in (each for each in self._notes if each[0] == id(fetcher.dataset)):
+            found.before.again(batch)
+        self._notes = [each for each in self._notes if each[0] != id(fetcher.dataset)]
         found.again = found.before.again(asked)
-        if self.watching:
-            found.containers = found.containers or WorkerContainers(fetcher)
-            found.containers.begin()
+        found.containers = found.containers or WorkerContainers(fetcher)
+        found.containers.begin()
 
     def _of(self, dataset: Any) -> _Watched | None:
         found = self._datasets.get(id(dataset))
@@ -66,8 +84,8 @@ class DatasetCachesProbe(Probe):
         self._datasets[id(dataset)] = found = _Watched(dataset)
         return found
 
-    def _fetched(self, _: Any, fetcher: Any, __: Any) -> None:
-        found = self._datasets.get(id(fetcher.dataset)) if self.watching else None
+    def _fetched(self, fetcher: Any) -> None:
+        found = self._datasets.get(id(fetcher.dataset))
         if found is not None and found.containers is not None:
             found.grown = list(found.containers.grown(found.again))
 
