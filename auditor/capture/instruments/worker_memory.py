@@ -121,6 +121,8 @@ class FetchedBefore:
     def again(self, asked: Any) -> int:
         """How many samples a batch has, if all were fetched before, else 0."""
         batch = asked if isinstance(asked, (list, tuple)) else (asked,)
+        if any(each is None for each in batch):  # what an iterable dataset is asked for
+            return 0
         with suppress(TypeError):  # what cannot be hashed is no number
             if self._seen.issuperset(batch):
                 return len(batch)
