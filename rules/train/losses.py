@@ -16,6 +16,7 @@ from auditor.syntax.index import nodes_in
 from ..lines import places_of
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
 from .rows import (
+    NORMS,
     RECURRENT,
     GeneratorRow,
     LayerRow,
@@ -263,17 +264,14 @@ class MicroBatchesWeighedAlike(GradientRule):
 LARGEST = frozenset({"amax", "max"})
 """Padding is seldom the largest of many values: a note."""
 
-NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
-"""Most models of padded sequences normalise like that: a note."""
-
 UNPACKED = "pad_packed_sequence"
 
 MASKED = {
     UNPACKED: "Take the output at lengths - 1, or the last state that the layer returns.",
     **dict.fromkeys(
-        LARGEST, "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf)."
+        (*LARGEST, "logsumexp"),
+        "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf).",
     ),
-    "logsumexp": "Fill padding with -inf first: x.masked_fill(~mask[..., None], -inf).",
     **dict.fromkeys(
         ("var", "std"), "Use only real positions: ((x - mean) ** 2 * mask).sum(1) / mask.sum(1)."
     ),
@@ -402,6 +400,7 @@ class PaddingTrained(GradientRule):
             steps=steps,
             per_step=per_step,
             severity=Severity.NOTE
+            # most models of padded sequences normalize like that
             if row.zero or worst in LARGEST | NORMS or direction in DIRECTIONS
             else None,
             facts=(

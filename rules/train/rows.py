@@ -12,6 +12,9 @@ OVER = doc("what the gradients are of: `parameters`, or `outputs` (the model's o
 RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 """Functions of recurrent layers, as rows name them."""
 
+NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
+"""Functions that normalize by statistics over positions."""
+
 
 class RepairRow(PassRow, kw_only=True):
     """A loss of the step that was computed a second time with one thing changed."""

@@ -524,16 +524,14 @@ def picks(call: TapedCall) -> bool:
     return any(isinstance(one, (torch.Tensor, list)) for one in each)
 
 
-def _on_purpose(call: TapedCall, batch: int) -> bool:
-    """A statistic over samples, or another order of them."""
+def on_purpose(call: TapedCall, axis: int | None) -> bool:
+    """A statistic over samples, which lie along ``axis`` (None: unknown), or another order of them."""
     if call.name not in OVER_DIMENSIONS:
         return call.name in ON_PURPOSE
     value, dims = call.parents[0][0], call.argument(1, "dim")
     over = dims if isinstance(dims, (tuple, list)) else (dims,)
-    if not all(isinstance(each, int) for each in over):
-        return True
-    axis = only_axis(value, batch)  # without one, the samples are among the rows
-    return (axis or 0) in {each % value.dim() for each in over}
+    known = axis is not None and all(isinstance(each, int) for each in over)
+    return not known or axis in {each % value.dim() for each in over}
 
 
 def _splits(call: TapedCall, batch: int) -> bool:
@@ -582,7 +580,9 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if _on_purpose(call, batch) or picks(call) or len(calls) >= LONGEST:
+            # the samples may be among the rows of a statistic
+            axis = (call.parents and only_axis(call.parents[0][0], batch)) or 0
+            if on_purpose(call, axis) or picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):

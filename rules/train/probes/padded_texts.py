@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..rows import NORMS
 from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .paddings import COMPARING, NAMES, SEGMENTS, Beside, Padded, is_real
 from .second_gradient import Again
@@ -26,9 +27,6 @@ COUNTING = frozenset({"logsumexp", "var", "std"})
 """Functions to which a zero is a value like others."""
 
 POOLING = AVERAGES | COUNTING | {"sum", "amax", "max"}
-
-NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
-"""Functions that normalise by statistics over positions."""
 
 CHANNELS_FIRST = NORMS | {"conv1d"}
 

@@ -16,14 +16,13 @@ import torch
 
 from auditor.capture.instruments.plain_tensor import tensors
 
-from ..rows import RECURRENT
+from ..rows import NORMS, RECURRENT
 from .activations import PASSED
 from .dependence import PICKING, attention_of, mask_of, softmax_behind
 from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .padded_texts import (
     AVERAGES,
     COUNTING,
-    NORMS,
     POOLING,
     TextRow,
     Tokens,

@@ -17,8 +17,7 @@ WEIGHING = FORMING | {"mul", "dropout"}
 
 def normalized_together(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
     """Shares that sum to 1 over all rows, and weigh what is added up per sample; ``of`` samples."""
-    targets = [call.argument(1, "target") for call in tail.calls if call.name in COMPARED]
-    sizes = {len(each) for each in targets if isinstance(each, torch.Tensor) and each.dim()}
+    sizes = _targets(tail)
     for call in tape.calls.values():
         whole = call.at is not None and (_is_softmax(call) or _is_share_of_all(tape, call))
         if whole and (samples := _samples(tape, call)) in sizes and samples > 1:
@@ -29,8 +28,7 @@ def shared_contexts(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
     """The first statistic over all rows of the batch that learned layers read, and whose result is
     combined with each row: of samples that a loader gave, or rows that are added up per sample.
     """
-    targets = [call.argument(1, "target") for call in tail.calls if call.name in COMPARED]
-    sizes = {len(each) for each in targets if isinstance(each, torch.Tensor) and each.dim()}
+    sizes = _targets(tail)
     for call in tape.calls.values():
         rows = _rows_of_statistic(call)
         back = _given_back(tape, call, rows) if rows > 1 else None
@@ -38,11 +36,17 @@ def shared_contexts(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
             continue
         samples = _samples(tape, back, learned=True)
         if samples not in sizes:
-            samples = rows if (asked_of(tape, tail) or (None, 0))[1] == rows else 0
-            samples = samples if samples in loaded_sizes() else 0
+            _, batch = asked_of(tape, tail) or (None, 0)
+            samples = rows if batch == rows and rows in loaded_sizes() else 0
         if samples > 1:
             yield Dependence("context", call, samples - 1, samples)
             return
+
+
+def _targets(tail: Tail) -> set[int]:
+    """How many targets the losses have."""
+    targets = (call.argument(1, "target") for call in tail.calls if call.name in COMPARED)
+    return {len(each) for each in targets if isinstance(each, torch.Tensor) and each.dim()}
 
 
 def _rows_of_statistic(call: TapedCall) -> int:

@@ -9,12 +9,11 @@ import torch
 from auditor.capture.instruments.autograd_graph import Walk
 
 from .dependence import (
-    ON_PURPOSE,
-    OVER_DIMENSIONS,
     Dependence,
     asked_of,
     leading_to,
     loaded_sizes,
+    on_purpose,
     others_reached,
     picks,
 )
@@ -70,10 +69,4 @@ def _mixes_on_purpose(call: TapedCall, batch: int) -> bool:
     shapes = [each.shape for each in (*call.results, *(each for each, _ in call.parents))]
     if picks(call) or any(shape.count(batch) > 1 for shape in shapes):
         return True
-    if call.name not in OVER_DIMENSIONS:
-        return call.name in ON_PURPOSE
-    value, dims = call.parents[0][0], call.argument(1, "dim")
-    over = dims if isinstance(dims, (tuple, list)) else (dims,)
-    axis = only_axis(value, batch)
-    known = axis is not None and all(isinstance(each, int) for each in over)
-    return not known or axis in {each % value.dim() for each in over}
+    return on_purpose(call, only_axis(call.parents[0][0], batch) if call.parents else None)
