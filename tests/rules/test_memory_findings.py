@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
+from auditor.rules.mem.mem003_memory_grows import _formed
 from auditor.rules.mem.peaks import Peak, PeakHeldByFewLines, PeakHolders, RanOutOfMemory
 from auditor.rules.mem.varying_sizes import Varying, VaryingSizes, VaryingSizesReallocate
 from auditor.rules.num.backward import GradientNorms, GradientsExplode, NormSeries
@@ -284,3 +285,29 @@ def test_gradients_pile_up_on_every_step_but_the_first(steps, piled, found):
     row = UnclearedRow(at=None, backward_at=None, optimizer="SGD", steps=steps, piled=piled)
     findings = list(ask(GradientsPileUp(), rows(row)))
     assert [(each.site, each.steps) for each in findings] == [(None, piled)] * found
+
+
+CACHE = """class Rows:
+    def __getitem__(self, i):
+        key = i
+        key = (i, random())
+        if key not in self.known:
+            self.known[key] = load(i)
+        return self.known[key]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        ("            self.known[key] = load(i)", 4),
+        ("            self.known[i] = load(i)", None),
+        ("            self.known.append(load(i))", None),
+        ("            self.known[i, key] = load(i)", None),
+    ],
+)
+def test_where_the_key_is_formed_by_which_a_line_stores(line, at):
+    source = Source({"t.py": CACHE.replace("            self.known[key] = load(i)", line)})
+    found = _formed(source, Site("t.py", 6))
+    assert (found and found.line) == at
+    assert _formed(source, Site("other.py", 6)) is None and _formed(source, None) is None

@@ -478,12 +478,12 @@ def _per_sample(tape: FunctionTape, call: TapedCall) -> tuple[torch.Tensor, int]
         call.name == "linear" and call.result.shape[-1] == given.shape[-1]
         for call in leading_to(tape, given)
     )
-    merged = next((each for each in (given, target) if _merged(tape, each) is not each), None)
-    if merged is None and (single or (target.dim() == 2 and of_units)):
+    before = _merged(tape, given)
+    plain = before is given and _merged(tape, target) is target
+    if plain and (single or (target.dim() == 2 and of_units)):
         return (given, batch) if _has_samples_first(given, batch) else None
     # either dimension may be the batch's, or tokens of all samples are rows: a loader knows
-    given = _merged(tape, given)
-    batch = len(given)
+    given, batch = before, len(before)
     known = _has_samples_first(given, batch) and given.dim() > 2 and batch in loaded_sizes()
     return (given, batch) if known else None
 
