@@ -43,7 +43,10 @@ class DatasetCachesProbe(Probe):
         self._notes: list[tuple[int, Any]] = []
 
     def install(self) -> None:
-        owner = FETCHERS[0]  # an iterable has no samples by number
+        for owner in FETCHERS[:1]:  # an iterable has no samples by number
+            self._watch(owner)
+
+    def _watch(self, owner: Any) -> None:
         original, fetches = vars(owner)["fetch"], self.guarded(self._fetches)
         fetched = self.guarded(self._fetched)
 
