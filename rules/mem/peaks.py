@@ -398,20 +398,17 @@ class AllDifferences(Rule):
     least: int = knob(1 << 20, "Report only tensors of differences of at least this many bytes.")
 
     def detect(self, differences: Rows[DifferencesRow]) -> Iterator[Finding]:
-        for at_line in together(differences, lambda row: (row.site.place, row.kind)):
-            always = [row for row in at_line if row.pass_name == "numbers"]
-            seen = always or at_line  # those of other passes may be the same
+        for seen in together(differences, lambda row: (row.site.place, row.kind)):
             each, steps = max(seen, key=lambda row: row.bytes), len({row.step for row in seen})
             if each.bytes < self.least:
                 continue
-            seldom = "" if always else ", on some steps, without gradients"
             kept = (
                 ", and the graph keeps them for backward" if any(row.graph for row in seen) else ""
             )
             yield Finding(
                 each.site,
                 f"pairwise distances: this line creates {amounts.size(each.bytes)} of "
-                f"differences, {each.size} numbers for each distance{kept}{seldom}",
+                f"differences, {each.size} numbers for each distance{kept}",
                 steps=steps,
                 per_step=len(seen) / steps,
                 remedy=ABSOLUTE if each.kind == "absolute" else None,

@@ -29,7 +29,7 @@ class DifferencesRow(PassRow, kw_only=True):
     """A subtraction of all pairs of rows of which only sums over the last dimension are used."""
 
     part = "differences"
-    when = "numbers; with gradients off also loud"
+    when = "numbers"
 
     at: At
     kind: Annotated[str, doc("what was summed: `squares` or `absolute` values")]

@@ -6,26 +6,17 @@ are made through one tensor of all differences.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, Final
 
 import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
-from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.gradients_off import Place, place_of_block, watch_blocks
 from auditor.capture.instruments.storages import Storages
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import LargestBatches
-from auditor.capture.probes.operator_stream import (
-    Call,
-    Operator,
-    OperatorProbe,
-    Subscriber,
-    subscribe,
-)
+from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,
     groups_of,
@@ -40,9 +31,6 @@ LEAST = 8
 """Partners of each row, and numbers of a row, from which the differences are followed."""
 
 SUMS = frozenset({"sum", "mean"})
-
-BLOCKS = 4
-"""Blocks without gradients at one place of which the operators are watched."""
 
 
 @dataclass(eq=False)
@@ -90,12 +78,6 @@ class PairwiseDifferencesWatch(Subscriber):
                 self._trails.lay(result, made)
         else:
             self._follow(call, result)
-
-    def look_away(self) -> None:
-        """Nothing is seen from now on: what is still there may be used."""
-        for _, trail, there in self._trails.items():
-            trail.used |= there
-        self._trails.clear()
 
     def end_step(self) -> list[Differences]:
         """Return the differences that were only summed, and reset."""
@@ -171,67 +153,14 @@ class PairwiseDifferencesProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        _add_rows(self.context, self._watching)
+        for each in self._watching.end_step() if self._watching is not None else ():
+            row = DifferencesRow(at=each.at, kind=each.kind, bytes=each.nbytes, graph=each.graph)
+            row.size = each.shape[-1]
+            self.context.add(row)
 
     def stop(self) -> None:
         super().stop()
         self._watching = None
-
-
-def _add_rows(context: Context, watch: PairwiseDifferencesWatch | None) -> None:
-    for each in watch.end_step() if watch is not None else ():
-        row = DifferencesRow(at=each.at, kind=each.kind, bytes=each.nbytes, graph=each.graph)
-        row.size = each.shape[-1]
-        context.add(row)
-
-
-class DifferencesNowAndThenProbe(Probe):
-    """Writes ``differences`` of what a step does with gradients off: an evaluation, or a search for
-    neighbors, on none of the few steps whose operators are all watched.
-    """
-
-    name = "differences_now_and_then"
-    parts = ("differences",)
-    unseen = PairwiseDifferencesProbe.unseen
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._watching = PairwiseDifferencesWatch(self.missed)
-        self._seen: dict[Place, int] = {}
-        self._inside: tuple[Any, Callable[[], None]] | None = None
-
-    def start(self) -> None:
-        super().start()
-        self._seen.clear()
-        self._watching.end_step()
-        watch_blocks(self._patches, self._entered, self._exited, self.missed)
-
-    def stop(self) -> None:
-        self._leave()
-        super().stop()
-
-    def step_end(self) -> None:
-        self._leave()
-        _add_rows(self.context, self._watching)
-
-    def _entered(self, manager: Any, frame: FrameType) -> None:
-        off = self.in_step and not torch.is_grad_enabled()
-        if self._inside is not None or not off or COMPILED_CODE.compiles:
-            return
-        place = place_of_block(self.context.frames, frame)
-        if place is not None and self._seen.get(place, 0) < BLOCKS:
-            self._seen[place] = self._seen.get(place, 0) + 1
-            self._inside = manager, subscribe(self.context, self._watching)
-
-    def _exited(self, manager: Any, _: FrameType) -> None:
-        if self._inside is not None and self._inside[0] is manager:
-            self._leave()
-
-    def _leave(self) -> None:
-        inside, self._inside = self._inside, None
-        if inside is not None:
-            inside[1]()
-            self._watching.look_away()
 
 
 STACKS = 64

@@ -1,5 +1,3 @@
-import itertools
-
 import torch
 from torch import nn
 
@@ -37,36 +35,3 @@ def norms_and_absolute_values_in_a_batch():
         (apart + city).mean().backward()
 
     return step
-
-
-def _sought_now_and_then(seek):
-    net, steps = nn.Linear(16, 16), itertools.count()
-    optimizer, bank = torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(300, 16)
-
-    def step():
-        if next(steps) % 7 == 0:
-            seek(net, bank)
-        optimizer.zero_grad()
-        (net(bank[:64]) - bank[1:65]).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def neighbors_sought_on_some_steps():
-    @torch.no_grad()
-    def seek(net, bank):
-        rows = net(bank)
-        apart = ((rows[:, None] - rows[None]) ** 2).sum(-1)  # MEM016
-        return apart.topk(4, largest=False).indices
-
-    return _sought_now_and_then(seek)
-
-
-def centers_sought_on_some_steps():
-    def seek(net, bank):
-        with torch.no_grad():
-            rows = net(bank)
-            return (rows.unsqueeze(1) - bank[:128]).norm(dim=-1).argmin(1)  # MEM016
-
-    return _sought_now_and_then(seek)

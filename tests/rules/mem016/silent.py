@@ -1,5 +1,3 @@
-import itertools
-
 import torch
 from torch import nn
 
@@ -56,37 +54,3 @@ def sum_over_the_partners():
 
 def largest_of_the_differences():
     return _stepping(lambda x, y: (x[:, None] - y[None]).abs().amax(-1).mean())
-
-
-def _sought_now_and_then(seek):
-    net, steps = nn.Linear(16, 16), itertools.count()
-    optimizer, bank = torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(300, 16)
-
-    def step():
-        if next(steps) % 7 == 0:
-            seek(net, bank)
-        optimizer.zero_grad()
-        (net(bank[:64]) - bank[1:65]).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def neighbors_by_a_product_on_some_steps():
-    @torch.no_grad()
-    def seek(net, bank):
-        rows = net(bank)
-        return (rows @ rows.T).topk(4).indices
-
-    return _sought_now_and_then(seek)
-
-
-def directions_used_when_gradients_are_on_again():
-    def seek(net, bank):
-        with torch.no_grad():
-            rows = net(bank)
-            gap = rows[:, None] - rows[None]
-            apart = gap.square().sum(-1)
-        return (gap / (1 + apart)[..., None]).sum(1)
-
-    return _sought_now_and_then(seek)
