@@ -56,7 +56,7 @@ SAME = {
 LAYERS = {"lstm": ("LSTM", "GRU", "RNN", "MultiheadAttention", "TransformerEncoderLayer")}
 """Classes that take ``batch_first``, by the function that they call."""
 
-MAY_BE_MEANT = frozenset({"statistics", "context", "soft", "end"})
+MAY_BE_MEANT = frozenset({"statistics", "soft", "end"})
 """Kinds that some programs have on purpose: notes."""
 
 
@@ -112,13 +112,10 @@ class SamplesMix(DependenceSays):
         "document sees {row.n} of the {row.of} before it, although positions start again there",
         "readout": "the softmax goes over the rows of all {row.of} samples, and its shares are "
         "added up for each sample: a sample's output depends on the others in its batch",
-        "context": "layers read the {row.function} of the rows of all {row.of} samples, and each row "
-        "gets their result: a sample's output depends on the others in its batch",
     }
     INSTEAD: ClassVar = {
         "documents": "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :].",
         "readout": "Divide exp(scores) by its sum within each sample (index_add of the same index).",
-        "context": "Compute it for each sample: over the dimensions of one, or with its own rows only.",
         "statistics": "Give it the dimensions of one sample, or use constants of the training set.",
     }
 
@@ -325,8 +322,6 @@ class TargetGetsGradients(DependenceSays):
         "the values, away from their returns",
         "soft": "the target of a divergence gets gradients: the step also moves the teacher's "
         "output toward the student's",
-        "half": "half of a symmetric loss has a detached target here, and the other half's target "
-        "gets gradients: the step also moves that target toward the prediction",
     }
     advice = "Compute the target under torch.no_grad(), or call .detach() on it."
 
@@ -391,15 +386,10 @@ class ShiftTakenAway(DependenceSays):
         "it are not trained",
         "bias": "what is added to the scores is the same for all values of the softmax, which "
         "cancels it: it has no effect, and the layers that compute it are not trained",
-        "term": "a part of this is the same for all alternatives of the softmax, and only linear "
-        "functions follow: it cancels and has no effect, and the layers that compute it get no "
-        "gradient from here",
     }
     INSTEAD: ClassVar = {
-        "term": "Put a function that is not linear between the sum and the score (tanh, relu), or "
-        "multiply the two parts.",
         "bias": "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for "
-        "[..., None].",
+        "[..., None]."
     }
     advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
 

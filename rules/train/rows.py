@@ -102,9 +102,7 @@ class DependenceRow(PassRow, kw_only=True):
             "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
             "all samples, in front of sums for each of them; `prompt`: tokens of prompts among the targets of "
             "rows that are padded on the left; `feature`: a channel of the input, on values behind its "
-            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores; `term`: "
-            "the same, of what was added before linear functions; `half`: the only target of a symmetric "
-            "loss that is detached; `context`: each row, on what layers make of the mean of all rows"
+            "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores"
         ),
     ]
     function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]

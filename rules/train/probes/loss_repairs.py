@@ -23,7 +23,6 @@ from . import (
     dependence,
     drawn,
     ends,
-    halves,
     leaks,
     no_effect,
     padded_texts,
@@ -44,7 +43,7 @@ from .token_weights import ONE_BY_ONE, Sums, mean_of, sum_of, weights_of
 ROWS = 8
 """Losses of one line that are compared in a step."""
 
-ANYWHERE = frozenset({"future", "documents", "term"})
+ANYWHERE = frozenset({"future", "documents"})
 """Kinds that begin at any function, also at one that is not placed: its line is enough."""
 
 THOROUGH = 1
@@ -363,10 +362,8 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     yield from sorted_rows.left_sorted(tape, tail)
     yield from ratios.of_other_actions(tape, tail)
     yield from readouts.normalized_together(tape, tail)
-    yield from readouts.shared_contexts(tape, tail)
     yield from contrasts.wrong_pairs(tape, tail)
     yield from voids.trained_voids(tape, tail)
-    yield from halves.halves_apart(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
         yield dependence.Dependence(kind, made, 0, 0)
 
@@ -407,7 +404,7 @@ PLACED = (
     | frozenset(
         """
         div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
-        cosine_similarity normal detach
+        cosine_similarity normal
         """.split()
     )
 )

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import torch
 
-from .cancelled import SOFTMAX, cancelled_term
 from .dependence import COMPARED, Dependence, loaded_sizes
 from .function_tape import FunctionTape, TapedCall
 
@@ -57,10 +56,6 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
         if shift is not None:
             kind = "bias" if "softmax" in call.name else "shift"
             yield Dependence(kind, replace(call, at=shift.at or call.at), 0, 0)
-        elif call.name in SOFTMAX:
-            term = cancelled_term(tape, call)
-            if term is not None:
-                yield Dependence("term", replace(call, at=term.at, spot=term.spot), 0, 0)
 
 
 def _is_summed(tape: FunctionTape, call: TapedCall) -> bool:

@@ -238,36 +238,6 @@ def windows_of_all_samples_as_rows_of_the_loss():
     return _loaded(loss_of, nn.LSTM(20, 4), nn.Linear(4, 3))
 
 
-def _molecules(context):
-    torch.manual_seed(0)
-    layer, hub, head = nn.Linear(5, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 1)
-
-    def step():
-        nodes, graph = torch.randn(20, 5), torch.arange(4).repeat_interleave(5)
-        hidden = layer(nodes).relu()
-        hidden = hidden + context(hub, hidden, graph)
-        pooled = torch.zeros(4, 8).index_add(0, graph, hidden.relu())
-        F.mse_loss(head(pooled).squeeze(1), torch.randn(4)).backward()
-
-    return step
-
-
-def a_virtual_node_of_all_graphs__note():
-    def context(hub, hidden, graph):
-        return hub(hidden.mean(0, keepdim=True))  # TRAIN011
-
-    return _molecules(context)
-
-
-def gates_of_the_mean_over_the_samples__note():
-    def loss_of(layer, gate, head, x, y):
-        features = layer(x)
-        features = features * gate(features.mean(dim=0)).sigmoid()  # TRAIN011
-        return F.cross_entropy(head(features.mean(1)), y[:, 0])
-
-    return _loaded(loss_of, nn.Linear(20, 8), nn.Linear(8, 8), nn.Linear(8, 3))
-
-
 def crops_averaged_over_a_dimension_of_mixed_samples():
     def loss_of(layer, head, x, y):
         features = layer(x.flatten(0, 1)).relu()

@@ -4,7 +4,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.rules.programs import losses
-from tests.rules.train011.fires import _forecast, _FramesFirst, _in_frames, _loaded, _molecules
+from tests.rules.train011.fires import _forecast, _FramesFirst, _in_frames, _loaded
 
 
 def _labels(n=6):
@@ -273,34 +273,6 @@ def windows_of_one_recording_that_no_loader_gave__no_note():
         return F.cross_entropy(head(recurrent(x)[0]), y)
 
     return _loaded(loss_of, nn.LSTM(20, 4), nn.Linear(4, 3))
-
-
-def a_virtual_node_of_each_graph__no_note():
-    def context(hub, hidden, graph):
-        own = torch.zeros(4, 8).index_add(0, graph, hidden) / 5
-        return hub(own)[graph]
-
-    return _molecules(context)
-
-
-def nodes_centered_over_all_graphs__no_note():
-    return _molecules(lambda hub, hidden, graph: -hidden.mean(0, keepdim=True))
-
-
-def gates_of_the_mean_over_the_positions__no_note():
-    def loss_of(layer, gate, head, x, y):
-        features = layer(x)
-        features = features * gate(features.mean(1, keepdim=True)).sigmoid()
-        return F.cross_entropy(head(features.mean(1)), y[:, 0])
-
-    return _loaded(loss_of, nn.Linear(20, 8), nn.Linear(8, 8), nn.Linear(8, 3))
-
-
-@losses(lambda: (nn.Linear(5, 8), nn.Linear(8, 8), nn.Linear(8, 3)))
-def points_of_one_cloud_share_its_mean__no_note(layer, hub, head):
-    points = layer(torch.randn(20, 5)).relu()
-    points = points + hub(points.mean(0, keepdim=True))
-    return F.cross_entropy(head(points), torch.randint(0, 3, (20,)))
 
 
 def crops_averaged_within_each_sample__no_note():

@@ -80,23 +80,3 @@ def returns_behind_the_loss_of_the_actor():
         error.square().mean().backward()
 
     return step
-
-
-@losses(lambda: (nn.Linear(8, 6), nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 6))))
-def half_that_keeps_the_gradient_of_its_target(encoder, predictor):
-    def alike(one, two):
-        return -(F.normalize(one, dim=1) * F.normalize(two, dim=1)).sum(1).mean()
-
-    x = torch.randn(16, 8)
-    a, b = encoder(torch.cat([x + 0.1, 0.9 * x])).chunk(2)
-    second = alike(predictor(b), a.detach())  # TRAIN022
-    return (alike(predictor(a), b) + second) / 2
-
-
-@losses(lambda: (nn.Linear(8, 6), nn.Linear(6, 6)))
-def errors_of_which_one_has_no_detach(encoder, predictor):
-    x = torch.randn(16, 8)
-    one, two = encoder(x), encoder(x.roll(1, 1))
-    forth = (predictor(one) - two.detach()) ** 2  # TRAIN022
-    back = (predictor(two) - one) ** 2
-    return (forth + back).mean()

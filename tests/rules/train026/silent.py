@@ -1,8 +1,7 @@
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from tests.rules.train026.fires import _attending, _picking
+from tests.rules.train026.fires import _attending
 
 from tests.rules.programs import losses
 
@@ -49,60 +48,3 @@ def biases_of_queries_that_are_clipped():
 
 def biases_of_queries_in_a_softmax_over_queries():
     return _attending(lambda products, bias: (products + bias[..., None]).softmax(2))
-
-
-def _picked(scores_of):
-    return losses(_picking)(lambda *layers: _loss(scores_of, *layers))()
-
-
-def _loss(scores_of, candidate, goal, score):
-    x, aim = candidate(torch.randn(4, 6, 5)).relu(), goal(torch.randn(4, 3))[:, None]
-    return F.cross_entropy(scores_of(x, aim, score), torch.randint(0, 6, (4,)))
-
-
-def a_goal_in_front_of_a_function_that_is_not_linear():
-    return _picked(lambda x, aim, score: score(torch.tanh(x + aim)).squeeze(-1))
-
-
-def a_goal_that_is_multiplied():
-    return _picked(lambda x, aim, score: (score(x * aim) + score(x)).squeeze(-1))
-
-
-def a_goal_weighed_by_each_candidate():
-    return _picked(lambda x, aim, score: (score(x + aim) * torch.arange(6.0)[:, None])[..., 0])
-
-
-def candidates_that_are_hidden_by_zero():
-    def scores(x, aim, score):
-        return score(x + aim)[..., 0].masked_fill(torch.rand(4, 6) < 0.5, 0.0)
-
-    return _picked(scores)
-
-
-def a_goal_in_a_softmax_over_classes():
-    def scores(x, aim, score):
-        return F.linear(x + aim, score.weight.expand(6, 8)).mean(1)
-
-    return _picked(scores)
-
-
-@losses(_picking)
-def a_sum_that_a_value_reads_too(candidate, goal, score):
-    x = candidate(torch.randn(4, 6, 5)).relu() + goal(torch.randn(4, 3))[:, None]
-    value = x.mean((1, 2))
-    policy = F.cross_entropy(score(x).squeeze(-1), torch.randint(0, 6, (4,)))
-    return policy + (value - torch.randn(4)).square().mean()
-
-
-@losses(_picking)
-def scores_whose_sum_is_kept_small(candidate, goal, score):
-    x = candidate(torch.randn(4, 6, 5)).relu() + goal(torch.randn(4, 3))[:, None]
-    logits = score(x).squeeze(-1)
-    return F.cross_entropy(logits, torch.randint(0, 6, (4,))) + logits.logsumexp(-1).square().mean()
-
-
-@losses(lambda: (nn.Linear(5, 8), nn.Linear(8, 1)))
-def a_bias_in_front_of_a_score(candidate, score):
-    bias = score.weight.expand(1, 8).cos()
-    logits = score(candidate(torch.randn(4, 6, 5)) + bias[None]).squeeze(-1)
-    return F.cross_entropy(logits, torch.randint(0, 6, (4,)))
