@@ -357,7 +357,7 @@ class GraphRecordedInEvaluation(Rule):
                 f"{_ran(place)} with gradients enabled, and backward computed "
                 "gradients of its parameters that are never used",
                 steps=place.steps,
-                per_step=place.n / place.steps,
+                per_step=place.n / (place.watched or place.steps),
                 lost_bytes=place.saved_bytes,
                 basis="none" if place.saved_bytes is None else "measured",
             )
@@ -376,7 +376,7 @@ class GraphRecordedInEvaluation(Rule):
                 place.site,
                 f"{_ran(place)} with gradients enabled, and no backward walked the graph{cost}",
                 steps=place.steps,
-                per_step=place.n / place.steps,
+                per_step=place.n / (place.watched or place.steps),
                 lost_bytes=saved,
                 basis="none" if saved is None else "measured",
                 severity=Severity.NOTE if cut else None,

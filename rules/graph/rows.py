@@ -51,6 +51,7 @@ class EvalRow(PassRow, kw_only=True):
     mode: Annotated[str, doc("`eval`, `train` or `trained`")] = older("eval")
     n: N
     steps: Annotated[int, doc("on how many")]
+    watched: Annotated[int, doc("of how many; 0: unknown")] = older(0)
     walked: Annotated[int, doc("graphs that a backward walked")]
     held: Annotated[bool, doc("one of an earlier step was still alive at the end")]
     saved_bytes: Annotated[int | None, doc("saved for one call")]

@@ -213,7 +213,9 @@ class ModuleRow(PassRow, kw_only=True):
     us: Annotated[float, doc("(loud, CPU) its forward, median of all steps but the first")] = 0.0
     backward_us: Annotated[float, doc("(loud, CPU) of its backward, likewise")] = 0.0
     saved_bytes: Annotated[int, doc("(loud) storages kept for a backward of the first step")] = 0
-    tokens: Annotated[int, doc("(loud, embeddings) numbers in two dimensions, with gradients")] = 0
+    tokens: Annotated[
+        int, doc("(loud) ids of two dimensions whose embeddings it reads one by one")
+    ] = 0
     flops: Annotated[int, doc("(numbers) operations by `torch.utils.flop_counter`")] = 0
     backward_flops: Annotated[int, doc("(numbers) those of the backward")] = 0
     types: Annotated[dict[str, int], doc("(numbers) both by the type they were computed in")] = (

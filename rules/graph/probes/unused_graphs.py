@@ -51,7 +51,7 @@ class _CallPath:
     walked: int = 0
     saved: int | None = None
 
-    def row(self, at: int, *, held: bool) -> EvalRow:
+    def row(self, at: int, watched: int, *, held: bool) -> EvalRow:
         """As the part ``evals`` holds it."""
         steps, walked, saved = len(self.steps), self.walked, self.saved
         return EvalRow(
@@ -60,6 +60,7 @@ class _CallPath:
             mode=self.mode,
             n=self.calls,
             steps=steps,
+            watched=watched,
             walked=walked,
             held=held,
             saved_bytes=saved,
@@ -109,12 +110,12 @@ class UnusedGraphsProbe(Probe):
         self._trained: set[int] = set()
         self._places: dict[tuple[Path, str], _CallPath] = {}
         self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
-        self._walking = 0
+        self._walking = self._watched = 0
 
     def start(self) -> None:
         """Hook the modules that are in eval mode, and notice which ones will be."""
         self._places.clear()
-        self._walking = 0
+        self._walking = self._watched = 0
         super().start()
         self._patches.after_outermost(
             torch.nn.Module,
@@ -143,18 +144,19 @@ class UnusedGraphsProbe(Probe):
         wanted = [place for place in places if place.walked or id(place) in held]
         for place in wanted:
             if place.mode != "trained":
-                self.context.add(place.row(place.path[-1], held=id(place) in held))
+                self.context.add(place.row(place.path[-1], self._watched, held=id(place) in held))
         paths = [place.path for place in wanted]
         for mode in ("eval", "train", "trained"):
             idle = [place for place in places if place.mode == mode and place not in wanted]
             for at, outer, lines in needless([place.path for place in idle], paths):
                 together = _joined(place for place in idle if place.path in lines)
-                row = together.row(at, held=False)
+                row = together.row(at, self._watched, held=False)
                 row.outer = outer if outer != at else None
                 self.context.add(row)
 
     def step_end(self) -> None:
         """Hook again what was copied in the step."""
+        self._watched += 1
         copied, self._copied = self._copied, []
         for module in (reference() for reference in copied):
             if module is not None and (

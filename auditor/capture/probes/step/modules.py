@@ -43,6 +43,7 @@ class ModulesProbe(OperatorProbe):
         self._queue, self._since = RunQueue(), 0
         self._running, self._back, self._timed = "", False, False
         self._hooks: list[Any] = []
+        self._ids: dict[tuple[int, ...], int] = {}
 
     def start(self) -> None:
         if self.context.device.simulated:
@@ -70,7 +71,7 @@ class ModulesProbe(OperatorProbe):
         if self._patches:
             self._times.append(Counter())
             self.row("")
-            self._back, self._since = False, 0
+            self._back, self._since, self._ids = False, 0, {}
             self._pass_to("")
 
     def step_end(self) -> None:
@@ -116,7 +117,11 @@ class ModulesProbe(OperatorProbe):
             else:
                 row.at = frames.here()
         if isinstance(module, torch.nn.Embedding) and torch.is_grad_enabled() and not self._back:
-            row.tokens += sum(each.numel() for each in tensors(args) if each.dim() == 2)
+            self._ids |= {tuple(ids.shape): ids.numel() for ids in tensors(args) if ids.dim() == 2}
+        elif self._ids and next(module.parameters(recurse=False), None) is not None:
+            # columns of a table and sets of items have become one row each: no tokens
+            for first, *rest in (each.shape for each in tensors(args) if each.dim() == 3):
+                row.tokens += sum(self._ids.pop((first, size), 0) for size in rest)
         self._pass_to(row.name)
 
     def _left(self, module: torch.nn.Module, args: Any, result: Any) -> None:

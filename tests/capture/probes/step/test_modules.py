@@ -46,6 +46,11 @@ def step():
     model(torch.ones(64, 64, dtype=torch.long)).sum().backward()
     optimizer.step()
 
+columns, head = nn.Embedding(40, 32), nn.Linear(64 * 32, 1)
+
+def tabular():
+    head(columns(torch.ones(64, 64, dtype=torch.long)).flatten(1)).sum().backward()
+
 def bare():
     w = torch.ones(8, 8, requires_grad=True)
     (w @ w).sum().backward()
@@ -94,6 +99,11 @@ def test_the_tree_has_lines_shares_bytes_operations_and_rates(tmp_path):
     assert big.saved_bytes == 4 * 4096 * 32 and uses["Net.words"].saved_bytes == 8 * 4096
     assert made.samples_per_s == 6400.0 and made.tokens_per_s == 409_600.0
     assert made.flops_per_s == made.flops * 100 and made.peak is None
+
+
+def test_ids_that_become_one_row_are_no_tokens(tmp_path):
+    made, _ = found(tmp_path, "tabular")
+    assert made.samples_per_s == 6400.0 and made.tokens_per_s is None
 
 
 @pytest.mark.parametrize(
