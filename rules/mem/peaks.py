@@ -54,7 +54,9 @@ class HooksPileUp(Rule):
         "needed it is over."
     )
 
-    fewest: int = knob(4, "Report only a line that left hooks on at least this many steps.")
+    fewest: int = knob(
+        3, "Report only a line that left hooks on a module in at least this many steps."
+    )
 
     def detect(self, hooks: Rows[HooksRow]) -> Iterator[Finding]:
         for row in hooks:

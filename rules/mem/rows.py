@@ -22,7 +22,7 @@ class HooksRow(PassRow, kw_only=True):
 
     at: At
     n: Annotated[int, doc("hooks that are left")]
-    steps: Annotated[int, doc("steps that left one")]
+    steps: Annotated[int, doc("steps that left one, at most on one module or tensor")]
 
 
 class DifferencesRow(PassRow, kw_only=True):

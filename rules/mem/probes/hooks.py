@@ -9,12 +9,14 @@ from auditor.capture.probes.base import Context, Probe
 
 from ..rows import HooksRow
 
-MOST = 10_000
-"""Hooks that are remembered."""
+MOST, TIMED = 10_000, 64
+"""Hooks that are remembered, and of them those that steps register before the pass."""
 
 
 class HooksProbe(Probe):
-    """Writes ``hooks`` at the pass's end: a row per line whose registered hooks are there."""
+    """Writes ``hooks`` at the pass's end: a row per line whose registered hooks are there. They are
+    noted from the first step on, since a report may register them seldom.
+    """
 
     name = "hooks"
     in_rehearsals = True
@@ -24,21 +26,24 @@ class HooksProbe(Probe):
         self._registered: list[tuple[int, int, Any, int]] = []
         """Line, step, a weak reference to the hooks of the module or tensor, and the hook's key."""
 
-    def start(self) -> None:
-        super().start()
-        self._patches.around(RemovableHandle, "__init__", after=self._on_hook)
+    def install(self) -> None:
+        self._always.around(RemovableHandle, "__init__", after=self._on_hook)
 
     def _on_hook(self, _: None, handle: RemovableHandle, *__: Any, **___: Any) -> None:
-        at = self.context.frames.here() if self.in_step else None
-        if at is not None and len(self._registered) < MOST:
-            self._registered.append((at, self.context.step, handle.hooks_dict_ref, handle.id))
+        if not self.in_step or len(self._registered) >= (MOST if self.watching else TIMED):
+            return
+        at, step = self.context.frames.here(), self.context.global_step + self.context.step
+        if at is not None:
+            self._registered.append((at, step, handle.hooks_dict_ref, handle.id))
 
     def stop(self) -> None:
         super().stop()
-        left: dict[int, list[int]] = defaultdict(list)
-        for at, step, hooks, key in self._registered:
-            if key in (hooks() or ()):
-                left[at].append(step)
+        left: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for at, step, reference, key in self._registered:
+            hooks = reference()
+            if hooks is not None and key in hooks:
+                left[at][id(hooks)].append(step)
         self._registered.clear()
-        for at, steps in left.items():
-            self.context.add(HooksRow(at=at, n=len(steps), steps=len(set(steps))))
+        for at, owners in left.items():
+            n, steps = sum(map(len, owners.values())), max(len({*each}) for each in owners.values())
+            self.context.add(HooksRow(at=at, n=n, steps=steps))

@@ -45,3 +45,15 @@ def registered_in_the_first_step():
         model(torch.ones(4, 8)).mean().backward()
 
     return step
+
+
+def on_another_module_in_each_report():
+    model, steps = nn.ModuleList(nn.Linear(8, 8) for _ in range(9)), []
+
+    def step():
+        steps.append(len(steps))
+        if len(steps) % 5 == 0:
+            model[len(steps) // 5].register_forward_hook(lambda *given: None)
+        model[0](torch.ones(4, 8)).mean().backward()
+
+    return step
