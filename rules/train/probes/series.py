@@ -14,6 +14,7 @@ from .dependence import (
     FORMS,
     OTHER_LENGTHS,
     Dependence,
+    axis_of,
     leading_to,
     mask_of,
 )
@@ -135,7 +136,7 @@ def _first(
     n = behind(held[id(out)], asked[1])
     for call in calls if n else ():
         result = held[id(call.result)]
-        along = only_axis(result, size)
+        along = axis_of(call, size)
         begins = along is not None and result.requires_grad and behind(result, along)
         if begins or call.number in summed:
             place = mask_of(tape, call)

@@ -63,6 +63,14 @@ def padding_cut_off_at_the_wrong_end(tokens_of, layer, head):
     return F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten())
 
 
+@losses(lambda: (nn.Embedding(19, 12), nn.Conv1d(12, 12, 3, padding=2), nn.Linear(12, 19)))
+def cut_off_at_the_wrong_end_with_a_channel_for_each_position(tokens_of, layer, head):
+    tokens = torch.randint(0, 19, (4, 13))
+    out = layer(tokens_of(tokens[:, :-1]).transpose(1, 2))
+    out = out[:, :, 2:].relu()  # TRAIN012
+    return F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten())
+
+
 def mask_off_by_one():
     class Causal(Attending):
         def __init__(self):
