@@ -182,19 +182,21 @@ def _attending(
         between = shifted.embedding.number < call.number < shifted.call.number
         if not between or call.spot is None or not call.result.is_floating_point():
             continue
-        axis = axis_of(call, positions)
+        axis = axis_of(tape, call, positions)
         if call.number in summed or (
             call.result.dim() > 2 and axis is not None and reached(call.result, axis)
         ):
             yield call
 
 
-def axis_of(call: TapedCall, positions: int) -> int | None:
+def axis_of(tape: FunctionTape, call: TapedCall, positions: int) -> int | None:
     """The dimension of a result with a place for each position; None if it is unknown. Scores have two
     of them, and a convolution may have as many channels.
     """
     last = call.result.dim() - 1
-    if call.name == "conv1d":
+    if call.name == "conv1d" or crops_convolution(
+        tape, call.name, [each for each, _ in call.parents]
+    ):
         return last if call.result.shape[last] == positions else None
     return only_axis(call.result, positions)
 

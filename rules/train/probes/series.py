@@ -136,7 +136,7 @@ def _first(
     n = behind(held[id(out)], asked[1])
     for call in calls if n else ():
         result = held[id(call.result)]
-        along = axis_of(call, size)
+        along = axis_of(tape, call, size)
         begins = along is not None and result.requires_grad and behind(result, along)
         if begins or call.number in summed:
             place = mask_of(tape, call)
