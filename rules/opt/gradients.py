@@ -81,6 +81,18 @@ class ClippingMisplaced(Rule):
             if line.n < max(self.fewest, self.share * line.steps) or line.site in told:
                 continue
             told.add(line.site)  # of a line with several optimizers the first
+            if line.again:
+                yield Finding(
+                    line.site,
+                    f"clipping here runs between the backward passes of one step of {line.optimizer}, on "
+                    f"{line.n} of {line.steps} steps: what earlier passes added up is clipped again with "
+                    "each later one, so the last micro-batch weighs most",
+                    severity=Severity.NOTE,
+                    steps=line.n,
+                    per_step=1.0,
+                    remedy=Remedy("Clip once, after the last backward and before step()."),
+                )
+                continue
             why = (
                 "there was no gradient yet, and the backward ran after it"
                 if line.absent

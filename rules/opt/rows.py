@@ -60,6 +60,9 @@ class ClippingRow(PassRow, kw_only=True):
         bool, doc("none of its parameters had a gradient then; else only those it had stepped with")
     ]
     stepped_at: Annotated[int | None, doc("the line of these steps, in `sites`")] = older(None)
+    again: Annotated[
+        bool, doc("it clipped a sum of gradients, to which a backward added, again")
+    ] = older(False)
 
 
 class SchedulerRow(PassRow, kw_only=True):

@@ -152,6 +152,10 @@ class _Clip:
     given: frozenset[int]
     there: frozenset[int]
     backwards: int
+    first: _Gradient | None
+    """Of the first parameter that had one, as it was before the call."""
+    again: bool
+    """The call of this line before it clipped the same gradient, and one backward added to it."""
 
 
 class _Clipped:
@@ -163,7 +167,7 @@ class _Clipped:
         self.backwards = -1
         self.clips = 0
         self.at: int | None = None
-        self.misplaced: Counter[tuple[int, bool]] = Counter()
+        self.misplaced: Counter[tuple[int, bool, bool]] = Counter()
 
 
 class MisplacedClippingProbe(OptimizerProbe):
@@ -187,9 +191,9 @@ class MisplacedClippingProbe(OptimizerProbe):
     def stop(self) -> None:
         super().stop()
         for each in self._watched:
-            for (at, absent), n in each.misplaced.items():
+            for (at, absent, again), n in each.misplaced.items():
                 row = ClippingRow(at=at, optimizer=each.name, steps=each.steps, n=n, absent=absent)
-                row.stepped_at = each.at
+                row.stepped_at, row.again = each.at, again
                 self.context.add(row)
         self._watched.clear()
         self._clips.clear()
@@ -212,7 +216,17 @@ class MisplacedClippingProbe(OptimizerProbe):
         self._seen += 1
         there = frozenset(id(each) for each in parameters if each.grad is not None)
         given = frozenset(id(each) for each in parameters)
-        self._clips.append(_Clip(self._seen, at, given, there, self._backwards))
+        first = next(
+            (
+                _Gradient(ref(each), ref(each.grad), _version(each.grad))
+                for each in parameters
+                if each.grad is not None
+            ),
+            None,
+        )
+        before = next((each for each in reversed(self._clips) if each.at == at), None)
+        again = before is not None and first is not None and _is_clipped_again(before.first, first)
+        self._clips.append(_Clip(self._seen, at, given, there, self._backwards, first, again))
 
     def _stepped(self, optimizer: Optimizer) -> None:
         watched = self._watched.of(optimizer, lambda: _Clipped(type(optimizer).__name__))
@@ -225,17 +239,29 @@ class MisplacedClippingProbe(OptimizerProbe):
         watched.backwards, watched.clips = self._backwards, self._seen
 
     def _judge(self, watched: _Clipped, own: set[int]) -> None:
-        """No call had effect, and a backward ran behind each: what was stepped with is raw."""
-        found: set[tuple[int, bool]] = set()
-        for clip in self._clips:
-            if clip.number <= watched.clips or not own & clip.given:
-                continue
+        """No call had effect, and a backward ran behind each: what was stepped with is raw. Or a line
+        clipped a sum once more.
+        """
+        since = [each for each in self._clips if each.number > watched.clips and own & each.given]
+        lines = Counter(each.at for each in since)
+        again = {each.at for each in since if each.again and lines[each.at] > 1}
+        watched.misplaced.update((at, False, True) for at in again)
+        found: set[tuple[int, bool, bool]] = set()
+        for clip in since:
             absent = not own & clip.there
             if not absent and clip.backwards > watched.backwards:
                 return
             if clip.backwards < self._backwards:
-                found.add((clip.at, absent))
+                found.add((clip.at, absent, False))
         watched.misplaced.update(found)
+
+
+def _is_clipped_again(before: _Gradient | None, now: _Gradient) -> bool:
+    """Nothing has written into a gradient since but the call before and one backward."""
+    if before is None:
+        return False
+    same = before.parameter() is now.parameter() and alive(before.gradient) is alive(now.gradient)
+    return same and now.version == before.version + 2
 
 
 MOST = 16

@@ -60,3 +60,16 @@ def of_two_optimizers_the_generators_is_clipped_too_early():
         one.step()
 
     return step
+
+
+def accumulated_and_clipped_after_each_backward__note():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        for _ in range(4):
+            model(torch.ones(4, 8)).square().mean().backward()
+            clip_grad_norm_(model.parameters(), 1.0)  # OPT006
+        optimizer.step()
+
+    return step

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
-from tests.rules.programs import numbered, trained_once, trained_with
+from tests.rules.programs import trained_once, trained_with
 
 
 def _parts():
@@ -32,32 +32,6 @@ def the_optimizer_steps_when_the_next_step_has_begun():
         clip_grad_norm_(model.parameters(), 1.0)
 
     return step
-
-
-def accumulated_and_clipped_after_each_backward():
-    model, optimizer = _parts()
-
-    def step():
-        optimizer.zero_grad()
-        for _ in range(4):
-            model(torch.ones(4, 8)).square().mean().backward()
-            clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    return step
-
-
-def accumulated_over_calls_and_clipped_behind_each():
-    model, optimizer = _parts()
-
-    def step(number):
-        model(torch.ones(4, 8)).square().mean().backward()
-        if number % 4 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-        clip_grad_norm_(model.parameters(), 1.0)
-
-    return numbered(step)
 
 
 def only_the_norm_is_asked_for():
@@ -117,5 +91,24 @@ def once_before_the_first_step():
             clip_grad_norm_(model.parameters(), 1.0)
         begun.append(True)
         trained_once(model, optimizer, torch.ones(4, 8))
+
+    return step
+
+
+def clipped_and_moved_before_the_next_backward__no_note():
+    model, optimizer = _parts()
+
+    def step():
+        totals = [torch.zeros_like(each) for each in model.parameters()]
+        for _ in range(4):
+            model(torch.ones(4, 8)).square().mean().backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+            for total, each in zip(totals, model.parameters(), strict=True):
+                total += each.grad
+            optimizer.zero_grad(set_to_none=False)
+        for total, each in zip(totals, model.parameters(), strict=True):
+            each.grad.copy_(total)
+        optimizer.step()
+        optimizer.zero_grad()
 
     return step
