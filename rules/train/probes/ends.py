@@ -41,7 +41,10 @@ def _next_tokens(
         if tokens.dim() != 2 or version(tokens) != embedding.versions[0] or len(tokens) < 2:
             continue
         if target.numel() == tokens.numel():
-            tokens = torch.cat([tokens, target.reshape(tokens.shape)[:, -1:]], 1)
+            last = target.reshape(tokens.shape)[:, -1:]
+            if bool((last == ignored_by(call)).all()):  # then no target says which tokens these are
+                last = tokens[:, -1:].mode(0, keepdim=True).values.expand_as(last)
+            tokens = torch.cat([tokens, last], 1)
         if target.numel() == tokens[:, 1:].numel():
             labels = target.reshape(tokens[:, 1:].shape)
             yield tokens, labels, labels != ignored_by(call)
@@ -56,8 +59,10 @@ def _end_of(tokens: torch.Tensor) -> tuple[int, torch.Tensor | None]:
     first = long - (others == others[:, -1:]).sum(1) + 1  # behind the last other token
     runs = long - first
     ends = bool((tokens[:, -1] == end).all()) and int(runs.min()) == 1 < int(runs.max())
-    text = tokens.unique().numel() > SEGMENTS and int(first.min()) > 1
-    return end, first if ends and text else None
+    if not ends or tokens.unique().numel() <= SEGMENTS or int(first.min()) <= 1:
+        return end, None
+    before = tokens.gather(1, first[:, None] - 1)
+    return end, first if before.unique().numel() > 1 else None  # else it ends the texts
 
 
 def prompts_trained(tape: FunctionTape, call: TapedCall) -> Iterator[Dependence]:

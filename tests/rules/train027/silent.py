@@ -70,3 +70,9 @@ def tags_of_the_tokens_themselves__no_note():
         F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten(), ignore_index=END).backward()
 
     return step
+
+
+def one_token_more_behind_the_end_of_the_longest__no_note():
+    return _tuned(
+        lambda tokens: tokens.masked_fill(tokens == PAD, -100), pad=PAD, lengths=(11, 7, 9)
+    )
