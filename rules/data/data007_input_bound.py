@@ -1,6 +1,6 @@
 """DATA007: the step waits for its data loader, and why where that shows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from auditor import amounts
@@ -10,9 +10,11 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.evidence.trace.facts import TraceSteps
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
+from auditor.recordings.schema.sync import WorkerKeptRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..lines import between, places_of
@@ -138,7 +140,13 @@ OPEN_FILE = (
     "the dataset keeps a file open, whose position worker processes would share: open it in each "
     "worker first, when the first sample is requested"
 )
+DRAWS = (
+    "the dataset keeps a random generator, and worker processes would all draw the same numbers "
+    "from their copies: seed one in each worker first (DATA011)"
+)
 
+
+CACHE = "Repair the key of that cache first (MEM003): then no sample is created twice."
 
 RESTARTED = 0.1
 """Share of the time, where most of it is restarting the workers for each short epoch."""
@@ -167,7 +175,14 @@ class StepWaitsForInput(Rule):
     least_us: float = knob(1000.0, "Ignore shorter mean waits, in us (in a trace: report a note).")
 
     def detect(
-        self, batches: Batches, machine: Machine, source: Source, configs: Configs, loading: Loading
+        self,
+        batches: Batches,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
+        loading: Loading,
+        *,
+        kept: Rows[WorkerKeptRow],
     ) -> Iterator[Finding]:
         batches.need_a_loader()
         batches.need_times()
@@ -187,6 +202,11 @@ class StepWaitsForInput(Rule):
         price = _price(waiting, batches.starts(loader.number), why)
         workers, made = _worth_trying(loader, machine.cpus), (loader.made_at, "DataLoader")
         because = f": {why.said}" if why is not None else ""
+        cache = _missed_cache(loader, kept) if why is not None and why.kind == "line" else None
+        if cache is not None:
+            because += (
+                f", and the cache that {cache.function} fills at line {cache.line} never hits"
+            )
         found = Finding(
             why.site if why is not None else loader.made_at or loader.consumed_at,
             (
@@ -204,7 +224,9 @@ class StepWaitsForInput(Rule):
             if why is not None and why.kind == "line" and workers
             else (),
             facts=why.facts if why is not None else (),
-            remedy=self._remedy(
+            remedy=Remedy(CACHE)
+            if cache is not None
+            else self._remedy(
                 why,
                 loader,
                 workers,
@@ -298,7 +320,8 @@ class StepWaitsForInput(Rule):
     ) -> Remedy:
         """Loading in more workers."""
         if not workers:
-            return Remedy(self.advice, refused=OPEN_FILE if loader.open_file else None)
+            refused = OPEN_FILE if loader.open_file else DRAWS if loader.draws else None
+            return Remedy(self.advice, refused=refused)
         reason = (
             "dataset and collate function run in worker processes: they must be picklable, and "
             "they draw other random numbers"
@@ -324,11 +347,18 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
     return Estimate(mean, min(mean, each.low * often), max(mean, each.high * often))
 
 
+def _missed_cache(loader: Loader, kept: Iterable[WorkerKeptRow]) -> WorkerKeptRow | None:
+    """Where its dataset stores samples that are fetched again."""
+    own = f"{loader.dataset}."
+    return next((each for each in kept if each.fetched and each.function.startswith(own)), None)
+
+
 def _worth_trying(loader: Loader, cpus: int) -> int:
     """Workers worth trying; 0 if more would not help, would repeat data, or there is no line."""
     wanted = (
         loader.workers == 0
         and not loader.open_file
+        and not loader.draws
         and loader.length is not None
         and loader.made_at is not None
         and cpus > 1

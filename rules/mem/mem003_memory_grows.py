@@ -557,8 +557,7 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
         )
     if keeper.again is not None and keeper.again.fetched:
         return Remedy(
-            "Store by the sample's number alone what does not differ from one fetch to the next "
-            "(the decoded sample), and draw and cut from that."
+            "Cache the decoded sample under its number alone, and crop or augment it after the lookup."
         )
     tensors = keeper.kind == "tensors"
     by_key = keeper.site is not None and re.search(r"\]\s*=[^=]|setdefault\(", keeper.site.text)
@@ -578,4 +577,4 @@ def _full(host: HostMemory, rate: float) -> str:
     if room <= 0:
         return ""
     steps = float(f"{room / rate:.2g}")
-    return f"; the host's {amounts.size(host.usable)} would be full after {steps:,.0f} more steps"
+    return f"; the host's {amounts.size(host.usable)} would be full after {steps:,.0f} more steps at this rate"

@@ -201,6 +201,7 @@ WITH_WORKERS = [("num_workers", "4", False), ("persistent_workers", "True", Fals
         (8, {"length": None}, []),
         (8, {"made_at": None}, []),
         (8, {"open_file": True}, []),
+        (8, {"draws": True}, []),
     ],
 )
 def test_workers_are_proposed_only_where_they_would_help(cpus, loader, edits):
@@ -493,7 +494,9 @@ def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
     host = [*[3072 * MIB] * 19, 2048 * MIB]
     (one,) = mem003(host=host, keepers=(each,), usable=4096 * MIB)
-    assert one.message.endswith("; the host's 4 GiB would be full after 66,000 more steps")
+    assert one.message.endswith(
+        "; the host's 4 GiB would be full after 66,000 more steps at this rate"
+    )
     assert "would be full" not in mem003(host=host, keepers=(each,), usable=2048 * MIB)[0].message
 
 

@@ -50,6 +50,7 @@ class Loader:
     sorted_classes: int | None = None
     """Classes that come one after the other in each epoch; None if they do not."""
     open_file: bool = False  # kept by its dataset
+    draws: bool = False  # from a generator that its dataset keeps
     batches_at: Site | None = None
     """The user's own ``__iter__`` that cuts its batches."""
 
@@ -363,6 +364,7 @@ def _loader(evidence: Evidence, source: Source, row: LoaderRow) -> Loader:
         samples=row.samples,
         sorted_classes=row.sorted_classes,
         open_file=row.open_file,
+        draws=row.draws,
         batches_at=_definition(evidence, source, row.batches_file, row.batches_line),
     )
 

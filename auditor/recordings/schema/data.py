@@ -34,6 +34,7 @@ class LoaderRow(Row, kw_only=True):
         int | None, doc("classes of its dataset, one after the other; null: no")
     ] = older(None)
     open_file: Annotated[bool, doc("its dataset keeps a file open")] = older(value=False)
+    draws: Annotated[bool, doc("its dataset keeps a random generator")] = older(value=False)
     batches_file: Annotated[str | None, doc("where `__iter__` of what cuts its batches is")] = None
     batches_line: Annotated[int | None, doc("the line there")] = None
     iter_at: Annotated[int | None, doc("where the first step with a batch makes it")] = None

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import io
+import random
 import time
 import types
 import weakref
@@ -229,6 +230,7 @@ class LoaderFacts:
     samples: int | None
     sorted_classes: int | None = None
     open_file: bool = False
+    draws: bool = False
     batches_file: str | None = None
     batches_line: int | None = None
 
@@ -254,6 +256,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         None if loader.batch_size is None or _length(loader) is None else len(loader.sampler),
         sorted_classes(loader),
         keeps_open_file(loader.dataset),
+        any(map(_is_generator, _held(loader.dataset))),
         *_place_of_batches(loader.batch_sampler or loader.sampler),
     )
 
@@ -271,6 +274,7 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
         None,
         None,
         None,
+        False,
         False,
         *_place_of_batches(data.index_sampler(iterator)),
     )
@@ -297,11 +301,20 @@ FILES = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.TextIOWrapper)
 
 def keeps_open_file(dataset: Any) -> bool:
     """Whether it holds an open file: worker processes would share its position."""
-    held = getattr(_root_dataset(dataset), "__dict__", None) or {}
     return any(
         (isinstance(each, FILES) and not each.closed) or type(each).__module__.startswith("h5py.")
-        for each in held.values()
+        for each in _held(dataset)
     )
+
+
+def _held(dataset: Any) -> list[Any]:
+    return [*(getattr(_root_dataset(dataset), "__dict__", None) or {}).values()]
+
+
+def _is_generator(held: Any) -> bool:
+    """NumPy need not be there."""
+    numpy = type(held).__module__.startswith("numpy.random")
+    return numpy or isinstance(held, random.Random | torch.Generator)
 
 
 def _length(loader: Any) -> int | None:
