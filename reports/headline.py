@@ -1,6 +1,6 @@
 """What a report says first in all formats: what is proven, what could be saved, how it waits."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
@@ -57,8 +57,9 @@ def gains(report: Report) -> Iterator[Gain]:
     priced_gains = tuple(_priced(report))
     yield from priced_gains
     yield from _waits(report)
-    if not priced_gains:
-        counted, why = summary.severities(report), "what they cost in time is not known"
+    if not priced_gains and not all(map(trains_otherwise, report.findings)):
+        known = "what it costs" if len(report.findings) == 1 else "what they cost"
+        counted, why = summary.severities(report), f"{known} in time is not known"
         if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
             why = "no time saving is proven"
         yield Gain(f"found {counted}; {why}", f"Found {counted}", beside=why)
@@ -104,7 +105,7 @@ def _priced(report: Report) -> Iterator[Gain]:
         yield Gain(dropped)
     parts = recoverable(report)
     for basis, part in parts:
-        fixing, apart = f"fixing {amounts.count(len(part.findings), 'finding')}", ""
+        fixing, apart = f"fixing {_named(part.findings)}", ""
         if part.alone_us is not None:
             fixing += " together"
             apart = f" ({summary.one_by_one(part.us, part.alone_us)})"
@@ -116,6 +117,13 @@ def _priced(report: Report) -> Iterator[Gain]:
         yield Gain("measured and estimated savings are not added together", page_only=True)
     if unproven := verified.nothing_proven(report):
         yield Gain(unproven, "Not confirmed" if parts else "Nothing proven", "by re-runs")
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """``KERN006 at train.py:12``, or how many there are."""
+    if len(findings) > 1 or findings[0].site is None:
+        return amounts.count(len(findings), "finding")
+    return f"{findings[0].code} at {text.path(str(findings[0].site))}"
 
 
 def _price(report: Report, part: what_ifs.Together) -> str:
@@ -140,14 +148,15 @@ def _waits(report: Report) -> Iterator[Gain]:
         return
     most = max(found, key=unpriced_waits)
     there = amounts.digits(unpriced_waits(most))
-    where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
+    where = f", {there} of them at {most.site}" if len(found) > 1 else f" at {most.site}"
     what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
-    place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
+    times = "once" if total == 1 else f"{amounts.digits(total)} times"
+    place, number = where if most.site is not None else "", amounts.digits(total)
     taken = summary.rehearsed_steps(report)
     now_and_then = any((each.steps or taken) < taken for each in found)
-    often = "per step on average" if now_and_then else "in each step"
+    often = " on average" if now_and_then else ""
     yield Gain(
-        f"{number} {what} for the GPU {often}{place}; {cost} can be measured only on a GPU",
+        f"each step would wait for the GPU {times}{often}{place}; {cost} can be measured only on a GPU",
         number,
         f"{what} per step",
     )

@@ -18,7 +18,7 @@ FOLDER = "FOLDER"
 
 SAFE, UNSAFE = "safe patch", "patch that needs your judgement"
 
-_TEXT_LIMIT = 400
+_TEXT_LIMIT, _SAID_LIMIT = 400, 240
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Step:
     price: str
     text: str
     patch: str
+    said: str = ""
     diff: tuple[CodeLine, ...] = ()
     proven: str = ""
 
@@ -71,6 +72,7 @@ def _step(anchor: str, finding: Finding) -> Step:
         price=text.micro(summary.short_price(finding)),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
         patch=(patch := patch_of(finding)),
+        said=text.one_line(finding.message, _SAID_LIMIT),
         diff=tuple(diff_lines(remedy.diff or "")) if patch else (),
         proven=proof(finding.verified).words if finding.verified is not None else "",
     )

@@ -34,13 +34,16 @@ TRAINED = frozenset(
     "AMP006 CFG009 CFG012 CFG013 DATA011 DATA014 GRAPH005 GRAPH006 GRAPH011 NUM005 NUM012 OPT005 OPT006 "
     "OPT007 OPT009 OPT010 OPT011 OPT013 OPT014 OPT015 OPT016 OPT017 OPT018 OPT019".split()
 )
-"""Rules, besides TRAIN, that say that something else is trained: costs come behind that."""
+"""Rules, besides TRAIN and errors of NUM, that say that something else is trained: costs come
+behind that.
+"""
 
 
 def trains_otherwise(finding: Finding) -> bool:
-    """True of a warning or an error of :data:`TRAINED` or of the family TRAIN."""
+    """True of a warning or an error of :data:`TRAINED` or of TRAIN, and of NaN that reach weights."""
     about = finding.code in TRAINED or finding.code.startswith("TRAIN")
-    return about and finding.severity != "note"
+    poisons = finding.code.startswith("NUM") and finding.severity == "error"
+    return poisons or (about and finding.severity != "note")
 
 
 def priced(finding: Finding) -> float | None:

@@ -142,11 +142,11 @@ OPEN_FILE = (
 )
 DRAWS = (
     "the dataset keeps a random generator, and worker processes would all draw the same numbers "
-    "from their copies: seed one in each worker first (DATA011)"
+    "from their copies: seed one in each worker first"
 )
 
 
-CACHE = "Repair the key of that cache first (MEM003): then no sample is created twice."
+CACHE = "Repair the key of that cache first: then no sample is created twice."
 
 RESTARTED = 0.1
 """Share of the time, where most of it is restarting the workers for each short epoch."""

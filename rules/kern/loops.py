@@ -19,9 +19,12 @@ from auditor.rule import Rule, knob
 
 from .rows import ModuleLoopRow, PiecewiseRow
 
-CALL_US = 4.0
-"""What an operator costs a CPU besides its arithmetic: ``torch._foreach_*`` saves 3 of 6 us for 64
-numbers, 5 of 8 us for 4,096 (mul_, add_, addcmul_ of 100 tensors, torch 2.13.0, two slow cores).
+OPERATOR_US = 2.0
+"""Of an operator, in recordings that do not say it: 1.7 to 6 us on machines that we measured."""
+
+LISTED = 0.5
+"""Share of an operator's cost besides its arithmetic that ``torch._foreach_*`` saves a CPU: 0.35 to
+0.6 (norm, mul_, add_, lerp_ of 100 tensors of 64 and 4,096 numbers, torch 2.13.0).
 """
 
 BODY = 20
@@ -60,9 +63,9 @@ KINDS = {
     ),
     "parameters": Kind(
         "passes {n} parameters to `{op}` one by one",
-        "Pass all parameters to one call: torch._foreach_mul_ and similar functions take lists; "
-        "torch.optim.swa_utils.AveragedModel with a multi_avg_fn averages weights, "
-        "torch.nn.utils.clip_grad_norm_(foreach=True) clips, weight_decay is an L2 penalty.",
+        "Pass all of them to one call: torch._foreach_mul_ and similar functions take lists "
+        "(torch._foreach_norm, then one torch.stack(...).tolist()); AveragedModel with a multi_avg_fn "
+        "averages weights, weight_decay is an L2 penalty.",
     ),
 }
 
@@ -242,8 +245,13 @@ class LoopOverIndex(Rule):
                 f"{amounts.digits(loop.operators)} operators per step, "
                 f"{amounts.percent(loop.share)} of all outside the backward{at}",
                 kind.advice,
-                None if machine.gpu_path else CALL_US * loop.operators,
+                None if machine.gpu_path else _saved_us(machine, loop),
             )
+
+
+def _saved_us(machine: Machine, loop: IndexingLoop) -> float:
+    share = LISTED if loop.kind == "parameters" else 1.0
+    return share * (machine.operator_us or OPERATOR_US) * loop.operators
 
 
 @dataclass(frozen=True)

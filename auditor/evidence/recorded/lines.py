@@ -74,10 +74,9 @@ class Line(Generic[R]):
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        return (
-            ("seen on", f"{self.pattern} of the {amounts.pass_named(self.pass_name)}"),
-            ("host time", f"{amounts.duration(self.us_per_step)} per step"),
-        )
+        if self.pass_name != "quiet":  # instruments are in the time
+            return ()
+        return (("host time", f"{amounts.duration(self.us_per_step)} per step"),)
 
 
 class Lines(Rows[R]):

@@ -15,7 +15,6 @@ Device = Literal["cpu", "cuda", "rehearsal", "null"]
 code on a device that computes nothing. Both have counts and bytes, no times.
 """
 
-
 @dataclass(frozen=True)
 class Machine(Table):
     """Device of the audited step, how many processors it may use (0: not recorded), and of how many
@@ -29,6 +28,8 @@ class Machine(Table):
     cpus: int = 0
     capability: int = 0
     ranks: int = 0
+    operator_us: float = 0.0
+    """What a call of an operator takes on the host besides its arithmetic; 0: not recorded."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Machine:
@@ -41,6 +42,7 @@ class Machine(Table):
             int(cpus) if cpus.isdecimal() else 0,
             int(major) if major.isdecimal() else 0,
             int(evidence.recording.manifest.get("world_size") or 0),
+            _number(environment.get("operator_us")),
         )
 
     @property
@@ -72,6 +74,14 @@ class Machine(Table):
         """Raises :class:`NotLooked` without a CUDA device, if silence is not *clean*."""
         if not self.gpu_path:
             raise NotLooked(f"no CUDA device in this run: {why}")
+
+
+def _number(text: object) -> float:
+    """0 of what is no number."""
+    try:
+        return max(float(str(text)), 0.0)
+    except ValueError:
+        return 0.0
 
 
 def device_of(evidence: Evidence) -> Device:

@@ -261,7 +261,7 @@ class ReadStatement(Line[ReadRow]):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         kinds = ", ".join(sorted({read.kind for read in self.reads}))
-        facts = [("operation", kinds), ("seen on", f"{self.pattern} of the diagnostic pass")]
+        facts = [("operation", kinds)]
         if self.library:
             facts.append(("reads inside", self.library))
         if self.held_us is not None:

@@ -26,7 +26,7 @@ def reads(*each, number=4, device="rehearsal"):
 @pytest.mark.parametrize("device", ["cpu", "rehearsal"])
 def test_without_a_device_nobody_is_held(device):
     found = place(read(us=8.0), device=device)
-    assert (found.held_us, found.found_at[0].lost_us_per_step, len(found.facts)) == (None, None, 2)
+    assert (found.held_us, found.found_at[0].lost_us_per_step, len(found.facts)) == (None, None, 1)
 
 
 def test_the_library_that_reads_on_the_lines_behalf():
