@@ -16,7 +16,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.live_objects import one_look, put_back, set_aside
+from auditor.capture.instruments.live_objects import (
+    begin_counts_anew,
+    one_look,
+    put_back,
+    set_aside,
+)
 from auditor.capture.instruments.monkeypatch import LOOKING, uncollected
 from auditor.capture.instruments.torch_private.autograd import next_number
 from auditor.capture.probes.base import Context, Probe
@@ -360,6 +365,8 @@ class Session:
             self._context.history = True
             self._guard("snapshot", self._history.start)
         self._each(lambda probe: probe.start())
+        if at.name == "quiet":
+            begin_counts_anew()
         if at.name == "trace" and unprofiled(self._stats):
             self._trace = Trace(self._context, Path(self._plan.folder))
             if self._modes is not None:

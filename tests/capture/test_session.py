@@ -234,3 +234,36 @@ def test_a_rehearsal_ends_once_no_training_is_on_the_device(tmp_path, operators,
     session, _ = session_of(tmp_path, steps=4, warmup=2, device=SHADOW)
     session._context.shadow, session._context.trained = shadow, trained
     assert run(session) == passes
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is frozen, as in a program; the suite freezes what it imports."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    yield
+    if frozen:
+        gc.freeze()
+
+
+def test_what_was_allocated_before_brings_about_no_full_collection_in_the_timing_pass(
+    tmp_path, thawed
+):
+    session, _ = session_of(tmp_path, steps=2, warmup=1)
+    young = []
+
+    def step():
+        young.append(gc.get_count()[2])  # at 11 a full collection may follow
+        if len(young) == 1:
+            for _ in range(3):
+                gc.collect(1)
+
+    run(session, step)
+    assert young[1] == 0
+
+
+def test_objects_that_the_program_froze_stay_frozen(tmp_path, thawed):
+    gc.freeze()
+    run(session_of(tmp_path, steps=1)[0])
+    assert gc.get_freeze_count()
+    gc.unfreeze()

@@ -15,6 +15,7 @@ Device = Literal["cpu", "cuda", "rehearsal", "null"]
 code on a device that computes nothing. Both have counts and bytes, no times.
 """
 
+
 @dataclass(frozen=True)
 class Machine(Table):
     """Device of the audited step, how many processors it may use (0: not recorded), and of how many
