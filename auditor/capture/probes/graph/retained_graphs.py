@@ -17,11 +17,11 @@ from auditor.capture.instruments.autograd_graph import (
     node_of,
     saved_bytes,
 )
-from auditor.capture.instruments.monkeypatch import uncollected
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.autograd import CAN_WEIGH
 from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
+from auditor.machine import uncollected
 from auditor.recordings.schema.graph import GraphRow
 
 _MARK = "audit.born"
