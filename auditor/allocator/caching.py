@@ -578,11 +578,6 @@ class Shortage:
     reserved: int
 
     @property
-    def unallocated(self) -> int:
-        """Bytes that the allocator holds and no tensor uses: large where memory is fragmented."""
-        return self.reserved - self.allocated
-
-    @property
     def message(self) -> str:
         """What torch writes (``malloc`` in CUDACachingAllocator.cpp), its double spaces too."""
         return (
@@ -593,7 +588,7 @@ class Shortage:
             f" process has {format_size(self.in_use)} memory in use. Of the allocated "
             "memory"
             f" {format_size(self.allocated)} is allocated by PyTorch, and "
-            f"{format_size(self.unallocated)} is reserved by"
+            f"{format_size(self.reserved - self.allocated)} is reserved by"
             " PyTorch but unallocated. If reserved but unallocated memory is large try setting"
             " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See "
             "documentation for Memory"

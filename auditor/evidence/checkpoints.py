@@ -104,19 +104,16 @@ class Checkpoint:
     def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
         """By optimizer: its second moments, each with the largest gradient it remembers."""
         for optimizer in self.scan.optimizers:
-            mine = [
-                each
-                for each in self.scan.tensors
-                if each.name.startswith(f"{optimizer.name}.state[")
-            ]
-            seconds = [
-                each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None
-            ]
-            yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
-
-
-def _high(tensor: TensorFacts) -> float:
-    return tensor.tally.high or 0.0 if tensor.tally is not None else 0.0
+            yield (
+                optimizer,
+                [
+                    (each, math.sqrt(max(0.0, each.tally.high or 0.0)))
+                    for each in self.scan.tensors
+                    if each.name.startswith(f"{optimizer.name}.state[")
+                    and each.place[-1] in SECOND_MOMENTS
+                    and each.tally is not None
+                ],
+            )
 
 
 @dataclass(frozen=True)

@@ -591,7 +591,11 @@ def _with_places_named(
         and f"`{place.text}`" not in finding.message
         and not re.search(rf"{re.escape(str(place.site))}(?!\d)", finding.message)
     ]
-    here = [place for place in others if _in_statement(place, finding, statements)]
+    site = finding.site
+    lines = statements.lines(site) if site is not None else ()
+    here = [
+        each for each in others if site and each.site.file == site.file and each.site.line in lines
+    ]
     elsewhere = [place for place in others if place not in here]
     message = finding.message
     if here:
@@ -599,13 +603,6 @@ def _with_places_named(
     if elsewhere:
         message += f"; see also {_listed(elsewhere, finding, names)}"
     return replace(finding, message=message)
-
-
-def _in_statement(place: FoundAt, finding: Finding, statements: Statements) -> bool:
-    site = finding.site
-    if site is None or place.site.file != site.file:
-        return False
-    return place.site.line in statements.lines(site)
 
 
 def _listed(places: Sequence[FoundAt], finding: Finding, names: Mapping[str, str]) -> str:

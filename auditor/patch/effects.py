@@ -3,7 +3,7 @@
 import ast
 
 from auditor.patch.module import Module, Refused
-from auditor.syntax.index import name_of
+from auditor.syntax.index import name_of, nodes_in
 from auditor.syntax.logging_calls import counts_its_calls, log_kind
 
 _METHODS = frozenset(
@@ -139,9 +139,14 @@ def expect_no_interval(module: Module, statement: ast.stmt) -> None:
             raise Refused("the statement is under a condition already")
         below = up
     scope = module.parents.get(below, module.tree)
-    set_there = {name for node in ast.walk(scope) if (name := _stored(node))}
+    set_there = {
+        name_of(node)
+        for node in nodes_in(scope, ast.Name, ast.Attribute)
+        if not isinstance(node.ctx, ast.Load)
+    }
     for test in conditions:
-        if not _is_switch(test) or any(_name_read(node) in set_there for node in ast.walk(test)):
+        read = {name_of(node) for node in nodes_in(test, ast.Name, ast.Attribute)}
+        if not _is_switch(test) or read & set_there:
             raise Refused("the statement is under a condition already")
 
 
@@ -177,12 +182,3 @@ def _is_plain(node: ast.expr) -> bool:
 
 def _name(node: ast.expr) -> str:
     return name_of(node.func if isinstance(node, ast.Call) else node)
-
-
-def _stored(node: ast.AST) -> str:
-    named = isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
-    return name_of(node) if named else ""  # type: ignore[arg-type]
-
-
-def _name_read(node: ast.AST) -> str | None:
-    return name_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None

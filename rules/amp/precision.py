@@ -494,10 +494,6 @@ class Precision(Table):
         """Part of all kernel time in matrix products (no convolutions) of these arithmetics."""
         return self._of(self.matmul_us, arithmetics) / self.kernel_us if self.kernel_us else 0.0
 
-    def step_share(self, *arithmetics: str) -> float:
-        """Their part of the steps' time: what a faster arithmetic could take from."""
-        return self.share(*arithmetics) * self.busy
-
     @staticmethod
     def _of(times: tuple[tuple[str, float], ...], arithmetics: tuple[str, ...]) -> float:
         return sum(us for name, us in times if name in arithmetics)
@@ -509,17 +505,12 @@ class Precision(Table):
             (f"{name} products", f"{amounts.percent(us / self.kernel_us)} of kernel time")
             for name, us in self.products_us
         )
-        device = (("device", f"{self.device or 'not named'}{self._generation}"),)
+        known = self.capability and not self.amd
+        generation = f", compute capability {self.capability}.x" if known else ""
         return (
-            *device,
+            ("device", f"{self.device or 'not named'}{generation}"),
             *products,
             *((f"{amounts.percent(us / self.kernel_us)}", name[:90]) for name, us in self.top),
-        )
-
-    @property
-    def _generation(self) -> str:
-        return (
-            f", compute capability {self.capability}.x" if self.capability and not self.amd else ""
         )
 
 
@@ -589,7 +580,8 @@ class NoMixedPrecision(Rule):
             return
         first = not precision.amd and precision.capability < AMPERE
         or_tf32 = " or TF32" if precision.share(TF32) > 0 else ""
-        loud = first and precision.marked and precision.step_share(FP32) >= self.of_step
+        of_step = precision.share(FP32) * precision.busy  # what a faster arithmetic could take from
+        loud = first and precision.marked and of_step >= self.of_step
         yield Finding(
             None,
             f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in "

@@ -178,17 +178,17 @@ def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:
         if [_kind(call) for call in one] == [_kind(call) for call in two]:
             continue
         number = next(
-            (at for at, pair in enumerate(zip(one, two, strict=False)) if _differ(*pair)),
+            (
+                at
+                for at, (a, b) in enumerate(zip(one, two, strict=False))
+                if (a.site, _kind(a)) != (b.site, _kind(b))
+            ),
             min(len(one), len(two)),
         )
         longer, shorter = (one, two) if len(one) > number else (two, one)
         other = shorter[number] if number < len(shorter) else None
         of = second if longer is one else first
         yield Parting(number, longer[number], other, of.rank)
-
-
-def _differ(one: CollectiveCall, two: CollectiveCall) -> bool:
-    return one.site != two.site or _kind(one) != _kind(two)
 
 
 def _kind(call: CollectiveCall) -> tuple[str, int]:

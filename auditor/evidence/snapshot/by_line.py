@@ -175,11 +175,7 @@ def _marks(
     first, last = course.time_us[0], course.time_us[-1]
     for us, name in steps:
         if first <= us <= last:
-            yield (us - first if by_time else float(_event_at(course.time_us, us))), name
-
-
-def _event_at(times: Sequence[int], us: float) -> int:
-    return min(bisect_left(times, us), len(times) - 1)
+            yield (us - first if by_time else float(bisect_left(course.time_us, us))), name
 
 
 # -- charts ----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from auditor.recordings.schema.run import StepRow, known
 from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.recordings.writer import on_disk
 from auditor.runs import child_process
+from auditor.runs.finalize import raised
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
 from auditor.runs.project_copy import ProjectCopy
@@ -323,11 +324,7 @@ def _failure(recording: Recording, patience: float) -> str:
         return f"it was still running after {patience:.0f} s and was ended"
     if manifest["outcome"] == "completed":
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
-    error = manifest.get("error") or {}
-    said = str(error.get("message", "")).split("\n", 1)[0]
-    return (
-        f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
-    )
+    return raised(manifest)[0]
 
 
 # -- the time that all of them may take ------------------------------------------------------------

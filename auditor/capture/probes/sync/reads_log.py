@@ -185,10 +185,6 @@ class ReadLog:
         """True if a read now is not the step's, or is part of one being counted."""
         return self.inside.reading or not self.context.in_step
 
-    def concerns(self, tensor: torch.Tensor) -> bool:
-        """True if reading this tensor makes the host wait."""
-        return tensor.is_cuda
-
     def note(
         self, kind: str, subjects: Iterable[Any] | None = None, started: float | None = None
     ) -> None:
