@@ -74,7 +74,6 @@ def run(
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     choice = choice.against(baseline, update=update_baseline)
     choice = choice.with_figures(interactive=interactive_figures)
-    rules = choice.rules
     folder, ours = launch.folder(
         meeting, lambda: claim(None if out is None else Path(out), address.label)
     )
@@ -92,7 +91,7 @@ def run(
         world_size=world or world_size,
         played=played,
     )
-    audit = _with_parts(plan, rules)
+    audit = with_parts(plan, choice.rules)
     if meeting is not None and meeting.own.rank:
         return launch.follow(meeting, audit.run, timeout, quiet=quiet)
     audit = played_ranks.planned(audit) if played else null_run.prepared(audit)
@@ -181,7 +180,7 @@ def _proven(target: str, choice: rule_selection.Choice) -> Iterator[str]:
             yield f"{file}:{proof.line}: {proof.code} {proof.message}"
 
 
-def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:
+def with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:
     """The audit with the parts that the rules need, of each kind of run."""
     several = plan.world_size > 1
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.table import Evidence, Table
+from auditor.model import Finding, Remedy, Severity
 from auditor.model.sections import SavedCheckpoint
 from auditor.rule import NotLooked
 
@@ -38,6 +39,24 @@ class Checkpoint:
     def name(self) -> str:
         """Its file's name."""
         return Path(self.scan.path).name
+
+    def finding(
+        self,
+        said: str,
+        *facts: tuple[str, str],
+        severity: Severity | None = None,
+        remedy: Remedy | None = None,
+    ) -> Finding:
+        """What is to be said of the file."""
+        return Finding(
+            None,
+            said,
+            steps=1,
+            seen_on="source",
+            severity=severity,
+            facts=(("file", self.scan.path), *facts),
+            remedy=remedy,
+        )
 
     @property
     def poisoned(self) -> tuple[TensorFacts, ...]:

@@ -173,7 +173,11 @@ def report(
         cautions=_cautions(evidence, quiet, line),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
-        method=_method(evidence, steps, quiet),
+        method=(
+            *method_of(manifest, steps, queued_share(quiet)),
+            *_rehearsed(rehearsed),
+            *null_beside.method(evidence),
+        ),
         series=series,
         operators=_operators(line),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
@@ -418,14 +422,6 @@ def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
             "left out of the recording because it may hold a secret: "
             f"{amounts.some(withheld)}; it has no patch"
         )
-
-
-def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -> tuple[str, ...]:
-    return (
-        *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
-        *_rehearsed(evidence.inside(REHEARSAL)),
-        *null_beside.method(evidence),
-    )
 
 
 def _said_in(evidence: Evidence) -> Iterable[str]:

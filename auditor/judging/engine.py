@@ -109,7 +109,9 @@ def judge(
     verdicts.sort(key=lambda verdict: place[verdict.code])
     whole = joined(_distinct(prices.in_order(findings)), causes_of(chosen), statements)
     whole = tuple(_following(whole, {rule.code: rule.follows_at_line for rule in chosen}))
-    warnings = (*_unasked(verdicts), *unused)
+    unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
+    said = (f"judging was interrupted: {unasked} rules did not run",) if unasked else ()
+    warnings = (*said, *unused)
     return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), warnings)
 
 
@@ -158,12 +160,6 @@ def settled(
 
 def _is_measured(finding: Finding) -> bool:
     return finding.lost_us_per_step is not None or finding.lost_bytes is not None
-
-
-def _unasked(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
-    if unasked:
-        yield f"judging was interrupted: {unasked} rules did not run"
 
 
 def _asks_about_others(rule: type[Rule]) -> bool:

@@ -73,23 +73,18 @@ def writes(expression: ast.AST, *, asks: bool = False) -> ast.AST | None:
     """
     for node in ast.walk(expression):
         if isinstance(node, ast.Call):
-            if not (_reads(node) or (asks and _asks(node))):
+            reads = _is_one_of(node, _FUNCTIONS, _METHODS)
+            if not (reads or (asks and _is_one_of(node, _ASKING_FUNCTIONS, _ASKING_METHODS))):
                 return node
         elif not isinstance(node, _NODES):
             return node
     return None
 
 
-def _reads(call: ast.Call) -> bool:
+def _is_one_of(call: ast.Call, functions: frozenset[str], methods: frozenset[str]) -> bool:
     if isinstance(call.func, ast.Name):
-        return call.func.id in _FUNCTIONS
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS
-
-
-def _asks(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Name):
-        return call.func.id in _ASKING_FUNCTIONS
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING_METHODS
+        return call.func.id in functions
+    return isinstance(call.func, ast.Attribute) and call.func.attr in methods
 
 
 # -- statements that only log ----------------------------------------------------------------------

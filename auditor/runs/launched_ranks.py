@@ -11,7 +11,8 @@ from typing import Any
 
 from auditor.errors import TargetProblem
 from auditor.recordings.folder import Recording, UnreadableRecording
-from auditor.runs.child_process import FOLLOWED, Child, add_warning, seal
+from auditor.runs.child_process import Child
+from auditor.runs.finalize import FOLLOWED, add_warning, seal
 from auditor.runs.launchers import another_store
 from auditor.runs.plan import AGAIN, AGAIN_S, RANK_FOLDER, Plan
 from auditor.runs.progress import Progress, silent

@@ -12,17 +12,8 @@ from typing import Protocol
 
 from auditor.errors import TargetProblem
 from auditor.recordings.folder import Recording, UnreadableRecording, read_manifest
-from auditor.runs.child_process import (
-    FOLLOWED,
-    IN_PLACE,
-    MINIMUM_STEPS,
-    Child,
-    add_warning,
-    clear,
-    counted,
-    seal,
-    shortened,
-)
+from auditor.runs.child_process import IN_PLACE, MINIMUM_STEPS, Child
+from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
 from auditor.runs.launchers import free_port
 from auditor.runs.plan import RANK_FOLDER, Plan
 from auditor.runs.progress import Progress, silent

@@ -15,9 +15,8 @@ from auditor.recordings.schema.numerics import NonfiniteRow
 from auditor.recordings.schema.run import StepRow
 from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
-from auditor.runs.child_process import add_warning, counted
 from auditor.runs.course import Course, Made, quiet
-from auditor.runs.finalize import keep_sources, raised
+from auditor.runs.finalize import add_warning, counted, keep_sources, raised
 from auditor.runs.null_run import COMPARED
 from auditor.runs.plan import (
     LEAST_FAILED,

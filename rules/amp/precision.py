@@ -111,7 +111,10 @@ class GradScalerMisused(Rule):
             for line in amp.lines(what):
                 site, seen = line.site, line.pattern
                 if seen.usual(kind.share) and _counts(what, site, amp, source):
-                    yield _finding(site, seen, line.per_step, kind, _unscaling(what, site, source))
+                    value = unscale_call(source, site) if what == "clip_scaled" else ""
+                    missing = Edit(site, "insert_before", value=value, reason=UNSCALED)
+                    edits = (missing,) if value else ()
+                    yield _finding(site, seen, line.per_step, kind, edits)
         if any(steps >= NEVER for steps in amp.intervals):
             yield self._never_grows(amp, source)
         if amp.not_updated is not None:
@@ -169,11 +172,6 @@ def _counts(what: str, site: Site, amp: Amp, source: Source) -> bool:
     if what == "mul_scaled":
         return multiplies_by_norm(source, site)
     return what != "update_early" or not either_or(source, site)
-
-
-def _unscaling(what: str, site: Site, source: Source) -> tuple[Edit, ...]:
-    missing = unscale_call(source, site) if what == "clip_scaled" and site is not None else ""
-    return (Edit(site, "insert_before", value=missing, reason=UNSCALED),) if missing else ()
 
 
 def _finding(

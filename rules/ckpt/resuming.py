@@ -191,17 +191,11 @@ class CheckpointCannotResume(Rule):
             )
             if not lacks:
                 continue
-            yield Finding(
-                None,
+            yield checkpoint.finding(
                 f"{checkpoint.name} holds no {' and no '.join(what for what, _, _ in lacks)}: "
                 f"{lacks[0][1]}",
-                steps=1,
-                seen_on="source",
+                *((f"without {what}", then) for what, then, _ in lacks),
                 severity=min((severity for _, _, severity in lacks), key=lambda each: each.rank),
-                facts=(
-                    ("file", checkpoint.scan.path),
-                    *((f"without {what}", then) for what, then, _ in lacks),
-                ),
             )
 
 

@@ -237,8 +237,8 @@ Place = tuple[str, int]
 def _digests(recording: Recording, but: set[int]) -> dict[Place, dict[int, str]]:
     """Another rank's batches by step for each loader's line; empty of the ranks ``but``."""
     found: dict[Place, dict[int, str]] = {}
-    for row in recording.typed_rows(BatchDigestRow.part):
-        if not isinstance(row, BatchDigestRow) or row.rank in but or row.loader_at is None:
+    for row in recording.rows(BatchDigestRow):
+        if row.rank in but or row.loader_at is None:
             continue
         site = recording.site(row.loader_at)
         found.setdefault((site.file, site.line), {})[row.step] = row.digest

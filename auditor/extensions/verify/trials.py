@@ -23,6 +23,7 @@ from auditor.recordings.schema.run import StepRow, known
 from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.recordings.writer import on_disk
 from auditor.runs import child_process
+from auditor.runs.course import seconds_to
 from auditor.runs.finalize import raised
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
@@ -270,13 +271,8 @@ def files_read(recording: Recording) -> frozenset[str]:
 
 def _took(evidence: Evidence) -> float:
     """Seconds of the audit's longest process, from its first instrument to its last step."""
-    made = [
-        each
-        for each in (evidence, evidence.inside(REHEARSAL))
-        if each is not None and each.has("steps")
-    ]
-    ends = (row.start_us + row.us for each in made for row in each.rows(StepRow))
-    return float(max(ends, default=0.0)) / 1e6
+    made = (evidence.recording, evidence.recording.inside(REHEARSAL))
+    return max(seconds_to(each) for each in made if each is not None)
 
 
 def _plan(evidence: Evidence, seconds: float) -> Plan:
