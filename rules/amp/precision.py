@@ -168,7 +168,7 @@ class GradScalerMisused(Rule):
 def _counts(what: str, site: Site, amp: Amp, source: Source) -> bool:
     """Whether what was seen does harm, as far as the source tells."""
     if what == "scale":
-        return amp.only_bfloat16
+        return amp.dtypes == {"bfloat16"}
     if what == "mul_scaled":
         return multiplies_by_norm(source, site)
     return what != "update_early" or not either_or(source, site)
@@ -271,7 +271,7 @@ class HalfWhereBfloat16IsNative(LineRule):
         if not machine.capability:
             raise NotLooked("the recording does not name the GPU's generation")
         scaled = any(self.usual(amp.lines("scale")))
-        if machine.capability < AMPERE or not scaled or not amp.only_float16:
+        if machine.capability < AMPERE or not scaled or amp.dtypes != {"float16"}:
             return
         made = source.first_call("GradScaler")
         for line in self.usual(amp.lines("autocast")):
