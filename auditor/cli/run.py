@@ -222,16 +222,12 @@ def _with_verification(
     quiet: bool,
 ) -> Report:
     """The report with what re-runs measured; the one without it stands on disk meanwhile."""
+    from auditor.extensions.verify import command
+
     report = build_report.drawn(report, evidence)
     with suppress(AuditProblem):  # said when the whole report cannot be written, either
         write_results.write(report, evidence, folder, (), tensorboard=True)
     evidence.recording.manifest["argv"] = list(args)  # on disk it may be masked
-    return _verified(report, evidence, budget, quiet=quiet)
-
-
-def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool) -> Report:
-    from auditor.extensions.verify import command
-
     try:
         return command.verified(report, evidence, budget=budget, quiet=quiet) or report
     except AuditProblem as problem:

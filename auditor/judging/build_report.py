@@ -22,6 +22,7 @@ from auditor.evidence.recorded.steps import (
     Steps,
     Trained,
     compiled_caution,
+    device_peak,
     own_times,
     queued_share,
     step_series,
@@ -72,13 +73,6 @@ def step_rows(evidence: Evidence) -> list[StepRow]:
         structs.replace(row, us=device.get((row.pass_name, row.step), row.us))
         for row in evidence.rows(StepRow)
     ]
-
-
-def device_peak(steps: list[StepRow], unknown: int | None) -> int | None:
-    """Most bytes that tensors on the device needed at once; ``unknown`` if no step counted."""
-    return max(
-        (peak for row in steps if (peak := known(row.peak_allocated)) is not None), default=unknown
-    )
 
 
 def host_peak(steps: list[StepRow]) -> int | None:

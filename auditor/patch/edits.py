@@ -28,7 +28,7 @@ from auditor.patch.module import (
 )
 from auditor.patch.removal import detach, drop_statements, values_to_detach
 from auditor.patch.throttle import every_of, logging_statement, throttle
-from auditor.syntax.index import name_of, parents_of
+from auditor.syntax.index import name_of, parents_of, targets_of
 from auditor.syntax.reaching import FACTORIES, made_for
 
 # -- insert ----------------------------------------------------------------------------------------
@@ -304,7 +304,9 @@ def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
     found = [
         node.value
         for node in module.parents
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _gives(node, edit)
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        and covers(node, edit.site.line)
+        and any(name_of(target) == edit.keyword for target in targets_of(node))
     ]
     if (
         len(found) != 1
@@ -322,13 +324,6 @@ def set_constant(module: Module, old: ast.Constant, text: str) -> SourceChange:
     return SourceChange(
         (Splice(*module.source.span(old), text),),
         partial(module.replace, old, parse_expression(text)),
-    )
-
-
-def _gives(node: ast.Assign | ast.AnnAssign, edit: Edit) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return covers(node, edit.site.line) and any(
-        name_of(target) == edit.keyword for target in targets
     )
 
 
@@ -352,18 +347,13 @@ def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
         raise Refused("its arguments are not named, and their order has changed")
     expect_torch(module)
     opened = read_arguments(module.source, call).opened
-    comma = _comma(module.source.text[opened:], arguments=bool(call.args or call.keywords))
+    line_ends = module.source.text[opened:].startswith("\n")
+    comma = "" if not (call.args or call.keywords) else "," if line_ends else ", "
     splices = (
         Splice(*module.source.span(call.func), new),
         Splice(opened, opened, f'"{_DEVICE}"{comma}'),
     )
     return SourceChange(splices, partial(_rewrite, call, parse_expression(new)))
-
-
-def _comma(rest: str, *, arguments: bool) -> str:
-    if not arguments:
-        return ""
-    return "," if rest.startswith("\n") else ", "
 
 
 def _rewrite(call: ast.Call, callee: ast.expr) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import ClassVar
 
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.steps import Steps, device_peak
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.model import sections as model
@@ -22,7 +22,7 @@ from auditor.recordings.schema.dist import (
     RankMemoryRow,
     SamplerEpochRow,
 )
-from auditor.recordings.schema.run import StepRow, known
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 
@@ -361,13 +361,10 @@ def _exchanges(found: dict[int, Communication]) -> tuple[Exchange, ...]:
 
 def _rank_share(recording: Recording, own: Communication) -> model.RankShare:
     held = recording.rows(RankMemoryRow)
-    peaks = [
-        peak for row in recording.rows(StepRow) if (peak := known(row.peak_allocated)) is not None
-    ]
     last = held[-1] if held else None
     return model.RankShare(
         recording.rank,
-        max(peaks, default=None),
+        device_peak(recording.rows(StepRow)),
         None if last is None else last.parameters,
         None if last is None else last.gradients,
         None if last is None else last.optimizer,

@@ -158,6 +158,13 @@ def _saved(more: Sequence[Step], less: Sequence[Step]) -> Estimate | None:
 _Times = Mapping[tuple[str, int], float]
 
 
+def device_peak(steps: Sequence[StepRow], unknown: int | None = None) -> int | None:
+    """Most bytes that tensors on the device needed at once; ``unknown`` if no step counted."""
+    return max(
+        (peak for row in steps if (peak := known(row.peak_allocated)) is not None), default=unknown
+    )
+
+
 def device_times(evidence: Evidence) -> _Times:
     """Us of the steps that device events timed, by pass and number in it."""
     return {(row.pass_name, row.step): row.us for row in evidence.rows(DeviceTimeRow)}

@@ -218,7 +218,3 @@ class Look:
     def added(self, now: float) -> float:
         """Seconds that it took more than its steps would have."""
         return max(0.0, now - self._began - self.steps * self._typical_s)
-
-    def judged(self, plan: str, codes: str, now: float) -> Judge:
-        """The process that judges it, begun."""
-        return Judge(self.folder, plan, codes, now)

@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, cast
 
 from auditor.errors import AuditProblem
+from auditor.evidence.recorded.steps import device_peak
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify.intervals import quiet_run
 from auditor.model.devices import SHADOW
@@ -248,12 +249,11 @@ class Laboratory:
         times = quiet_run(evidence).us
         rows = evidence.rows(StepRow)
         counted = [row for row in rows if row.pass_name in ("quiet", "loud")]
-        device = (known(row.peak_allocated) for row in counted)
         host = (known(row.rss) for row in counted if row.pass_name == "quiet")
         return Measured(
             Results.read(recording),
             median(times) if times else None,
-            max((size for size in device if size is not None), default=None),
+            device_peak(counted),
             max((size for size in host if size is not None), default=None),
             _syncs(recording, rows),
             files_read(recording),
