@@ -271,7 +271,11 @@ def _written(module: Module, wanted: _NodeChanges) -> Iterator[SourceChange]:
     yield from (detach(module, value) for value in wanted.detached)
     for call, edit in wanted.renamed.items():
         yield _replaced(module, call, edit)
-    yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
+    for value, text in wanted.constants.items():
+        yield SourceChange(
+            (Splice(*module.source.span(value), text),),
+            partial(module.replace, value, parse_expression(text)),
+        )
     for edit in wanted.inserted:
         yield INSERTS[edit.action](module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for
@@ -317,14 +321,6 @@ def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
     if repr(found[0].value) == edit.value:
         raise Refused(f"`{edit.keyword}` is already {edit.value}")
     return found[0]
-
-
-def set_constant(module: Module, old: ast.Constant, text: str) -> SourceChange:
-    """The change of one literal."""
-    return SourceChange(
-        (Splice(*module.source.span(old), text),),
-        partial(module.replace, old, parse_expression(text)),
-    )
 
 
 # -- amp api ---------------------------------------------------------------------------------------
