@@ -130,7 +130,8 @@ def audit(
     elif here:
         raise AuditProblem("a TARGET runs in a process of its own: give the function instead")
     with _Work(select, ignore, out) as work:
-        planned = work.planned(target or _name(step), steps, warmup, device)
+        named = target or _name(step)
+        planned = _planned(work.choice, work.folder, named, steps, warmup, device=device)
         if target is not None:
             return work.report(_recorded_apart(planned, timeout))
         assert not isinstance(step, str)
@@ -293,9 +294,8 @@ def long_run(
     if ranks is not None:
         folder /= f"rank{ranks.rank}"
     warmup = min(2, steps // 5)
-    plan = _planned(
-        choice, folder, "the watched run", steps=steps, warmup=warmup, device=device
-    ).run.fitted(steps)
+    plan = _planned(choice, folder, "the watched run", steps, warmup, device=device).run
+    plan = plan.fitted(steps)
     given = Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
     return LongRun(given)
 
@@ -326,7 +326,8 @@ def watching(
         raise AuditProblem(f"an audit needs at least {LEAST_WATCHED} steps")
     source_path(file)  # a cell: before the code around it, which has its number too
     with here.alone(), _Work(select, ignore, out) as work:
-        plan = work.planned("the watched block", steps, min(5, steps // 5), device).run
+        named, warmup = "the watched block", min(5, steps // 5)
+        plan = _planned(work.choice, work.folder, named, steps, warmup, device=device).run
         recorder = here.Here(plan.fitted(steps), _own(file))
         recorder.save()
         recorder.watch()
@@ -374,25 +375,20 @@ class _Work:
         self.choice: Choice = rule_selection.choose(_codes(select), _codes(ignore))
         self._out = None if out is None else Path(out)
         self._left = ExitStack()
-        self._folder = Path()
+        self.folder = Path()
 
     def __enter__(self) -> Self:
         from auditor.cli.run import claim
 
         if self._out is None:
             temporary = tempfile.TemporaryDirectory(prefix="audit-", ignore_cleanup_errors=True)
-            self._folder = Path(self._left.enter_context(temporary))
+            self.folder = Path(self._left.enter_context(temporary))
         else:
-            self._folder = claim(self._out, "")[0]
+            self.folder = claim(self._out, "")[0]
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._left.close()
-
-    def planned(self, target: str, steps: int, warmup: int, device: Device) -> Audit:
-        return _planned(
-            self.choice, self._folder, target, steps=steps, warmup=warmup, device=device
-        )
 
     def report(self, recording: Any, said: Sequence[str] = ()) -> Report:
         """Judge; with ``out`` write what ``audit run`` leaves."""
@@ -405,19 +401,18 @@ class _Work:
         judged = dataclasses.replace(judged, warnings=(*judged.warnings, *said))
         if self._out is not None:
             judged = build_report.drawn(judged, evidence)
-            write_results.write(judged, evidence, self._folder, (), tensorboard=True)
+            write_results.write(judged, evidence, self.folder, (), tensorboard=True)
         fields = {each.name: getattr(judged, each.name) for each in dataclasses.fields(judged)}
         return Report(**fields)
 
 
 def _planned(
-    choice: Choice, folder: Path, target: str, *, steps: int, warmup: int, device: Device
+    choice: Choice, folder: Path, target: str, steps: int, warmup: int, *, device: Device
 ) -> Audit:
     """What is to be recorded in ``folder`` for the rules."""
-    from auditor.judging import engine
+    from auditor.cli.run import with_parts
     from auditor.runs import plan as plans
 
-    rules = choice.rules
     run = plans.Plan(
         target,
         (),
@@ -425,13 +420,10 @@ def _planned(
         warmup,
         "auto" if device == "null" else device,
         str((folder / "recording").resolve()),
-        (*engine.parts_of(rules), *engine.REPORTED),
+        (),
     )
-    return plans.Audit(
-        run.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else run,
-        rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed),
-        native=engine.parts_of(rule for rule in rules if rule.native),
-    )
+    run = run.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else run
+    return with_parts(run, choice.rules)
 
 
 def _codes(words: Codes) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ def sentences(report: Report) -> tuple[str, ...]:
     found = report.compilation
     if found is None:
         return ()
-    return tuple(filter(None, (_compiled(found), _during(found), _gained(found))))
+    during = f"{amounts.count(found.during, 'timed step')} still compiled." * (found.during > 0)
+    return tuple(filter(None, (_compiled(found), during, _gained(found))))
 
 
 def rows(report: Report) -> tuple[tuple[CompiledPart, str, str], ...]:
@@ -39,12 +40,6 @@ def _compiled(found: Compilation) -> str:
         f"graph breaks at {amounts.count(found.breaks, 'line')}" if found.breaks else "",
     ]
     return ", ".join(filter(None, (said, *more))) + "."
-
-
-def _during(found: Compilation) -> str:
-    if not found.during:
-        return ""
-    return f"{amounts.count(found.during, 'timed step')} still compiled."
 
 
 def _gained(found: Compilation) -> str:

@@ -76,22 +76,17 @@ def heading(report: Report) -> str:
 
 def parts(found: DeviceTime) -> list[DeviceRow]:
     """Parts that are there; they add up to the step."""
+    of_communication = f"of {amounts.duration(found.communication_us)} in collectives"
     return [
         DeviceRow(
             text.one_line(part.name, 80),
             amounts.duration(part.us),
             part.share,
-            _hidden(found, part.name),
+            of_communication if part.name == EXPOSED else "",
         )
         for part in found.parts
         if part.us > 0
     ]
-
-
-def _hidden(found: DeviceTime, name: str) -> str:
-    if name != EXPOSED:
-        return ""
-    return f"of {amounts.duration(found.communication_us)} in collectives"
 
 
 def copies(found: DeviceTime) -> list[DeviceRow]:

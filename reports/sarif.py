@@ -104,8 +104,9 @@ def _rule(report: Report, verdict: Verdict) -> Object:
 
 
 def _invocation(report: Report) -> Object:
+    whole = report.run.outcome == _ENDED_WELL and report.run.training != "nothing"
     ended: Object = {
-        "executionSuccessful": _is_whole(report),
+        "executionSuccessful": whole and not summary.with_status(report, "failed"),
         "toolExecutionNotifications": [*_failures(report)],
         "toolConfigurationNotifications": [*_limits(report)],
     }
@@ -114,11 +115,6 @@ def _invocation(report: Report) -> Object:
         said = f"{summary.outcome(report)}: {error.type}: {error.message}"
         ended["toolExecutionNotifications"].append(_notification("error", said))
     return ended
-
-
-def _is_whole(report: Report) -> bool:
-    ended = report.run.outcome == _ENDED_WELL and report.run.training != "nothing"
-    return ended and not summary.with_status(report, "failed")
 
 
 def _failures(report: Report) -> Iterator[Object]:

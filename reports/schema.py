@@ -49,11 +49,8 @@ def _table(node: Node) -> Iterator[str]:
     yield "|---|---|---|"
     for name, field in node["properties"].items():
         optional = "" if name in node["required"] else "*optional* "
-        yield f"| `{name}` | {_type(field)} | {optional}{_meaning(field)} |"
-
-
-def _meaning(field: Node) -> str:
-    return str(field.get("description", "")).replace("|", "\\|")
+        meaning = str(field.get("description", "")).replace("|", "\\|")
+        yield f"| `{name}` | {_type(field)} | {optional}{meaning} |"
 
 
 def _type(field: Node) -> str:

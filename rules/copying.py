@@ -47,10 +47,9 @@ class CopyRule(LineRule):
         place: CopyLine, source: Source, configs: Configs
     ) -> tuple[CallArgument, ...]:
         """What each call that moves a tensor and waits is given as ``non_blocking``."""
-        moves = ((site, call, span) for site, call, span in place.moves)
         return tuple(
             given(source, configs, site, call, "non_blocking", ran=False, span=span)
-            for site, call, span in moves
+            for site, call, span in place.moves
         )
 
     @staticmethod
@@ -110,6 +109,7 @@ class TransferRule(Rule):
             return
         often, marked = steps.steps_above(part, self.share), steps.marked
         slow = min(mean, steps.mean(f"{way}_slow_us"))
+        pageable = "of that because the memory is pageable", f"{amounts.duration(slow)} per step"
         certain = steps.certain and steps.recurs(part, self.share)
         severity = Severity.ERROR if share >= self.severe else None
         yield Finding(
@@ -124,16 +124,7 @@ class TransferRule(Rule):
             facts=(
                 (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
                 ("not overlapped", f"{amounts.duration(mean)} per step"),
-                *(
-                    (
-                        (
-                            "of that because the memory is pageable",
-                            f"{amounts.duration(slow)} per step",
-                        ),
-                    )
-                    if slow
-                    else ()
-                ),
+                *((pageable,) if slow else ()),
                 ("steps from", steps.source),
             ),
             changes=(WITHOUT[way],) if marked else (),

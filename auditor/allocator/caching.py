@@ -15,7 +15,7 @@ from typing import Any
 
 from auditor.allocator.blocks import Block, Frames, ObjectSearch, Pool, Request
 from auditor.allocator.ledger import Entry, Ledger, listed
-from auditor.allocator.settings import INTERVALS, SMALL_SIZE, AllocatorSettings
+from auditor.allocator.settings import INTERVALS, SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
 
 # -- what is given back ----------------------------------------------------------------------------
 
@@ -507,7 +507,7 @@ class ExpandableSegments:
 
     def _reserve(self, pool: Pool, stream: int) -> Block:
         """New address space, 9/8 of the device: pages unmapped at its front may move to its end."""
-        page = self._settings.page_size(small=pool.small)
+        page = SMALL_BUFFER if pool.small else self._settings.large_segment_size  # it grows by
         size = -(-(self._ledger.total * 9 // 8) // page) * page
         address = self._ledger.address_range(size)
         block = Block(pool, stream, address, size, ObjectSearch(address, size, page))
@@ -578,11 +578,6 @@ class Shortage:
     reserved: int
 
     @property
-    def unallocated(self) -> int:
-        """Bytes that the allocator holds and no tensor uses: large where memory is fragmented."""
-        return self.reserved - self.allocated
-
-    @property
     def message(self) -> str:
         """What torch writes (``malloc`` in CUDACachingAllocator.cpp), its double spaces too."""
         return (
@@ -593,7 +588,7 @@ class Shortage:
             f" process has {format_size(self.in_use)} memory in use. Of the allocated "
             "memory"
             f" {format_size(self.allocated)} is allocated by PyTorch, and "
-            f"{format_size(self.unallocated)} is reserved by"
+            f"{format_size(self.reserved - self.allocated)} is reserved by"
             " PyTorch but unallocated. If reserved but unallocated memory is large try setting"
             " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See "
             "documentation for Memory"

@@ -330,7 +330,10 @@ class _Reader:
     def start(self) -> list[HeldSegment]:
         """Segments and live blocks before the first event: the final ones, all events undone."""
         held = {
-            each.address: each for each in (_held_segment(segment) for segment in self._segments)
+            (at := int(each["address"])): HeldSegment(
+                at, int(each["total_size"]), int(each["stream"]), each["segment_type"] == "small"
+            )
+            for each in self._segments
         }
         live = {block.address: block for segment in self._segments for block in _live(segment)}
         for event in reversed(self._trace):
@@ -384,13 +387,6 @@ CALLS: Mapping[str, Action] = {
     "free_completed": "free_ends",
     "oom": "oom",
 }
-
-
-def _held_segment(segment: Event) -> HeldSegment:
-    small = segment["segment_type"] == "small"
-    return HeldSegment(
-        int(segment["address"]), int(segment["total_size"]), int(segment["stream"]), small
-    )
 
 
 def _live(segment: Event) -> Iterator[BlockAtStart]:

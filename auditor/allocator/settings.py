@@ -99,10 +99,6 @@ class AllocatorSettings:
             else _multiple(rounded, ROUND_LARGE)
         )
 
-    def page_size(self, *, small: bool) -> int:
-        """Bytes that an expandable segment grows by."""
-        return SMALL_BUFFER if small else self.large_segment_size
-
     def is_oversize(self, size: int) -> bool:
         """Whether a block of that size is one that ``max_split_size_mb`` forbids to split."""
         return self.max_split_size is not None and size >= self.max_split_size

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from auditor.capture.child import Recorder
 from auditor.errors import AuditProblem, fault
 from auditor.recordings.folder import Recording
-from auditor.runs.finalize import StillRuns, seal
+from auditor.runs.finalize import Known, seal
 from auditor.runs.target import Address
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ class Here(Recorder):
 
     def sealed(self) -> Recording:
         """The recording with its sources. Raises :class:`TargetProblem` if there is none."""
-        return seal(self.plan, 0, StillRuns())
+        return seal(self.plan, 0, Known())

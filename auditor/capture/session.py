@@ -22,7 +22,7 @@ from auditor.capture.instruments.live_objects import (
     put_back,
     set_aside,
 )
-from auditor.capture.instruments.monkeypatch import LOOKING, uncollected
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.torch_private.autograd import next_number
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
@@ -30,6 +30,7 @@ from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.step.clock import Clock, RunQueue, on_cuda
 from auditor.capture.process import ChildSignal
 from auditor.errors import fault
+from auditor.machine import uncollected
 from auditor.runs.progress import Progress
 from auditor.runs.schedule import TIMELESS, Pass, Schedule, Stats, passes_of, unprofiled
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from auditor.cli.rule_selection import Choice
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.snapshot.file import no_collections
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
+from auditor.machine import uncollected
 from auditor.model import Finding, Severity
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import PARTS
@@ -157,7 +157,7 @@ def first(
 ) -> tuple[Finding, ...]:
     """Errors of ``rules``, and warnings that will not be notes, the worst first; until ``stop``."""
     settings, evidence = choice.settings, Evidence(recording)
-    with no_collections():
+    with uncollected():
         found = engine.settled(
             evidence,
             rules,

@@ -326,16 +326,7 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
     if as_json or form == "json":
         import json
 
-        facts = [
-            {
-                "code": r.code,
-                "name": r.name(),
-                "title": r.title(),
-                "severity": r.severity.value,
-                "since": r.since,
-            }
-            for r in known
-        ]
+        facts = [catalogue.facts(each, whole=False) for each in known]
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     _list(known)

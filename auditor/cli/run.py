@@ -74,7 +74,6 @@ def run(
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     choice = choice.against(baseline, update=update_baseline)
     choice = choice.with_figures(interactive=interactive_figures)
-    rules = choice.rules
     folder, ours = launch.folder(
         meeting, lambda: claim(None if out is None else Path(out), address.label)
     )
@@ -92,7 +91,7 @@ def run(
         world_size=world or world_size,
         played=played,
     )
-    audit = _with_parts(plan, rules)
+    audit = with_parts(plan, choice.rules)
     if meeting is not None and meeting.own.rank:
         return launch.follow(meeting, audit.run, timeout, quiet=quiet)
     audit = played_ranks.planned(audit) if played else null_run.prepared(audit)
@@ -181,7 +180,7 @@ def _proven(target: str, choice: rule_selection.Choice) -> Iterator[str]:
             yield f"{file}:{proof.line}: {proof.code} {proof.message}"
 
 
-def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:
+def with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:
     """The audit with the parts that the rules need, of each kind of run."""
     several = plan.world_size > 1
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
@@ -223,16 +222,12 @@ def _with_verification(
     quiet: bool,
 ) -> Report:
     """The report with what re-runs measured; the one without it stands on disk meanwhile."""
+    from auditor.extensions.verify import command
+
     report = build_report.drawn(report, evidence)
     with suppress(AuditProblem):  # said when the whole report cannot be written, either
         write_results.write(report, evidence, folder, (), tensorboard=True)
     evidence.recording.manifest["argv"] = list(args)  # on disk it may be masked
-    return _verified(report, evidence, budget, quiet=quiet)
-
-
-def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool) -> Report:
-    from auditor.extensions.verify import command
-
     try:
         return command.verified(report, evidence, budget=budget, quiet=quiet) or report
     except AuditProblem as problem:

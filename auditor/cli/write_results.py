@@ -12,10 +12,10 @@ from pathlib import Path
 
 from auditor.cli import console, out_folder, tensorboard_files
 from auditor.errors import AuditProblem
-from auditor.evidence.snapshot.file import no_collections
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
 from auditor.judging.config import Settings
+from auditor.machine import uncollected
 from auditor.model import Finding, Report, Site, editors
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording
@@ -33,7 +33,7 @@ def judge(
     were left out. No further rule is asked when ``stop`` becomes true.
     """
     below = settings.note_below
-    with no_collections():  # rows and syntax are millions of objects, alive until the report is
+    with uncollected():  # rows and syntax are millions of objects, alive until the report is
         judgement = engine.judge(
             evidence,
             rules,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.table import Evidence, Table
+from auditor.model import Finding, Remedy, Severity
 from auditor.model.sections import SavedCheckpoint
 from auditor.rule import NotLooked
 
@@ -38,6 +39,24 @@ class Checkpoint:
     def name(self) -> str:
         """Its file's name."""
         return Path(self.scan.path).name
+
+    def finding(
+        self,
+        said: str,
+        *facts: tuple[str, str],
+        severity: Severity | None = None,
+        remedy: Remedy | None = None,
+    ) -> Finding:
+        """What is to be said of the file."""
+        return Finding(
+            None,
+            said,
+            steps=1,
+            seen_on="source",
+            severity=severity,
+            facts=(("file", self.scan.path), *facts),
+            remedy=remedy,
+        )
 
     @property
     def poisoned(self) -> tuple[TensorFacts, ...]:
@@ -104,19 +123,16 @@ class Checkpoint:
     def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
         """By optimizer: its second moments, each with the largest gradient it remembers."""
         for optimizer in self.scan.optimizers:
-            mine = [
-                each
-                for each in self.scan.tensors
-                if each.name.startswith(f"{optimizer.name}.state[")
-            ]
-            seconds = [
-                each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None
-            ]
-            yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
-
-
-def _high(tensor: TensorFacts) -> float:
-    return tensor.tally.high or 0.0 if tensor.tally is not None else 0.0
+            yield (
+                optimizer,
+                [
+                    (each, math.sqrt(max(0.0, each.tally.high or 0.0)))
+                    for each in self.scan.tensors
+                    if each.name.startswith(f"{optimizer.name}.state[")
+                    and each.place[-1] in SECOND_MOMENTS
+                    and each.tally is not None
+                ],
+            )
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,7 @@ def why_broken(evidence: Evidence, tables: Iterable[type[Table]]) -> str:
 def _lapses(evidence: Evidence) -> list[tuple[str, str, list[str]]]:
     """Probes that failed and their parts. A killed process's manifest does not know of them."""
     probes = evidence.recording.manifest.get("probes", {}).items()
-    rows = evidence.rows(LapseRow) if evidence.has(LapseRow.part) else []
+    rows = evidence.rows(LapseRow)
     known = [(name, each.get("error", ""), each.get("parts", [])) for name, each in probes]
     return known + [(row.probe, row.error, row.parts) for row in rows]
 

@@ -22,6 +22,7 @@ from auditor.evidence.recorded.steps import (
     Steps,
     Trained,
     compiled_caution,
+    device_peak,
     own_times,
     queued_share,
     step_series,
@@ -72,13 +73,6 @@ def step_rows(evidence: Evidence) -> list[StepRow]:
         structs.replace(row, us=device.get((row.pass_name, row.step), row.us))
         for row in evidence.rows(StepRow)
     ]
-
-
-def device_peak(steps: list[StepRow], unknown: int | None) -> int | None:
-    """Most bytes that tensors on the device needed at once; ``unknown`` if no step counted."""
-    return max(
-        (peak for row in steps if (peak := known(row.peak_allocated)) is not None), default=unknown
-    )
 
 
 def host_peak(steps: list[StepRow]) -> int | None:
@@ -173,7 +167,11 @@ def report(
         cautions=_cautions(evidence, quiet, line),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
-        method=_method(evidence, steps, quiet),
+        method=(
+            *method_of(manifest, steps, queued_share(quiet)),
+            *_rehearsed(rehearsed),
+            *null_beside.method(evidence),
+        ),
         series=series,
         operators=_operators(line),
         excerpts={f"{s.file}:{s.line}": excerpt(recording, s) for f in findings if (s := f.site)},
@@ -418,14 +416,6 @@ def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
             "left out of the recording because it may hold a secret: "
             f"{amounts.some(withheld)}; it has no patch"
         )
-
-
-def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -> tuple[str, ...]:
-    return (
-        *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
-        *_rehearsed(evidence.inside(REHEARSAL)),
-        *null_beside.method(evidence),
-    )
 
 
 def _said_in(evidence: Evidence) -> Iterable[str]:

@@ -235,20 +235,21 @@ def manual(rules: tuple[type[Rule], ...]) -> str:
     )
 
 
-def facts(rule: type[Rule]) -> dict[str, Any]:
-    """What ``audit rules --json`` and ``audit explain --json`` say of a rule."""
-    knobs = {
-        name: {"default": default, "help": text} for name, (default, text) in rule.knobs().items()
-    }
-    return {
+def facts(rule: type[Rule], *, whole: bool = True) -> dict[str, Any]:
+    """What ``audit explain --json`` says of a rule, and ``audit rules --json`` without the page."""
+    known = {
         "code": rule.code,
         "name": rule.name(),
         "title": rule.title(),
         "severity": rule.severity.value,
         "since": rule.since,
-        "knobs": knobs,
-        "page": page(rule),
     }
+    if not whole:
+        return known
+    knobs = {
+        name: {"default": default, "help": text} for name, (default, text) in rule.knobs().items()
+    }
+    return {**known, "knobs": knobs, "page": page(rule)}
 
 
 # -- left ------------------------------------------------------------------------------------------

@@ -109,7 +109,9 @@ def judge(
     verdicts.sort(key=lambda verdict: place[verdict.code])
     whole = joined(_distinct(prices.in_order(findings)), causes_of(chosen), statements)
     whole = tuple(_following(whole, {rule.code: rule.follows_at_line for rule in chosen}))
-    warnings = (*_unasked(verdicts), *unused)
+    unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
+    said = (f"judging was interrupted: {unasked} rules did not run",) if unasked else ()
+    warnings = (*said, *unused)
     return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), warnings)
 
 
@@ -158,12 +160,6 @@ def settled(
 
 def _is_measured(finding: Finding) -> bool:
     return finding.lost_us_per_step is not None or finding.lost_bytes is not None
-
-
-def _unasked(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
-    if unasked:
-        yield f"judging was interrupted: {unasked} rules did not run"
 
 
 def _asks_about_others(rule: type[Rule]) -> bool:
@@ -591,7 +587,11 @@ def _with_places_named(
         and f"`{place.text}`" not in finding.message
         and not re.search(rf"{re.escape(str(place.site))}(?!\d)", finding.message)
     ]
-    here = [place for place in others if _in_statement(place, finding, statements)]
+    site = finding.site
+    lines = statements.lines(site) if site is not None else ()
+    here = [
+        each for each in others if site and each.site.file == site.file and each.site.line in lines
+    ]
     elsewhere = [place for place in others if place not in here]
     message = finding.message
     if here:
@@ -599,13 +599,6 @@ def _with_places_named(
     if elsewhere:
         message += f"; see also {_listed(elsewhere, finding, names)}"
     return replace(finding, message=message)
-
-
-def _in_statement(place: FoundAt, finding: Finding, statements: Statements) -> bool:
-    site = finding.site
-    if site is None or place.site.file != site.file:
-        return False
-    return place.site.line in statements.lines(site)
 
 
 def _listed(places: Sequence[FoundAt], finding: Finding, names: Mapping[str, str]) -> str:

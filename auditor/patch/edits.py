@@ -28,7 +28,7 @@ from auditor.patch.module import (
 )
 from auditor.patch.removal import detach, drop_statements, values_to_detach
 from auditor.patch.throttle import every_of, logging_statement, throttle
-from auditor.syntax.index import name_of, parents_of
+from auditor.syntax.index import name_of, parents_of, targets_of
 from auditor.syntax.reaching import FACTORIES, made_for
 
 # -- insert ----------------------------------------------------------------------------------------
@@ -271,7 +271,11 @@ def _written(module: Module, wanted: _NodeChanges) -> Iterator[SourceChange]:
     yield from (detach(module, value) for value in wanted.detached)
     for call, edit in wanted.renamed.items():
         yield _replaced(module, call, edit)
-    yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
+    for value, text in wanted.constants.items():
+        yield SourceChange(
+            (Splice(*module.source.span(value), text),),
+            partial(module.replace, value, parse_expression(text)),
+        )
     for edit in wanted.inserted:
         yield INSERTS[edit.action](module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for
@@ -304,7 +308,9 @@ def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
     found = [
         node.value
         for node in module.parents
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _gives(node, edit)
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        and covers(node, edit.site.line)
+        and any(name_of(target) == edit.keyword for target in targets_of(node))
     ]
     if (
         len(found) != 1
@@ -315,21 +321,6 @@ def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
     if repr(found[0].value) == edit.value:
         raise Refused(f"`{edit.keyword}` is already {edit.value}")
     return found[0]
-
-
-def set_constant(module: Module, old: ast.Constant, text: str) -> SourceChange:
-    """The change of one literal."""
-    return SourceChange(
-        (Splice(*module.source.span(old), text),),
-        partial(module.replace, old, parse_expression(text)),
-    )
-
-
-def _gives(node: ast.Assign | ast.AnnAssign, edit: Edit) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return covers(node, edit.site.line) and any(
-        name_of(target) == edit.keyword for target in targets
-    )
 
 
 # -- amp api ---------------------------------------------------------------------------------------
@@ -352,18 +343,13 @@ def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
         raise Refused("its arguments are not named, and their order has changed")
     expect_torch(module)
     opened = read_arguments(module.source, call).opened
-    comma = _comma(module.source.text[opened:], arguments=bool(call.args or call.keywords))
+    line_ends = module.source.text[opened:].startswith("\n")
+    comma = "" if not (call.args or call.keywords) else "," if line_ends else ", "
     splices = (
         Splice(*module.source.span(call.func), new),
         Splice(opened, opened, f'"{_DEVICE}"{comma}'),
     )
     return SourceChange(splices, partial(_rewrite, call, parse_expression(new)))
-
-
-def _comma(rest: str, *, arguments: bool) -> str:
-    if not arguments:
-        return ""
-    return "," if rest.startswith("\n") else ", "
 
 
 def _rewrite(call: ast.Call, callee: ast.expr) -> None:

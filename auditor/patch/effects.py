@@ -3,7 +3,7 @@
 import ast
 
 from auditor.patch.module import Module, Refused
-from auditor.syntax.index import name_of
+from auditor.syntax.index import name_of, nodes_in
 from auditor.syntax.logging_calls import counts_its_calls, log_kind
 
 _METHODS = frozenset(
@@ -73,23 +73,18 @@ def writes(expression: ast.AST, *, asks: bool = False) -> ast.AST | None:
     """
     for node in ast.walk(expression):
         if isinstance(node, ast.Call):
-            if not (_reads(node) or (asks and _asks(node))):
+            reads = _is_one_of(node, _FUNCTIONS, _METHODS)
+            if not (reads or (asks and _is_one_of(node, _ASKING_FUNCTIONS, _ASKING_METHODS))):
                 return node
         elif not isinstance(node, _NODES):
             return node
     return None
 
 
-def _reads(call: ast.Call) -> bool:
+def _is_one_of(call: ast.Call, functions: frozenset[str], methods: frozenset[str]) -> bool:
     if isinstance(call.func, ast.Name):
-        return call.func.id in _FUNCTIONS
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS
-
-
-def _asks(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Name):
-        return call.func.id in _ASKING_FUNCTIONS
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING_METHODS
+        return call.func.id in functions
+    return isinstance(call.func, ast.Attribute) and call.func.attr in methods
 
 
 # -- statements that only log ----------------------------------------------------------------------
@@ -139,9 +134,14 @@ def expect_no_interval(module: Module, statement: ast.stmt) -> None:
             raise Refused("the statement is under a condition already")
         below = up
     scope = module.parents.get(below, module.tree)
-    set_there = {name for node in ast.walk(scope) if (name := _stored(node))}
+    set_there = {
+        name_of(node)
+        for node in nodes_in(scope, ast.Name, ast.Attribute)
+        if not isinstance(node.ctx, ast.Load)
+    }
     for test in conditions:
-        if not _is_switch(test) or any(_name_read(node) in set_there for node in ast.walk(test)):
+        read = {name_of(node) for node in nodes_in(test, ast.Name, ast.Attribute)}
+        if not _is_switch(test) or read & set_there:
             raise Refused("the statement is under a condition already")
 
 
@@ -177,12 +177,3 @@ def _is_plain(node: ast.expr) -> bool:
 
 def _name(node: ast.expr) -> str:
     return name_of(node.func if isinstance(node, ast.Call) else node)
-
-
-def _stored(node: ast.AST) -> str:
-    named = isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
-    return name_of(node) if named else ""  # type: ignore[arg-type]
-
-
-def _name_read(node: ast.AST) -> str | None:
-    return name_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None

@@ -159,7 +159,8 @@ def counter_of(module: Module, statement: ast.stmt) -> Counter:
             raise Refused(f"`{found.id}` is set again inside its loop")
         return Counter(found)
     for counted in _counted_up(scope):
-        if _starts_as_integer(module, counted) and _set_once(scope, counted):
+        often = sum(same(_loaded(node), counted) for node in _stores(scope.body))
+        if often == 1 and _starts_as_integer(module, counted):
             return Counter(counted)
     if not isinstance(scope, ast.For):
         raise Refused(_UNSEEN)
@@ -269,10 +270,6 @@ def _starts_as_integer(module: Module, counted: ast.expr) -> bool:
         and any(same(_loaded(target), counted) for target in node.targets)
         for node in module.parents
     )
-
-
-def _set_once(scope: ast.For | ast.While | ast.FunctionDef, counted: ast.expr) -> bool:
-    return sum(same(_loaded(node), counted) for node in _stores(scope.body)) == 1
 
 
 def _stores(body: list[ast.stmt]) -> Iterator[ast.expr]:

@@ -24,26 +24,11 @@ from auditor import null_device, redaction
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import Recording
 from auditor.runs import fork_server
-from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
+from auditor.runs.finalize import Known, add_warning, clear, counted, seal, shortened
 from auditor.runs.leftover_processes import Keeper
 from auditor.runs.plan import Plan, Trial
 from auditor.runs.progress import Pace, Progress, stage
 from auditor.runs.project_copy import NoCopy, sheltered
-
-__all__ = [
-    "FOLLOWED",
-    "IN_PLACE",
-    "MINIMUM_STEPS",
-    "Child",
-    "add_warning",
-    "clear",
-    "counted",
-    "record",
-    "record_apart",
-    "record_once",
-    "seal",
-    "shortened",
-]
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
 GRACE_S = 10.0
@@ -179,7 +164,7 @@ def _surroundings(plan: Plan) -> dict[str, str] | None:
     return {**found, "PYTHONHASHSEED": "0"} if trial else found
 
 
-class Child:
+class Child(Known):
     """The child process and the threads that read its output and its progress."""
 
     def __init__(
@@ -194,7 +179,6 @@ class Child:
         self._written: float | None = None
         self._began = time.monotonic()
         self._asked = False
-        self.unwritten = ""
         reading, writing = os.pipe()
         shown, _, _ = redaction.redacted_arguments(plan.args)
         self.process = self._start(

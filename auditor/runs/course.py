@@ -13,7 +13,7 @@ from auditor.errors import AuditProblem
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
-from auditor.runs.child_process import add_warning
+from auditor.runs.finalize import add_warning
 from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import Progress
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem, signal_told
@@ -22,29 +22,23 @@ FOLLOWED = "alone"
 """How a process ended that was stopped because another rank had failed."""
 
 
-class StillRuns:
-    """What is known of a recording process that goes on: it records steps of its own."""
+class Known:
+    """What is known of a recording process: here of one that goes on, and records its own steps."""
 
     unwritten = ""
-    seconds = 0.0
-    output = b""
-
-
-class Ended(Protocol):
-    """What is known of a recording process that has ended."""
-
-    unwritten: str
 
     @property
     def seconds(self) -> float:
         """How long ago it was started."""
+        return 0.0
 
     @property
     def output(self) -> bytes:
         """The last part of what the target printed."""
+        return b""
 
 
-def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
+def seal(plan: Plan, ended: str | int, child: Known) -> Recording:
     """Complete the manifest from outside, keep sources and output; it tells of a full disk."""
     folder = Path(plan.folder)
     try:
@@ -112,7 +106,7 @@ def _settle_unwritten(manifest: Row, sentence: str) -> None:
         }
 
 
-def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
+def _keep(plan: Plan, manifest: Row, child: Known) -> None:
     """Store what the parent adds. Raises ``OSError``."""
     folder = Path(plan.folder)
     _, names, secrets = redaction.redacted_arguments(plan.args)

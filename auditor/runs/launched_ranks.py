@@ -11,7 +11,8 @@ from typing import Any
 
 from auditor.errors import TargetProblem
 from auditor.recordings.folder import Recording, UnreadableRecording
-from auditor.runs.child_process import FOLLOWED, Child, add_warning, seal
+from auditor.runs.child_process import Child
+from auditor.runs.finalize import FOLLOWED, add_warning, seal
 from auditor.runs.launchers import another_store
 from auditor.runs.plan import AGAIN, AGAIN_S, RANK_FOLDER, Plan
 from auditor.runs.progress import Progress, silent
@@ -131,31 +132,28 @@ class LaunchedRanks:
         """The exit code, or ``timeout``, ``interrupted``, :data:`FOLLOWED` where another rank has
         failed, or was done long before.
         """
+        last: float | None = None
         try:
-            return self._wait_watching(child, run, deadline)
+            while True:
+                code = child.poll()
+                if code is not None:
+                    return code
+                now = time.monotonic()
+                if deadline is not None and now >= deadline:
+                    child.ask_for_stacks()
+                    child.end(signal.SIGINT)
+                    return "timeout"
+                marks = self.meeting.marks(run)
+                if marks and last is None:
+                    behind = all(mark.completed for mark in marks.values())
+                    last = now + (BEHIND_S if behind else ALONE_S)
+                if last is not None and now >= last:
+                    child.end(signal.SIGINT)
+                    return FOLLOWED
+                time.sleep(LOOK_S)
         except KeyboardInterrupt:
             child.end(signal.SIGINT)
             return "interrupted"
-
-    def _wait_watching(self, child: Child, run: int, deadline: float | None) -> Ended:
-        last: float | None = None
-        while True:
-            code = child.poll()
-            if code is not None:
-                return code
-            now = time.monotonic()
-            if deadline is not None and now >= deadline:
-                child.ask_for_stacks()
-                child.end(signal.SIGINT)
-                return "timeout"
-            marks = self.meeting.marks(run)
-            if marks and last is None:
-                behind = all(mark.completed for mark in marks.values())
-                last = now + (BEHIND_S if behind else ALONE_S)
-            if last is not None and now >= last:
-                child.end(signal.SIGINT)
-                return FOLLOWED
-            time.sleep(LOOK_S)
 
 
 def _folder(plan: Plan, rank: int) -> Path:

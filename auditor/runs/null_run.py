@@ -14,9 +14,8 @@ from auditor.errors import AuditProblem
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
-from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, quiet, seconds_to
-from auditor.runs.finalize import keep_sources
+from auditor.runs.finalize import add_warning, keep_sources
 from auditor.runs.plan import LEAST_REHEARSED, Audit, Plan
 from auditor.runs.progress import stage
 

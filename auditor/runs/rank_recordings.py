@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auditor.errors import AuditProblem
-from auditor.evidence.recorded.steps import Steps, own_times
+from auditor.evidence.recorded.steps import Steps, device_peak, own_times
 from auditor.evidence.table import Evidence
 from auditor.model import Rank
 from auditor.recordings.folder import MANIFEST, TRACE, Recording, UnreadableRecording
 from auditor.recordings.schema.data import BatchRow
-from auditor.recordings.schema.run import StepRow, known
+from auditor.recordings.schema.run import StepRow
 from auditor.runs.finalize import FOLLOWED  # not of child_process: nothing is run here
 from auditor.runs.plan import RANK_FOLDER
 
@@ -176,9 +176,6 @@ def _median_us(recording: Recording) -> float:
 def _row(recording: Recording, traced: Rank | None) -> Rank:
     times = _quiet(recording)
     waits = [row.wait_us for row in recording.rows(BatchRow) if row.pass_name == "quiet"]
-    peaks = [
-        peak for row in recording.rows(StepRow) if (peak := known(row.peak_allocated)) is not None
-    ]
     return replace(
         traced if traced is not None and traced.device else NO_DEVICE,
         rank=recording.rank,
@@ -186,5 +183,5 @@ def _row(recording: Recording, traced: Rank | None) -> Rank:
         steps=len(times),
         step_us=statistics.median(times or [0.0]),
         loader_us=sum(waits) / max(1, len(times)),
-        peak_bytes=max(peaks, default=None),
+        peak_bytes=device_peak(recording.rows(StepRow)),
     )

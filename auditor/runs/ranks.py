@@ -12,17 +12,8 @@ from typing import Protocol
 
 from auditor.errors import TargetProblem
 from auditor.recordings.folder import Recording, UnreadableRecording, read_manifest
-from auditor.runs.child_process import (
-    FOLLOWED,
-    IN_PLACE,
-    MINIMUM_STEPS,
-    Child,
-    add_warning,
-    clear,
-    counted,
-    seal,
-    shortened,
-)
+from auditor.runs.child_process import IN_PLACE, MINIMUM_STEPS, Child
+from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
 from auditor.runs.launchers import free_port
 from auditor.runs.plan import RANK_FOLDER, Plan
 from auditor.runs.progress import Progress, silent
@@ -120,31 +111,27 @@ class LocalRanks:
 
 def _wait(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
     """Exit codes, or ``timeout``, ``interrupted``, :data:`FOLLOWED` (another rank had failed)."""
+    last: float | None = None
     try:
-        return _wait_all(children, plans, deadline)
+        while True:
+            codes = [child.poll() for child in children]
+            if None not in codes:
+                return [code for code in codes if code is not None]
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return _stop(children, "timeout")
+            if last is None and any(code is not None for code in codes):
+                failed = [
+                    plan
+                    for plan, code in zip(plans, codes, strict=True)
+                    if code is not None and not _completed(plan)
+                ]
+                last = now + (ALONE_S if failed else BEHIND_S)
+            if last is not None and now >= last:
+                return _stop(children, FOLLOWED)
+            time.sleep(0.05)
     except KeyboardInterrupt:
         return _stop(children, "interrupted")
-
-
-def _wait_all(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
-    last: float | None = None
-    while True:
-        codes = [child.poll() for child in children]
-        if None not in codes:
-            return [code for code in codes if code is not None]
-        now = time.monotonic()
-        if deadline is not None and now >= deadline:
-            return _stop(children, "timeout")
-        if last is None and any(code is not None for code in codes):
-            failed = [
-                plan
-                for plan, code in zip(plans, codes, strict=True)
-                if code is not None and not _completed(plan)
-            ]
-            last = now + (ALONE_S if failed else BEHIND_S)
-        if last is not None and now >= last:
-            return _stop(children, FOLLOWED)
-        time.sleep(0.05)
 
 
 def _stop(children: list[Child], why: str) -> list[Ended]:

@@ -15,9 +15,8 @@ from auditor.recordings.schema.numerics import NonfiniteRow
 from auditor.recordings.schema.run import StepRow
 from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
-from auditor.runs.child_process import add_warning, counted
 from auditor.runs.course import Course, Made, quiet
-from auditor.runs.finalize import keep_sources, raised
+from auditor.runs.finalize import add_warning, counted, keep_sources, raised
 from auditor.runs.null_run import COMPARED
 from auditor.runs.plan import (
     LEAST_FAILED,
@@ -80,7 +79,13 @@ def rehearse(course: Course) -> None:
         if rehearsed is not None:
             recording.manifest["cuda_in_worker"] = _frames_in_worker(rehearsed)
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
-    if rehearsed is not None and why and _explained(rehearsed):
+    explained = (
+        rehearsed is not None
+        and rehearsed.outcome == "oom"
+        and not limit_of(rehearsed)
+        and rehearsed.snapshot is not None
+    )
+    if rehearsed is not None and why and explained:
         for part in rehearsed.folder.glob("*.jsonl"):
             if part.stem != SITES:
                 part.unlink()
@@ -203,14 +208,6 @@ def _frames_in_worker(rehearsed: Recording) -> list[dict[str, str | int]] | None
         {"file": found[1], "line": int(found[2])}
         for found in itertools.islice(_FRAME.finditer(said), MOST_FRAMES)
     ]
-
-
-def _explained(rehearsed: Recording) -> bool:
-    return (
-        rehearsed.manifest["outcome"] == "oom"
-        and not limit_of(rehearsed)
-        and rehearsed.snapshot is not None
-    )
 
 
 # -- whether it can be judged -----------------------------------------------------------------------

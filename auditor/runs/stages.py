@@ -20,9 +20,8 @@ from auditor.recordings.folder import Recording
 from auditor.recordings.schema.numerics import NonfiniteRow
 from auditor.recordings.schema.run import StepRow
 from auditor.runs import beside, child_process, null_run, ranks, rehearsal
-from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, interrupt, seconds_to
-from auditor.runs.finalize import keep_sources
+from auditor.runs.finalize import add_warning, keep_sources
 from auditor.runs.plan import AGAIN, AGAIN_S, NULL_RUN, OOM_RUN, REHEARSAL, REPLAY, Audit, Plan
 from auditor.runs.progress import Progress, stage
 from auditor.runs.rehearsal import needs_cuda, rehearse, rehearse_alone
@@ -100,14 +99,13 @@ def lacks_history(course: Course) -> bool:
 def explain_oom(course: Course) -> None:
     """Run the target again, up to the error. Warns why, if that told nothing."""
     plan, recording = course.main
-    rows = recording.rows(StepRow)
-    took = max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
+    took = seconds_to(recording)
     if course.left_s < took:
         add_warning(recording, f"{NO_LINES}: the time given is used up (--timeout)")
         return
     stage(course.progress, "run up to the error")
     until = course.within(AGAIN_S + AGAIN * took)
-    again = course.again(plan.to_oom(len(rows)), until)
+    again = course.again(plan.to_oom(len(recording.rows(StepRow))), until)
     recording.__dict__.pop("to_oom", None)
     if again is not None and again.manifest["outcome"] == "interrupted":
         course.interrupted("run up to the error", again)

@@ -63,7 +63,11 @@ def read_document(text: str, suffix: str) -> Any:
             return json.loads(text, object_pairs_hook=_unique)
         if suffix in INI:
             return _ini(text)
-        return _toml(text) if suffix == ".toml" else _yaml(text)
+        if suffix == ".toml":
+            import tomllib
+
+            return tomllib.loads(text)
+        return _yaml(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableConfig(
             f"does not parse ({str(error).splitlines()[0] if str(error) else 'too deep'})"
@@ -163,12 +167,6 @@ def _meant(value: str | None) -> object:
     if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     return _FLAGS.get(text, value)
-
-
-def _toml(text: str) -> Any:
-    import tomllib
-
-    return tomllib.loads(text)
 
 
 def _yaml(text: str) -> Any:

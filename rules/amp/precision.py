@@ -111,7 +111,10 @@ class GradScalerMisused(Rule):
             for line in amp.lines(what):
                 site, seen = line.site, line.pattern
                 if seen.usual(kind.share) and _counts(what, site, amp, source):
-                    yield _finding(site, seen, line.per_step, kind, _unscaling(what, site, source))
+                    value = unscale_call(source, site) if what == "clip_scaled" else ""
+                    missing = Edit(site, "insert_before", value=value, reason=UNSCALED)
+                    edits = (missing,) if value else ()
+                    yield _finding(site, seen, line.per_step, kind, edits)
         if any(steps >= NEVER for steps in amp.intervals):
             yield self._never_grows(amp, source)
         if amp.not_updated is not None:
@@ -165,15 +168,10 @@ class GradScalerMisused(Rule):
 def _counts(what: str, site: Site, amp: Amp, source: Source) -> bool:
     """Whether what was seen does harm, as far as the source tells."""
     if what == "scale":
-        return amp.only_bfloat16
+        return amp.dtypes == {"bfloat16"}
     if what == "mul_scaled":
         return multiplies_by_norm(source, site)
     return what != "update_early" or not either_or(source, site)
-
-
-def _unscaling(what: str, site: Site, source: Source) -> tuple[Edit, ...]:
-    missing = unscale_call(source, site) if what == "clip_scaled" and site is not None else ""
-    return (Edit(site, "insert_before", value=missing, reason=UNSCALED),) if missing else ()
 
 
 def _finding(
@@ -273,7 +271,7 @@ class HalfWhereBfloat16IsNative(LineRule):
         if not machine.capability:
             raise NotLooked("the recording does not name the GPU's generation")
         scaled = any(self.usual(amp.lines("scale")))
-        if machine.capability < AMPERE or not scaled or not amp.only_float16:
+        if machine.capability < AMPERE or not scaled or amp.dtypes != {"float16"}:
             return
         made = source.first_call("GradScaler")
         for line in self.usual(amp.lines("autocast")):
@@ -494,10 +492,6 @@ class Precision(Table):
         """Part of all kernel time in matrix products (no convolutions) of these arithmetics."""
         return self._of(self.matmul_us, arithmetics) / self.kernel_us if self.kernel_us else 0.0
 
-    def step_share(self, *arithmetics: str) -> float:
-        """Their part of the steps' time: what a faster arithmetic could take from."""
-        return self.share(*arithmetics) * self.busy
-
     @staticmethod
     def _of(times: tuple[tuple[str, float], ...], arithmetics: tuple[str, ...]) -> float:
         return sum(us for name, us in times if name in arithmetics)
@@ -509,17 +503,12 @@ class Precision(Table):
             (f"{name} products", f"{amounts.percent(us / self.kernel_us)} of kernel time")
             for name, us in self.products_us
         )
-        device = (("device", f"{self.device or 'not named'}{self._generation}"),)
+        known = self.capability and not self.amd
+        generation = f", compute capability {self.capability}.x" if known else ""
         return (
-            *device,
+            ("device", f"{self.device or 'not named'}{generation}"),
             *products,
             *((f"{amounts.percent(us / self.kernel_us)}", name[:90]) for name, us in self.top),
-        )
-
-    @property
-    def _generation(self) -> str:
-        return (
-            f", compute capability {self.capability}.x" if self.capability and not self.amd else ""
         )
 
 
@@ -589,7 +578,8 @@ class NoMixedPrecision(Rule):
             return
         first = not precision.amd and precision.capability < AMPERE
         or_tf32 = " or TF32" if precision.share(TF32) > 0 else ""
-        loud = first and precision.marked and precision.step_share(FP32) >= self.of_step
+        of_step = precision.share(FP32) * precision.busy  # what a faster arithmetic could take from
+        loud = first and precision.marked and of_step >= self.of_step
         yield Finding(
             None,
             f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in "

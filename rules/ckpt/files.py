@@ -104,13 +104,9 @@ class CheckpointOverridesRate(Rule):
         if other:
             old = ", ".join(f"{each:g}" for each in sorted(made_with or now)[:4])
             new = ", ".join(f"{name} is {rate:g}" for name, rate in other.items())
-            yield Finding(
-                None,
+            yield checkpoint.finding(
                 f"{checkpoint.name} was trained with a rate of {old}, and now {new}: loading it "
-                "restores the old rate",
-                steps=1,
-                seen_on="source",
-                facts=(("file", checkpoint.scan.path),),
+                "restores the old rate"
             )
 
     def _stale(
@@ -135,13 +131,9 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
     for scheduler in checkpoint.scan.schedulers:
         if configured is None or scheduler.total is None or scheduler.total >= configured:
             continue
-        yield Finding(
-            None,
+        yield checkpoint.finding(
             f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, but "
-            f"the configuration asks for {configured:g} steps",
-            steps=1,
-            seen_on="source",
-            facts=(("file", checkpoint.scan.path),),
+            f"the configuration asks for {configured:g} steps"
         )
 
 
@@ -177,16 +169,12 @@ class CompiledPrefix(LineReport):
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             named = [each for each in checkpoint.weights if PREFIX in each.name.split(".")]
-            if not named:
-                continue
-            yield Finding(
-                None,
-                f"{checkpoint.name}: {amounts.count(len(named), 'weight')} of "
-                f"{len(checkpoint.weights)} named as in a compiled module, such as {named[0].name}",
-                steps=1,
-                seen_on="source",
-                facts=(("file", checkpoint.scan.path),),
-            )
+            if named:
+                yield checkpoint.finding(
+                    f"{checkpoint.name}: {amounts.count(len(named), 'weight')} of "
+                    f"{len(checkpoint.weights)} named as in a compiled module, such as "
+                    f"{named[0].name}"
+                )
 
 
 # -- compiled names --------------------------------------------------------------------------------
@@ -243,36 +231,20 @@ class CheckpointRefused(Rule):
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             scan = checkpoint.scan
+            needs = [("needs", name) for name in scan.foreign[:20]]
             if scan.refused:
-                yield _loading(checkpoint, f"is refused by torch: {scan.refused}")
+                said = f"{checkpoint.name} is refused by torch: {scan.refused}"
+                yield checkpoint.finding(said, *needs)
             elif scan.foreign:
-                yield _loading(
-                    checkpoint,
-                    "only loads with torch.serialization.safe_globals: it needs "
+                yield checkpoint.finding(
+                    f"{checkpoint.name} only loads with torch.serialization.safe_globals: it needs "
                     f"{amounts.some(scan.foreign)}",
-                    Severity.NOTE,
-                    Remedy(
+                    *needs,
+                    severity=Severity.NOTE,
+                    remedy=Remedy(
                         "Save plain values: vars() of a namespace, float() and tolist() of NumPy values."
                     ),
                 )
-
-
-def _loading(
-    checkpoint: Checkpoint,
-    what: str,
-    severity: Severity | None = None,
-    remedy: Remedy | None = None,
-) -> Finding:
-    needs = (("needs", name) for name in checkpoint.scan.foreign[:20])
-    return Finding(
-        None,
-        f"{checkpoint.name} {what}",
-        steps=1,
-        seen_on="source",
-        severity=severity,
-        facts=(("file", checkpoint.scan.path), *needs),
-        remedy=remedy,
-    )
 
 
 def need_saves(saves: Lines[SaveRow]) -> None:
@@ -321,15 +293,9 @@ class CheckpointDamaged(LineReport):
             if not damage:
                 continue
             more = f"; and {len(damage) - 1} more" if len(damage) > 1 else ""
-            yield Finding(
-                None,
+            yield checkpoint.finding(
                 f"{checkpoint.name} is damaged: {damage[0]}{more}",
-                steps=1,
-                seen_on="source",
-                facts=(
-                    ("file", checkpoint.scan.path),
-                    *(("damage", sentence) for sentence in damage[:20]),
-                ),
+                *(("damage", sentence) for sentence in damage[:20]),
                 remedy=Remedy(f"{checkpoints.instead}{self.advice}"),
             )
 
@@ -421,14 +387,7 @@ class OptimizerMomentsSpoiled(Rule):
 
 def _finding(checkpoint: Checkpoint, tensors: list[TensorFacts], of: int, what: str) -> Finding:
     more = f" (and {len(tensors) - 1} more of {of})" if len(tensors) > 1 else ""
-    facts = (
-        ("file", checkpoint.scan.path),
-        *((each.name, f"shape {list(each.shape)}") for each in tensors[:50]),
-    )
-    return Finding(
-        None,
+    return checkpoint.finding(
         f"{checkpoint.name}: {tensors[0].name}{more} is {what}",
-        steps=1,
-        seen_on="source",
-        facts=facts,
+        *((each.name, f"shape {list(each.shape)}") for each in tensors[:50]),
     )

@@ -122,7 +122,7 @@ def _kept(index: Index, line: int) -> _Kept | None:
 
 
 def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
-    best = BEST in kept.name.lower()
+    best, kind = BEST in kept.name.lower(), ast.Attribute if kept.attribute else ast.Name
     for node in nodes_in(scope, ast.Call, ast.Return):
         if isinstance(node, ast.Return):
             given, brings = node.value, best and not kept.attribute
@@ -131,13 +131,9 @@ def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
             brings = best and name == "save"
             if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
                 brings = name_of(node.func.value) in kept.owners
-        if brings and given is not None and _mentions(given, kept):
+        read = nodes_in(given, kind) if brings and given is not None else ()
+        if any(name_of(each) == kept.name for each in read):
             yield node
-
-
-def _mentions(value: ast.expr, kept: _Kept) -> bool:
-    kind = ast.Attribute if kept.attribute else ast.Name
-    return any(name_of(node) == kept.name for node in nodes_in(value, kind))
 
 
 def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
@@ -195,17 +191,11 @@ class CheckpointCannotResume(Rule):
             )
             if not lacks:
                 continue
-            yield Finding(
-                None,
+            yield checkpoint.finding(
                 f"{checkpoint.name} holds no {' and no '.join(what for what, _, _ in lacks)}: "
                 f"{lacks[0][1]}",
-                steps=1,
-                seen_on="source",
+                *((f"without {what}", then) for what, then, _ in lacks),
                 severity=min((severity for _, _, severity in lacks), key=lambda each: each.rank),
-                facts=(
-                    ("file", checkpoint.scan.path),
-                    *((f"without {what}", then) for what, then, _ in lacks),
-                ),
             )
 
 

@@ -107,8 +107,7 @@ class CollectiveOrder(Table):
 def _calls(recording: Recording) -> list[CollectiveCall]:
     return [
         CollectiveCall(recording.rank, recording.site(row.at), row.what, row.numbers, row.total)
-        for row in recording.typed_rows(CollectiveCallRow.part)
-        if isinstance(row, CollectiveCallRow)
+        for row in recording.rows(CollectiveCallRow)
     ]
 
 
@@ -122,7 +121,7 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
     number = min(len(ours), len(theirs))
     longer, shorter = (ours, second) if len(ours) > number else (theirs, first)
     extra = longer[number]
-    if _steps(shorter) <= extra.step:
+    if len(shorter.rows(StepRow)) <= extra.step:
         return None  # it may still come there, or died before
     return Parting(number, extra, None, shorter.rank)
 
@@ -135,7 +134,7 @@ def _left(first: Recording, second: Recording) -> Parting | None:
     if len(longer) != number + 1:
         return None
     extra, waits = longer[number], _waits_at(shorter)
-    if waits is None or _steps(shorter) != extra.step:
+    if waits is None or len(shorter.rows(StepRow)) != extra.step:
         return None
     other = CollectiveCall(shorter.rank, waits, WAITS, 0, extra.step)
     return Parting(number, extra, other, shorter.rank)
@@ -178,17 +177,17 @@ def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:
         if [_kind(call) for call in one] == [_kind(call) for call in two]:
             continue
         number = next(
-            (at for at, pair in enumerate(zip(one, two, strict=False)) if _differ(*pair)),
+            (
+                at
+                for at, (a, b) in enumerate(zip(one, two, strict=False))
+                if (a.site, _kind(a)) != (b.site, _kind(b))
+            ),
             min(len(one), len(two)),
         )
         longer, shorter = (one, two) if len(one) > number else (two, one)
         other = shorter[number] if number < len(shorter) else None
         of = second if longer is one else first
         yield Parting(number, longer[number], other, of.rank)
-
-
-def _differ(one: CollectiveCall, two: CollectiveCall) -> bool:
-    return one.site != two.site or _kind(one) != _kind(two)
 
 
 def _kind(call: CollectiveCall) -> tuple[str, int]:
@@ -199,8 +198,8 @@ def _issued(recording: Recording) -> dict[str, list[CollectiveCall]]:
     """By group, those of groups that have all ranks."""
     found: dict[str, list[CollectiveCall]] = {}
     world = int(recording.manifest.get("world_size") or 1)
-    for row in recording.typed_rows(CommunicationRow.part):
-        if not isinstance(row, CommunicationRow) or row.ranks != world or row.what in OF_TWO:
+    for row in recording.rows(CommunicationRow):
+        if row.ranks != world or row.what in OF_TWO:
             continue
         numbers = row.bytes_in // SIZES.get(row.dtype, 1)
         call = CollectiveCall(recording.rank, recording.site(row.at), row.what, numbers, row.step)
@@ -209,12 +208,7 @@ def _issued(recording: Recording) -> dict[str, list[CollectiveCall]]:
 
 
 def _diagnosed(recording: Recording) -> int:
-    rows = recording.typed_rows(StepRow.part)
-    return sum(isinstance(row, StepRow) and row.pass_name == "loud" for row in rows)
-
-
-def _steps(recording: Recording) -> int:
-    return sum(isinstance(row, StepRow) for row in recording.typed_rows(StepRow.part))
+    return sum(row.pass_name == "loud" for row in recording.rows(StepRow))
 
 
 class RanksPart(Rule):

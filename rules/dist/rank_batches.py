@@ -175,8 +175,8 @@ def _loaders(recording: Recording) -> dict[Place, tuple[Site, Site | None, int]]
     """By their line; without lines whose loaders differ in length or are read in several places."""
     found: dict[Place, tuple[Site, Site | None, int]] = {}
     differ = set()
-    for row in recording.typed_rows(LoaderRow.part):
-        if not isinstance(row, LoaderRow) or row.made_at is None:
+    for row in recording.rows(LoaderRow):
+        if row.made_at is None:
             continue
         made_at = recording.site(row.made_at)
         place = made_at.file, made_at.line

@@ -81,7 +81,7 @@ class EpsilonVanishes(Rule):
 def _remedy(call: NumericRow, source: Source) -> Remedy:
     if call.feed in INSTEAD:
         stable = stable_log(source, call.site, cast=call.half)
-        return Remedy(INSTEAD[call.feed], () if stable is None else (stable.edit(call.site),))
+        return Remedy(INSTEAD[call.feed], () if stable is None else (stable,))
     least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(call.dtype, "1e-12")
     if call.in_optimizer:
         return Remedy(
@@ -152,28 +152,10 @@ STABLE = {"sigmoid": "nn.functional.logsigmoid", "softmax": "log_softmax"}
 REASON = "the same in exact arithmetic; where the old one rounds to 0 or is -inf, this one is right"
 
 
-@dataclass(frozen=True)
-class StableLog:
-    """``torch.log(torch.sigmoid(x) + eps)`` and what to write after ``torch.`` in its place."""
-
-    call: ast.Call
-    value: str
-
-    def edit(self, site: Site) -> Edit:
-        """The edit that replaces the whole call."""
-        node = self.call
-        return Edit(
-            site,
-            "rename_call",
-            name_of(node.func),
-            value=self.value,
-            reason=REASON,
-            span=span_of(node),
-        )
-
-
-def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:
-    """The one on the line; None if it is no one ``torch.log`` expression. ``cast``: to float32."""
+def stable_log(source: Source, site: Site, *, cast: bool = False) -> Edit | None:
+    """What replaces ``torch.log(torch.sigmoid(x) + eps)`` on the line; None if it is no one
+    ``torch.log`` expression. ``cast``: to float32.
+    """
     for call in source.calls_at(site):
         of_torch = (
             isinstance(call.func, ast.Attribute)
@@ -183,7 +165,7 @@ def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog |
         if of_torch and name_of(call.func) == "log" and len(call.args) == 1 and not call.keywords:
             value = _stable(call.args[0], cast=cast)
             if value is not None:
-                return StableLog(call, value)
+                return _instead(site, call, value, REASON)
     return None
 
 
@@ -271,9 +253,7 @@ class UnstableFormula(Rule):
                 per_step=numerics.per_step(call),
                 severity=severity,
                 facts=facts_of(call),
-                remedy=Remedy(
-                    REMEDIES[_kind(call)], () if stable is None else (stable.edit(site),)
-                ),
+                remedy=Remedy(REMEDIES[_kind(call)], () if stable is None else (stable,)),
             )
 
     def _judged(self, call: NumericRow) -> Severity | None:
@@ -445,9 +425,9 @@ def epsilon_in_root(source: Source, call: NumericRow) -> Edit | None:
         or len(roots) != 1
     ):
         return None
-    node = roots[0]
-    value = _with_epsilon(node)
-    return None if value is None else _edit(call.site, node, value)
+    value = _with_epsilon(roots[0])
+    reason = "the root of 0 becomes 1e-6; elsewhere only the last digits can change"
+    return None if value is None else _instead(call.site, roots[0], value, reason)
 
 
 def _with_epsilon(node: ast.Call) -> str | None:
@@ -465,8 +445,8 @@ def _with_epsilon(node: ast.Call) -> str | None:
     )
 
 
-def _edit(site: Site, node: ast.Call, value: str) -> Edit:
-    reason = "the root of 0 becomes 1e-6; elsewhere only the last digits can change"
+def _instead(site: Site, node: ast.Call, value: str, reason: str) -> Edit:
+    """What replaces the whole call by ``value``, after its prefix."""
     return Edit(
         site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node)
     )

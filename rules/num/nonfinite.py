@@ -57,10 +57,7 @@ class WeightsPoisoned(Rule):
             else ""
         )
         load = spoiled(loads, optimizer=birth.phase == "state")
-        held = (
-            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step "
-            f"{birth.step} began"
-        )
+        held = f"{what} held {_value(birth.value)} before step {birth.step} began"
         came = f"; {_brought(load)}" if load is not None else ""
         site = birth.site if load is None else load.site
         yield Finding(
@@ -85,16 +82,10 @@ class WeightsPoisoned(Rule):
             )
             others = amounts.count(len(bad) - 1, "more tensor")
             more = f", and {others}" if len(bad) > 1 else ""
-            yield Finding(
-                None,
+            yield checkpoint.finding(
                 f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
                 f"{amounts.count(len(checkpoint.scan.tensors), 'tensor')})",
-                steps=1,
-                seen_on="source",
-                facts=(
-                    ("file", checkpoint.scan.path),
-                    *((each.name, _share(each)) for each in bad[:LISTED]),
-                ),
+                *((each.name, _share(each)) for each in bad[:LISTED]),
                 remedy=_remedy(checkpoints.instead, None),
             )
 
@@ -121,11 +112,10 @@ def _share(tensor: TensorFacts) -> str:
 
 
 def _spoiled(found: NormBufferRow) -> Finding:
-    value = "NaN" if found.value == "nan" else found.value
     return Finding(
         found.site,
-        f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
-        "the diagnostic pass, although the weights are finite: the check that protects them comes "
+        f"{found.buffer} of a {found.owner} that runs here holds {_value(found.value)} by step "
+        f"{found.step} of the diagnostic pass, although the weights are finite: the check that protects them comes "
         "after the forward that changed the buffer, and every evaluation from now on is not finite",
         steps=1,
         remedy=_remedy(
@@ -154,7 +144,6 @@ class BatchNotFinite(Rule):
             return
         bad = birth.inputs[0].share_nonfinite if birth.inputs else None
         share = f" ({bad:.3g} of it)" if bad else ""
-        value = "NaN" if birth.value == "nan" else birth.value
         reached = (
             f"after step {nonfinite.step} {nonfinite.tensors[0]} was not finite"
             if nonfinite.tensors
@@ -165,7 +154,8 @@ class BatchNotFinite(Rule):
         path += [site for site in (birth.entered, birth.site) if site is not None]
         yield Finding(
             path[0] if path else None,
-            f"the data of step {birth.step} held {value}{share} {_used(birth, handed)}; {reached}",
+            f"the data of step {birth.step} held {_value(birth.value)}{share} "
+            f"{_used(birth, handed)}; {reached}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
             facts=nonfinite.facts,
@@ -551,7 +541,7 @@ class Nonfinite(Table):
 
 
 def _unclipped(evidence: Evidence) -> Site | None:
-    rows = evidence.rows(NormRow) if evidence.has(NormRow.part) else []
+    rows = evidence.rows(NormRow)
     at = next((row.at for row in rows if row.at is not None), None)
     return None if at is None or any(row.clipped for row in rows) else evidence.recording.site(at)
 

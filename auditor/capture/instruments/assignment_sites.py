@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from auditor.capture.instruments.user_frames import cells
+from auditor.capture.instruments.user_frames import cells, source_path
 from auditor.recordings.writer import content_of, decode_source
 from auditor.syntax.index import LOOPS, blocks_of, name_of
 
@@ -106,6 +106,11 @@ class Found:
     def root(self) -> str:
         """``trainer.py:Trainer.step:self.losses[*]``."""
         return f"{os.path.basename(self.file)}:{self.function}:{self.name}{self.path}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As a row has it."""
+        return {**vars(self), "root": self.root, "file": source_path(self.file)}
 
 
 def _files(place: TensorPath) -> list[str]:

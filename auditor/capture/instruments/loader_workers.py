@@ -147,7 +147,7 @@ class FilesRead:
     def largest(self) -> tuple[int, str]:
         """Size and path of the largest file that was read more than once."""
         return max(
-            ((_size(path), path) for path, often in self.files.items() if often > 1),
+            ((size_of(path), path) for path, often in self.files.items() if often > 1),
             default=(0, ""),
         )
 
@@ -211,7 +211,8 @@ def _whole_file(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     return None
 
 
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 where there is none."""
     try:
         return os.path.getsize(path)
     except OSError:

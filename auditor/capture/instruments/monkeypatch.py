@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -12,24 +11,11 @@ import itertools
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Meanwhile garbage is not looked for. An import makes what lives on: of torch's, every fifth
-    second is spent on looking. A look of ours makes much that is gone when it ends, and which a
-    collection before that would take for what lives on.
-    """
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
+from auditor.machine import uncollected
 
 
 class AfterImport(importlib.abc.MetaPathFinder):

@@ -67,17 +67,13 @@ _READER_MODULES = frozenset({"inspect", "builtins"})
 """Modules whose attributes they are."""
 
 
-def _has_graph(tensor: torch.Tensor) -> bool:
-    return node_of(tensor) is not None
-
-
 class ObjectSearch:
     """Searches what outlives a step for tensors that are ``wanted``: those that have a graph."""
 
     def __init__(
         self,
         frames: Frames,
-        wanted: Callable[[torch.Tensor], bool] = _has_graph,
+        wanted: Callable[[torch.Tensor], bool] = lambda tensor: node_of(tensor) is not None,
         *,
         values: bool = False,
     ) -> None:

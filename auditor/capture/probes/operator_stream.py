@@ -54,6 +54,14 @@ class OperatorProbe(Probe):
 # -- one operator ----------------------------------------------------------------------------------
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "embedding", "mv", "dot")
+OVERWRITES = frozenset(
+    """
+    fill zero copy foreach_copy normal uniform exponential random bernoulli geometric log_normal
+    cauchy
+    """.split()
+)
+"""Operators that write a tensor without reading what it held."""
+
 PRODUCT_PARTS = ("convolution", "scaled_dot_product", "lstm", "gru", "norm_backward")
 
 

@@ -443,7 +443,8 @@ class ShadowDevice:
         one_rank.install_parallel(self._patches)
         one_rank.install(self._patches)
         install_saving(self._patches)
-        install_packing(self._patches)
+        enter: Any = torch.autograd.graph.saved_tensors_hooks.__enter__
+        self._patches.code(enter, _entered)  # hooks see the device as the program's other code does
         facade.install(self._patches, self._current)
         install_limits(self._patches, self._current)
         self._patches.on_undo(_forget_default_device)
@@ -485,12 +486,6 @@ def _forget_default_device() -> None:
 # -- packing ---------------------------------------------------------------------------------------
 # The program's own ``saved_tensors_hooks`` (``save_on_cpu`` among them), which torch calls from
 # inside an operator.
-
-
-def install_packing(patches: Patches) -> None:
-    """Let hooks see the shadow device as the program's other code does."""
-    enter: Any = torch.autograd.graph.saved_tensors_hooks.__enter__
-    patches.code(enter, _entered)
 
 
 def _entered(original: Callable[..., Any], hooks: Any) -> Any:

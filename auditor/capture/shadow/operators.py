@@ -233,12 +233,9 @@ DROPOUT: Final[dict[str, Callable[..., Any]]] = {
 
 FORWARD: Final = frozenset({"convolution", "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
 BACKWARD: Final = frozenset({"convolution_backward"})
+FLOAT32: Final = FORWARD | BACKWARD
+"""Operators that may have to be computed in float32."""
 HALVES: Final = (torch.float16, torch.bfloat16)
-
-
-def through_float32(name: str) -> bool:
-    """Whether the operator is one of those that may have to be computed in float32."""
-    return name in FORWARD or name in BACKWARD
 
 
 def slow_dtype(name: str, args: list[Any]) -> torch.dtype | None:
@@ -475,7 +472,7 @@ class _Plan:
 
     def __init__(self, func: Any) -> None:
         name = schema_of(func).name.removeprefix("aten::")
-        self.product = name if through_float32(name) and overload_of(func) == "default" else None
+        self.product = name if name in FLOAT32 and overload_of(func) == "default" else None
         self.played = PLAYED.get(name, func) if overload_of(func) == "default" else func
         self.blas = name if name in PRODUCTS else None
         self.host_result = HOST_RESULTS.get(name)

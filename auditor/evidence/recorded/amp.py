@@ -61,17 +61,8 @@ class Amp(Table):
             yield Line(rows[0].site, tuple(rows), self.steps)
 
     @property
-    def only_bfloat16(self) -> bool:
-        """True if autocast ran, and never in anything but bfloat16."""
-        return self._dtypes == {"bfloat16"}
-
-    @property
-    def only_float16(self) -> bool:
-        """True if autocast ran, and never in anything but float16."""
-        return self._dtypes == {"float16"}
-
-    @property
-    def _dtypes(self) -> set[str]:
+    def dtypes(self) -> set[str]:
+        """In which autocast ran."""
         return {
             each.dtype or ""
             for each in self.events

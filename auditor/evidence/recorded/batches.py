@@ -432,7 +432,7 @@ class Loading(Table):
     def build(cls, evidence: Evidence) -> Loading:
         """From the loud pass."""
         by_loader: defaultdict[int, list[Seen]] = defaultdict(list)
-        for row in evidence.rows(LoadingRow) if evidence.has(LoadingRow.part) else ():
+        for row in evidence.rows(LoadingRow):
             sites = tuple(evidence.recording.site(number) for number in row.stack)
             by_loader[row.loader].append(Seen(sites, row.phase, row.us, row.n, row.where))
         return cls({loader: tuple(each) for loader, each in by_loader.items()})

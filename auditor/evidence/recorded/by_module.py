@@ -14,7 +14,7 @@ from auditor.recordings.schema.run import ModuleRow
 
 def by_module(evidence: Evidence) -> ByModule | None:
     """None if no module ran, or none was watched."""
-    rows = evidence.rows(ModuleRow) if evidence.has(ModuleRow.part) else []
+    rows = evidence.rows(ModuleRow)
     loud = [row.read_from(evidence.recording) for row in rows if row.pass_name == "loud"]
     counted = [row for row in rows if row.pass_name == "numbers"]
     timed, root = any(row.us or row.backward_us for row in loud), _Module()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import ClassVar
 
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.steps import Steps, device_peak
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.model import sections as model
@@ -22,7 +22,7 @@ from auditor.recordings.schema.dist import (
     RankMemoryRow,
     SamplerEpochRow,
 )
-from auditor.recordings.schema.run import StepRow, known
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 
@@ -237,8 +237,8 @@ Place = tuple[str, int]
 def _digests(recording: Recording, but: set[int]) -> dict[Place, dict[int, str]]:
     """Another rank's batches by step for each loader's line; empty of the ranks ``but``."""
     found: dict[Place, dict[int, str]] = {}
-    for row in recording.typed_rows(BatchDigestRow.part):
-        if not isinstance(row, BatchDigestRow) or row.rank in but or row.loader_at is None:
+    for row in recording.rows(BatchDigestRow):
+        if row.rank in but or row.loader_at is None:
             continue
         site = recording.site(row.loader_at)
         found.setdefault((site.file, site.line), {})[row.step] = row.digest
@@ -361,13 +361,10 @@ def _exchanges(found: dict[int, Communication]) -> tuple[Exchange, ...]:
 
 def _rank_share(recording: Recording, own: Communication) -> model.RankShare:
     held = recording.rows(RankMemoryRow)
-    peaks = [
-        peak for row in recording.rows(StepRow) if (peak := known(row.peak_allocated)) is not None
-    ]
     last = held[-1] if held else None
     return model.RankShare(
         recording.rank,
-        max(peaks, default=None),
+        device_peak(recording.rows(StepRow)),
         None if last is None else last.parameters,
         None if last is None else last.gradients,
         None if last is None else last.optimizer,

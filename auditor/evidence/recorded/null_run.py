@@ -110,7 +110,7 @@ def null_run(evidence: Evidence) -> NullRun | None:
         len(judged),
         len(common),
         parting,
-        tuple(sorted(sized, key=lambda site: (site.file, site.line))),
+        tuple(sorted(sized, key=lambda site: site.place)),
         sum(row.answered for row in rows),
         sum(len(row.read) for row in rows),
         _lines(null, judged),
@@ -127,17 +127,13 @@ def unseen_waits(
     places = [row.at for row in shadow.rows(ReadRow)]
     places += [row.at for row in shadow.rows(CopyRow)]
     places += [row.at for row in shadow.rows(CallRow)]
-    seen = {_line(shadow.recording.site(at)) for at in places}
+    seen = {shadow.recording.site(at).place for at in places}
     found = [
         asked
         for line, asked in run.lines.items()
         if line not in seen and len(asked.waited_on) >= share * run.steps
     ]
-    return tuple(sorted(found, key=lambda asked: _line(asked.site)))
-
-
-def _line(site: Site) -> Line:
-    return site.file, site.line
+    return tuple(sorted(found, key=lambda asked: asked.site.place))
 
 
 def _place(site: Site | None) -> str:
@@ -151,7 +147,7 @@ def _ways(evidence: Evidence) -> dict[int, list[Site]]:
         way = found.setdefault(row.global_step, [])
         for at in row.places:
             site = evidence.recording.site(at)
-            if not way or _line(way[-1]) != _line(site):
+            if not way or way[-1].place != site.place:
                 way.append(site)
     return found
 
@@ -159,7 +155,7 @@ def _ways(evidence: Evidence) -> dict[int, list[Site]]:
 def _parting(step: int, shadow: list[Site], null: list[Site]) -> Parting | None:
     before: Site | None = None
     for theirs, ours in zip_longest(shadow, null):
-        if theirs is None or ours is None or _line(theirs) != _line(ours):
+        if theirs is None or ours is None or theirs.place != ours.place:
             return Parting(step, before, theirs, ours)
         before = theirs
     return None
@@ -172,8 +168,8 @@ def _lines(null: Evidence, judged: set[int]) -> dict[Line, DeviceRequests]:
         if row.at is None or row.step not in judged:
             continue
         site = null.recording.site(row.at)
-        sites.setdefault(_line(site), site)
-        rows.setdefault(_line(site), []).append(row)
+        sites.setdefault(site.place, site)
+        rows.setdefault(site.place, []).append(row)
     return {
         line: DeviceRequests(
             sites[line],

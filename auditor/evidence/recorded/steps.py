@@ -98,7 +98,7 @@ class Steps(Table):
         rows = rows_of(evidence, StepRow)
         device_us = device_times(evidence)
         passes = {
-            name: _steps_of(rows, name, device_us)
+            name: tuple(step_of(row, device_us) for row in rows if row.pass_name == name)
             for name in ("quiet", "loud", "anomaly_off", "eager_held", "compiled_again")
         }
         return cls(**passes)
@@ -158,9 +158,11 @@ def _saved(more: Sequence[Step], less: Sequence[Step]) -> Estimate | None:
 _Times = Mapping[tuple[str, int], float]
 
 
-def _steps_of(rows: list[StepRow], pass_name: str, device_us: _Times) -> tuple[Step, ...]:
-    mine = (row for row in rows if row.pass_name == pass_name)
-    return tuple(step_of(row, device_us) for row in mine)
+def device_peak(steps: Sequence[StepRow], unknown: int | None = None) -> int | None:
+    """Most bytes that tensors on the device needed at once; ``unknown`` if no step counted."""
+    return max(
+        (peak for row in steps if (peak := known(row.peak_allocated)) is not None), default=unknown
+    )
 
 
 def device_times(evidence: Evidence) -> _Times:

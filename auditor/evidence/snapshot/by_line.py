@@ -175,11 +175,7 @@ def _marks(
     first, last = course.time_us[0], course.time_us[-1]
     for us, name in steps:
         if first <= us <= last:
-            yield (us - first if by_time else float(_event_at(course.time_us, us))), name
-
-
-def _event_at(times: Sequence[int], us: float) -> int:
-    return min(bisect_left(times, us), len(times) - 1)
+            yield (us - first if by_time else float(bisect_left(course.time_us, us))), name
 
 
 # -- charts ----------------------------------------------------------------------------------------
@@ -215,13 +211,12 @@ def _chart(evidence: Evidence, course: Course, *, predicted: bool) -> Layers:
         "" if not predicted else PREDICTED_NULL if evidence.recording.device.null else PREDICTED
     ) + (TIMES_SAID if predicted else "")
     history = told(data, course, origins)
-    return layers(history, list(_steps(evidence)), note=f"{said}{_about(course)}")
-
-
-def _about(course: Course) -> str:
-    if course.starts_late:
-        return "Memory allocated before the history began has no line."
-    return "The history begins before the first allocation."
+    about = (
+        "Memory allocated before the history began has no line."
+        if course.starts_late
+        else "The history begins before the first allocation."
+    )
+    return layers(history, list(_steps(evidence)), note=f"{said}{about}")
 
 
 def _steps(evidence: Evidence) -> Iterator[tuple[float, str]]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import faulthandler
-import gc
 import gzip
 import io
 import itertools
@@ -16,6 +15,7 @@ import msgspec
 
 from auditor.evidence.table import Evidence
 from auditor.isolation import ReaderDied, isolated, seconds_for
+from auditor.machine import uncollected
 from auditor.recordings.folder import AT_OOM
 from auditor.rule import NotLooked
 from auditor.typed_reading import convert
@@ -283,7 +283,7 @@ def load_plain(path: Path, limit: int = SIZE_LIMIT) -> Any:
         content = _unpacked(path, limit)
         more = min(MEMORY_LIMIT, MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(content))
         _rehearse(content, more)
-        with memory_capped(more), no_collections():  # nothing in it can be garbage yet
+        with memory_capped(more), uncollected():  # nothing in it can be garbage yet
             return _PlainUnpickler(io.BytesIO(content)).load()
     except RefusedPickle as refused:
         raise RefusedPickle(f"{path.name} was not read: {refused}") from None
@@ -302,7 +302,7 @@ def _rehearse(content: bytes, more: int) -> None:
 
     def read() -> None:
         faulthandler.disable()
-        with no_collections():
+        with uncollected():
             _PlainUnpickler(io.BytesIO(content)).load()
 
     try:
@@ -321,18 +321,6 @@ def _unpacked(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise RefusedPickle(f"it is larger than {limit} bytes")
     return content
-
-
-@contextlib.contextmanager
-def no_collections() -> Iterator[None]:
-    """Millions of new containers would be walked again and again."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 @contextlib.contextmanager

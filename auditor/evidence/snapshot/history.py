@@ -117,18 +117,14 @@ class Allocations(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> Allocations:
         """From the recording's snapshot. Raises :class:`NotLooked` without a history."""
-        courses = _courses(snapshot_of(evidence))
+        data = snapshot_of(evidence)
+        courses = [_course(data, device) for device in data.devices if data.trace(device)]
         if not courses:
             raise NotLooked(
                 "the snapshot has no allocation history "
                 "(torch.cuda.memory._record_memory_history() was not on)"
             )
-        return cls(courses)
-
-
-def _courses(data: SnapshotData) -> tuple[Course, ...]:
-    courses = [_course(data, device) for device in data.devices if data.trace(device)]
-    return tuple(sorted(courses, key=lambda course: -course.peak_reserved))
+        return cls(tuple(sorted(courses, key=lambda course: -course.peak_reserved)))
 
 
 def peak_allocated(evidence: Evidence) -> int | None:

@@ -354,10 +354,7 @@ class Owners:
 
 def _rows(evidence: Evidence) -> Sequence[OwnerRow]:
     """Of the run that the snapshot is of."""
-    run = evidence.recording.to_oom
-    if run is not None:
-        return run.rows(OwnerRow)
-    return evidence.rows(OwnerRow) if evidence.has(OwnerRow.part) else ()
+    return (evidence.recording.to_oom or evidence).rows(OwnerRow)
 
 
 def by_category(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from auditor.evidence.source.config_values import Configs
@@ -88,27 +88,10 @@ class CallArgument:
         """The edit that sets the keyword, where it is written; none without one such place."""
         if self.home is None or self.refused is not None:
             return ()
-        if self.home.own:
-            assert self.site is not None
-            return (
-                Edit(
-                    self.site,
-                    "set_keyword",
-                    self.call,
-                    self.keyword,
-                    value,
-                    safe=safe,
-                    reason=reason,
-                    span=self.span,
-                ),
-            )
         if self.shared:
-            return (
-                self.home.edit(
-                    value, reason=f"{reason}; what else reads `{self.written}` changes with it"
-                ),
-            )
-        return (self.home.edit(value, safe=safe, reason=reason),)
+            safe, reason = False, f"{reason}; what else reads `{self.written}` changes with it"
+        edit = self.home.edit(value, safe=safe, reason=reason)
+        return (replace(edit, span=self.span) if self.home.own else edit,)
 
     def remedy(self, text: str, value: str, *, safe: bool = False, reason: str) -> Remedy:
         """``text``, with what decides, and the edit that sets the keyword or why there is none."""
@@ -129,35 +112,22 @@ def given(
     """What the call of ``call`` on the site's line is given as ``keyword``, which was ``ran``."""
     found = _call(source, site, call, keyword, span)
     written, positional = _argument(found, call, keyword)
-    if site is None or found is None:
-        home = None if site is None else Home(site, "set_keyword", call, keyword, own=True)
-        return CallArgument(keyword, ran, site, call, span, home=home)
+    plain = CallArgument(keyword, ran, site, call, span, positional=positional)
+    if site is None:
+        return plain
     if written is None or isinstance(written, ast.Constant):
-        return CallArgument(
-            keyword,
-            ran,
-            site,
-            call,
-            span,
-            home=Home(site, "set_keyword", call, keyword, own=True),
-            positional=positional,
-            constant=unparsed(written) if written is not None else "",
-        )
+        own = Home(site, "set_keyword", call, keyword, own=True)
+        return replace(plain, home=own, constant=unparsed(written) if written is not None else "")
     set_at, value = _set_at(source, configs, written, call)
     home = home_of_value(source, configs, written, call, ran=ran)
     key = last_key(written)
-    return CallArgument(
-        keyword,
-        ran,
-        site,
-        call,
-        span,
-        unparsed(written),
-        set_at,
-        _why(value, ran) or _why(written, ran),
-        home,
+    return replace(
+        plain,
+        written=unparsed(written),
+        set_at=set_at,
+        why=_why(value, ran) or _why(written, ran),
+        home=home,
         shared=key != keyword and any(reads_of(source, key, apart_from=keyword)),
-        positional=positional,
     )
 
 

@@ -63,7 +63,11 @@ class Configs(Table):
             if suffix_of(file) in DOCUMENTS:
                 settings += _settings(file, text)
             elif suffix_of(file) in SCRIPTS:
-                allocator += _variables(file, text)
+                allocator += [
+                    Setting(Site(file, number, "", row.strip()), (found[1],), row)
+                    for number, row in enumerate(text.split("\n"), 1)
+                    if (found := ALLOCATOR.search(row))
+                ]
         return cls(tuple(settings), tuple(allocator))
 
 
@@ -85,9 +89,3 @@ def _settings(file: str, text: str) -> Iterator[Setting]:
             )
             if line:
                 yield Setting(Site(file, line, "", lines[line - 1].strip()), where, value)
-
-
-def _variables(file: str, text: str) -> Iterator[Setting]:
-    for number, row in enumerate(text.split("\n"), 1):
-        if found := ALLOCATOR.search(row):
-            yield Setting(Site(file, number, "", row.strip()), (found[1],), row)

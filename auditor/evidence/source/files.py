@@ -365,16 +365,14 @@ NEAR = 12
 def excerpt(recording: Recording, site: Site) -> Excerpt:
     """Around a site, from the source as it was recorded; empty if it was not."""
     lines = recording.source(site.file)
-    heads = [number for number in _heads("\n".join(lines), site.line) if number <= len(lines)]
+    blocks = _blocks("\n".join(lines))
+    above = min(site.line, len(lines))
+    heads = [first for first, last in blocks if first <= above and site.line <= last]
     first = max(1, site.line - AROUND)
     if heads and first - NEAR <= heads[-1] < first:
         first = heads[-1]
     opening = tuple((number, lines[number - 1]) for number in heads if number < first)
     return Excerpt(site.file, first, tuple(lines[first - 1 : site.line + AROUND]), opening)
-
-
-def _heads(text: str, line: int) -> list[int]:
-    return [first for first, last in _blocks(text) if first <= line <= last]
 
 
 @lru_cache(maxsize=16)

@@ -82,10 +82,10 @@ def _touching(
     for file in source.texts if attribute or scope is None else (home,):
         index = source.index(file)
         for node in index.named.get(name, ()):
-            of_class = attribute and _in_class_body(index, node)
+            of_class = isinstance(index.parents.get(index.parents[node]), ast.ClassDef)
             kind = type(stored) if attribute or file == home else ast.Attribute
-            meant = (isinstance(node, kind) or of_class) and _within(index, scope, node)
-            if meant:
+            meant = isinstance(node, kind) or (attribute and of_class)
+            if meant and _within(index, scope, node):
                 yield from _reading(source, file, node, own, deeper)
         for other in _known_otherwise(index, name, attribute=attribute, home=file == home):
             if _within(index, scope, other):
@@ -105,10 +105,6 @@ def _scope_of(index: Index, stored: ast.expr, own: Storing) -> Function | None:
 
 def _within(index: Index, scope: Function | None, node: ast.AST) -> bool:
     return scope is None or index.holds(scope, node)
-
-
-def _in_class_body(index: Index, node: ast.AST) -> bool:
-    return isinstance(index.parents.get(index.parents[node]), ast.ClassDef)
 
 
 def _known_otherwise(index: Index, name: str, *, attribute: bool, home: bool) -> Iterator[ast.AST]:
@@ -141,7 +137,8 @@ def _reading(
             return
         if isinstance(up, ast.stmt):
             break
-        attribute = isinstance(up, ast.Attribute) and not _is_called(index, up)
+        called = isinstance(call := index.parents[up], ast.Call) and call.func is up
+        attribute = isinstance(up, ast.Attribute) and not called
         if attribute or not isinstance(up, _PARTS) or not _computes(index, up):
             yield file, node
             return
@@ -151,11 +148,6 @@ def _reading(
         yield from _touching(source, file, target, up, deeper - 1)
     elif not isinstance(up, ast.If | ast.While | ast.Assert | ast.Delete | ast.Expr):
         yield file, node
-
-
-def _is_called(index: Index, node: ast.AST) -> bool:
-    call = index.parents[node]
-    return isinstance(call, ast.Call) and call.func is node
 
 
 def _cuts(up: ast.AST, part: ast.AST) -> bool:

@@ -62,9 +62,8 @@ def checkpoint(
             "no checkpoint was read", "give files of torch.save or safetensors, or a folder of them"
         )
     evidence = Evidence(CheckpointRecording(scans, settings.read(Path(config)) if config else ()))
-    report = write_results.judge(
-        evidence, rules_for_checkpoints(choice.rules), choice.settings, choice.broken
-    )
+    rules = tuple(filter(asks_for_checkpoints, choice.rules))
+    report = write_results.judge(evidence, rules, choice.settings, choice.broken)
     if as_json:
         console.hand_over(catalogue.renderer("json").render(report), form="json")
     else:
@@ -96,11 +95,6 @@ def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
         else:
             scans.append(scan)
     return tuple(scans), unread
-
-
-def rules_for_checkpoints(rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ...]:
-    """Those that checkpoints answer."""
-    return tuple(rule for rule in rules if asks_for_checkpoints(rule))
 
 
 def asks_for_checkpoints(rule: type[Rule]) -> bool:

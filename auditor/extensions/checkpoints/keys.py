@@ -62,11 +62,6 @@ def among_settings(path: Path) -> bool:
     return any(isinstance(key, str) and _SETTINGS.fullmatch(_in_words(key)) for key in path)
 
 
-def in_model(path: Path) -> bool:
-    """True if a key on the way is one of a model."""
-    return any(key in MODELS for key in path)
-
-
 def is_bound(path: Path) -> bool:
     """True for a key of what may be infinite, since nothing is beyond it."""
     return _BOUND.fullmatch(_last(path)) is not None

@@ -256,7 +256,7 @@ def _is_floating(tensor: torch.Tensor) -> bool:
 def _is_result(path: Path, dimensions: int) -> bool:
     """Results are numbers, or lists of them; of those in a model only single numbers are some."""
     return keys.among_results(path) and (
-        dimensions == 0 or (dimensions == 1 and not keys.in_model(path))
+        dimensions == 0 or (dimensions == 1 and keys.MODELS.isdisjoint(path))
     )
 
 

@@ -117,12 +117,12 @@ def _judged(home: Path, plan: str, codes: str) -> dict[str, Any]:
     from auditor.cli import rule_selection, write_results
     from auditor.evidence.table import Evidence
     from auditor.judging import build_report, catalogue
-    from auditor.runs.finalize import StillRuns, seal
+    from auditor.runs.finalize import Known, seal
     from auditor.runs.plan import Plan
 
     text = catalogue.reports("text")
     select, ignore = json.loads(codes)
-    recording = seal(Plan.from_json(plan), 0, StillRuns())
+    recording = seal(Plan.from_json(plan), 0, Known())
     choice = rule_selection.choose(tuple(select), tuple(ignore), allow_broken_rules=True)
     evidence: Evidence = Evidence(recording)
     report = build_report.drawn(choice.judged(evidence), evidence)
@@ -218,7 +218,3 @@ class Look:
     def added(self, now: float) -> float:
         """Seconds that it took more than its steps would have."""
         return max(0.0, now - self._began - self.steps * self._typical_s)
-
-    def judged(self, plan: str, codes: str, now: float) -> Judge:
-        """The process that judges it, begun."""
-        return Judge(self.folder, plan, codes, now)

@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.errors import AuditProblem, fault
 from auditor.extensions.longrun import trackers
-from auditor.extensions.longrun.judging import Look
+from auditor.extensions.longrun.judging import Judge, Look
 
 if TYPE_CHECKING:
     from typing import Self
 
     from auditor.capture.target.script_steps import StepFinder
-    from auditor.extensions.longrun.judging import Judge
     from auditor.runs.plan import Plan
 import re
 from datetime import datetime
@@ -298,7 +297,7 @@ class LongRun:
         self._added += look.added(now)
         self._allowed = self._began + self._added / self._settings.budget
         if plan:
-            self._judge = look.judged(plan, json.dumps(self._settings.codes), now)
+            self._judge = Judge(look.folder, plan, json.dumps(self._settings.codes), now)
 
     def _settle(self, now: float) -> None:
         """Has the judge a report?"""

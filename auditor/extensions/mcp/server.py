@@ -166,8 +166,9 @@ class Tools:
         wait_s: Wait = 45,
     ) -> Reply:
         """Which batch size and which setting fit on a GPU, without one. Takes minutes."""
-        named = _allowed(plain_word, gpu, "name of a GPU")
-        words = ["plan", self._target(target), "--gpu", named, *_after(args)]
+        if not _WORD.fullmatch(gpu):
+            raise ToolError(_plain(f"{gpu[:80]!r} is no name of a GPU", 600))
+        words = ["plan", self._target(target), "--gpu", gpu, *_after(args)]
         return await self._alone(ctx, words, wait_s)
 
     async def analyze(
@@ -278,9 +279,9 @@ def _within(what: str, given: float, low: int, high: int) -> None:
         raise ToolError(f"{what} is {given:g}: give {low:,} to {high:,}")
 
 
-def _allowed(check: Callable[..., str], *given: str) -> str:
+def _allowed(check: Callable[[str], str], given: str) -> str:
     try:
-        return check(*given)
+        return check(given)
     except AuditProblem as problem:
         raise _refused(problem) from None
 
@@ -413,10 +414,3 @@ def own_codes(given: str) -> str:
     if plain and not _CODES.fullmatch(plain):
         raise AuditProblem(f"{given[:80]!r} are no codes", "write them as SYNC,MEM005")
     return plain.upper()
-
-
-def plain_word(given: str, what: str) -> str:
-    """A plain word, such as the name of a GPU. Raises :class:`AuditProblem`."""
-    if not _WORD.fullmatch(given):
-        raise AuditProblem(f"{given[:80]!r} is no {what}")
-    return given

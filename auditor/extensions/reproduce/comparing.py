@@ -257,11 +257,6 @@ def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | Non
 SEEDERS = frozenset(name for names in SEEDS.values() for name in names)
 
 
-def unseeded(log: Log, cause: str) -> bool:
-    """Whether the program never gave the generator a seed."""
-    return not any(row.name in SEEDS.get(cause, ()) and row.value for row in log.sources)
-
-
 def ulps(one: Log, other: Log) -> int:
     """By how many units in the last place (of the larger of both) the kept values differ at most,
     where the operator was given the same; 0 if that cannot be said.

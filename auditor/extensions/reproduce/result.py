@@ -16,7 +16,6 @@ from auditor.extensions.reproduce.comparing import (
     seeded_otherwise,
     source_of,
     ulps,
-    unseeded,
 )
 from auditor.extensions.reproduce.runs import Order, Outcome, Runs
 from auditor.model import Site
@@ -117,9 +116,9 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         generator, why = cause in SEEDS, NAMED[cause]
         if generator and not given:
             why += (
-                ", which has no seed"
-                if unseeded(outcome.one, cause)
-                else ", which is drawn from before it has its seed"
+                ", which is drawn from before it has its seed"
+                if any(row.name in SEEDS[cause] and row.value for row in outcome.one.sources)
+                else ", which has no seed"
             )
         source, blamed = _blame(outcome, found)
         if source is not None and source != found.site and not (generator and given):

@@ -21,6 +21,7 @@ from auditor.extensions.reproduce.comparing import (
 from auditor.git import git
 from auditor.recordings.folder import Recording
 from auditor.runs import child_process
+from auditor.runs.finalize import raised
 from auditor.runs.plan import Device, Plan
 from auditor.runs.progress import Progress
 from auditor.runs.project_copy import NOTHING, sheltered
@@ -240,10 +241,9 @@ class Runs:
         if outcome == "interrupted":
             raise KeyboardInterrupt
         if outcome != "completed":
-            error = manifest.get("error") or {}
-            said = f"{error.get('type', outcome)}: {error.get('message', '')}".partition("\n")[0]
+            said = raised(manifest)[0].rstrip(": ")[:200]
             raise TargetFailed(
-                f"the target ended in run {self._made} with {said.rstrip(': ')[:200]}"
+                f"the target ended in run {self._made} with {said}"
                 if outcome != "timeout"
                 else f"the time given ran out in run {self._made}"
             )

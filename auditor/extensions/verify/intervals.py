@@ -49,11 +49,6 @@ class RunTimes:
     busy: float = 0.0
     first: int = 0
 
-    @property
-    def unsteadiness(self) -> float:
-        """How far its median may be from other runs' (standard deviation of the logarithm)."""
-        return RUN_TO_RUN + BUSY * self.busy
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -124,8 +119,9 @@ def _drawn(runs: Sequence[RunTimes], draw: random.Random) -> float:
     if n > 1:
         middle = _middle(runs)
         again = middle + math.sqrt(n / (n - 1)) * (again - middle)
-    if n < FEW_RUNS:
-        again += draw.gauss(0.0, math.sqrt(sum(run.unsteadiness**2 for run in runs)) / n)
+    if n < FEW_RUNS:  # how far the medians may be from other runs' (deviation of the logarithm)
+        unsteady = sum((RUN_TO_RUN + BUSY * run.busy) ** 2 for run in runs)
+        again += draw.gauss(0.0, math.sqrt(unsteady) / n)
     return again
 
 

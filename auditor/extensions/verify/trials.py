@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, cast
 
 from auditor.errors import AuditProblem
+from auditor.evidence.recorded.steps import device_peak
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify.intervals import quiet_run
 from auditor.model.devices import SHADOW
@@ -23,6 +24,8 @@ from auditor.recordings.schema.run import StepRow, known
 from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.recordings.writer import on_disk
 from auditor.runs import child_process
+from auditor.runs.course import seconds_to
+from auditor.runs.finalize import raised
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
 from auditor.runs.project_copy import ProjectCopy
@@ -246,12 +249,11 @@ class Laboratory:
         times = quiet_run(evidence).us
         rows = evidence.rows(StepRow)
         counted = [row for row in rows if row.pass_name in ("quiet", "loud")]
-        device = (known(row.peak_allocated) for row in counted)
         host = (known(row.rss) for row in counted if row.pass_name == "quiet")
         return Measured(
             Results.read(recording),
             median(times) if times else None,
-            max((size for size in device if size is not None), default=None),
+            device_peak(counted),
             max((size for size in host if size is not None), default=None),
             _syncs(recording, rows),
             files_read(recording),
@@ -269,13 +271,8 @@ def files_read(recording: Recording) -> frozenset[str]:
 
 def _took(evidence: Evidence) -> float:
     """Seconds of the audit's longest process, from its first instrument to its last step."""
-    made = [
-        each
-        for each in (evidence, evidence.inside(REHEARSAL))
-        if each is not None and each.has("steps")
-    ]
-    ends = (row.start_us + row.us for each in made for row in each.rows(StepRow))
-    return float(max(ends, default=0.0)) / 1e6
+    made = (evidence.recording, evidence.recording.inside(REHEARSAL))
+    return max(seconds_to(each) for each in made if each is not None)
 
 
 def _plan(evidence: Evidence, seconds: float) -> Plan:
@@ -323,11 +320,7 @@ def _failure(recording: Recording, patience: float) -> str:
         return f"it was still running after {patience:.0f} s and was ended"
     if manifest["outcome"] == "completed":
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
-    error = manifest.get("error") or {}
-    said = str(error.get("message", "")).split("\n", 1)[0]
-    return (
-        f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
-    )
+    return raised(manifest)[0]
 
 
 # -- the time that all of them may take ------------------------------------------------------------

@@ -40,14 +40,3 @@ PARTS: dict[str, tuple[type[Row], ...]] = {
     for part in dict.fromkeys(row.part for row in ROWS)
 }
 """Types of the rows of each part."""
-
-__all__ = [
-    "PARTS",
-    "ROWS",
-    "CourseRow",
-    "ReproduceOperatorRow",
-    "ReproduceOutcomeRow",
-    "ReproduceRow",
-    "ReproduceSourceRow",
-    "ReproduceValuesRow",
-]

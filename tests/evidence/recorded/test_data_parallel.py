@@ -82,7 +82,7 @@ def digests(*rows, rank=0, line=3):
         for step, digest in rows
     ]
     site = Site("train.py", line)
-    kept = SimpleNamespace(typed_rows=lambda part: made, site=lambda number: site, manifest={})
+    kept = SimpleNamespace(rows=lambda kind: made, site=lambda number: site, manifest={})
     return kept, made
 
 

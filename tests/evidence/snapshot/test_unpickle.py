@@ -113,7 +113,7 @@ def test_collections_are_as_they_were(enabled):
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
-        with file.no_collections():
+        with file.uncollected():
             assert not gc.isenabled()
         assert gc.isenabled() is enabled
     finally:

@@ -16,6 +16,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.loader_workers import size_of
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.instruments.user_frames import path_of
@@ -58,11 +59,11 @@ class TorchSaveProbe(Probe):
         path = None
         if isinstance(file, (str, bytes, os.PathLike)):
             path = os.path.abspath(os.fsdecode(file))
-        replaced = path is not None and _size(path) > 0
+        replaced = path is not None and size_of(path) > 0
         start = self._queue.mark()
         result = original(*args, **kwargs)
         us = self._queue.own_us(start)
-        size = None if path is None else _size(path)
+        size = None if path is None else size_of(path)
         row = SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size, stack=stack)
         row.compiled = self._compiled(at, args[0] if args else kwargs.get("obj"))
         self.context.add(row)
@@ -89,13 +90,6 @@ def _tensor_names(saved: Any, deep: int = DEEP) -> Iterator[str]:
             yield name
         elif deep > 1:
             yield from _tensor_names(value, deep - 1)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 RATES = ("lr", "initial_lr", "max_lr")

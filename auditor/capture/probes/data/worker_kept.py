@@ -39,12 +39,7 @@ def add_grown(context: Context, told: Iterable[tuple[Any, Mapping[str, Any]]]) -
         sums = [(0, 0), *_sums(sorted(seen), max(1, workers))]
         context.add(
             WorkerKeptRow(
-                root=found.root,
-                file=source_path(found.file),
-                function=found.function,
-                name=found.name,
-                path=found.path,
-                line=found.line,
+                **found.fields,
                 tensors=[n for n, _ in sums],
                 nbytes=[nbytes for _, nbytes in sums],
                 devices=["cpu"],

@@ -17,11 +17,10 @@ from auditor.capture.instruments.autograd_graph import (
     node_of,
     saved_bytes,
 )
-from auditor.capture.instruments.monkeypatch import uncollected
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.autograd import CAN_WEIGH
-from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
+from auditor.machine import uncollected
 from auditor.recordings.schema.graph import GraphRow
 
 _MARK = "audit.born"
@@ -178,12 +177,7 @@ class RetainedGraphsProbe(Probe):
         root.told = root.told or root.walked
         carried = [mark for mark, age in zip(tally.marks, tally.ages, strict=True) if age > 0]
         row = GraphRow(
-            root=key,
-            file=source_path(root.found.file),
-            function=root.found.function,
-            name=root.found.name,
-            path=root.found.path,
-            line=root.found.line,
+            **root.found.fields,
             tensors=len(tally.marks),
             carried=len(carried),
             oldest=max(tally.ages, default=0),

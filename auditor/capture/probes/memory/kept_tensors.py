@@ -12,7 +12,6 @@ from auditor.capture.instruments.assignment_sites import Sources, TensorPath
 from auditor.capture.instruments.autograd_graph import node_of
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.plain_tensor import bytes_kept
-from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.sync import KeptRow
 
@@ -91,12 +90,7 @@ class KeptTensorsProbe(Probe):
             found = self._sources.find(place)
             self.context.add(
                 KeptRow(
-                    root=found.root,
-                    file=source_path(found.file),
-                    function=found.function,
-                    name=found.name,
-                    path=found.path,
-                    line=found.line,
+                    **found.fields,
                     tensors=[number for number, _ in counts],
                     nbytes=[nbytes for _, nbytes in counts],
                     devices=self._devices[place],

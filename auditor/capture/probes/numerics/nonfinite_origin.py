@@ -26,7 +26,7 @@ from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import dataset_class, tensors_in
 from auditor.capture.probes.numerics.nonfinite import Stepped, bad_tensors, finite, statistics_of
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, subscribe
+from auditor.capture.probes.operator_stream import OVERWRITES, Call, Operator, Subscriber, subscribe
 from auditor.errors import fault
 from auditor.recordings.schema.numerics import BirthInput, BirthRow
 
@@ -130,14 +130,6 @@ UNWRITTEN = ("empty", "new_empty")
 
 ATTACHES = "set"
 """Operator that gives a tensor memory whose numbers were there before, as a worker's batch."""
-
-OVERWRITES = frozenset(
-    """
-    fill zero copy foreach_copy normal uniform exponential random bernoulli geometric log_normal
-    cauchy
-    """.split()
-)
-"""Operators that write a tensor without reading what it held."""
 
 
 @dataclass
@@ -267,7 +259,7 @@ class NonfiniteOriginWatch(Subscriber):
         """A non-finite value that no watched operator made: a parameter, a mask, state, or data."""
         place = self._where.now()
         phase = "state" if place["phase"] == "optimizer" else "input"
-        if self._log.of_parameter(tensor):
+        if self._log.parameters.of(tensor):
             phase = "parameter"
         written = any(tensor is other for other in ranges.call.written)
         fill = not written and phase == "input" and _is_mask(tensor, known)
@@ -341,7 +333,8 @@ class NonfiniteOriginLog:
     def __init__(self) -> None:
         self.births: list[Birth] = []
         self._holding: Storages[Birth] = Storages()
-        self._parameters: Storages[bool] = Storages()
+        self.parameters: Storages[bool] = Storages()
+        """Those that were seen; a view of one is found, too."""
         self._batches: Storages[str] = Storages()
 
     def note_batch(self, tensor: torch.Tensor, dataset: str) -> None:
@@ -357,11 +350,7 @@ class NonfiniteOriginLog:
         for tensor in tensors:
             leaf = tensor.is_leaf and tensor.requires_grad
             if isinstance(tensor, torch.nn.Parameter) or leaf:
-                self._parameters.lay(tensor, True)
-
-    def of_parameter(self, tensor: torch.Tensor) -> bool:
-        """True for a parameter that was seen, or a view of one."""
-        return self._parameters.of(tensor) is not None
+                self.parameters.lay(tensor, True)
 
     def of(self, tensor: torch.Tensor) -> Birth | None:
         """The birth of what is non-finite in this tensor, if it was seen."""

@@ -42,7 +42,8 @@ class CopyLog:
         """Count a copy at ``place``; ``facts``: pinned, blocking, constant and index."""
         at = self._context.frames.number(place.frame, place.via)
         lib = "loader" if place.loader else ""
-        loader = None if subject is None else loader_of(subject)
+        storage = None if subject is None else next(iter(storages(subject)), None)
+        loader = getattr(storage, LOADER_MARK, None)
         row = self._copies.of(at=at, lib=lib, loader=loader, rewritten=False, bytes=0, **facts)
         row.n += 1
         row.bytes += nbytes
@@ -61,11 +62,6 @@ def mark_batch(tensor: torch.Tensor, loader: int) -> None:
     """Say which loader a tensor is from; views of the batch share its storage, and so the mark."""
     for storage in storages(tensor):
         setattr(storage, LOADER_MARK, loader)
-
-
-def loader_of(tensor: torch.Tensor) -> int | None:
-    """The number that :func:`mark_batch` gave it; None if it is of no batch."""
-    return next((getattr(storage, LOADER_MARK, None) for storage in storages(tensor)), None)
 
 
 INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

@@ -83,7 +83,7 @@ def _method_reading(log: ReadLog, original: Method, kind: str) -> Method:
     """``original``, counted as one read of its tensors."""
 
     def read(*args: Any, **kwargs: Any) -> Any:
-        if log.idle() or not _concerns(log, args):
+        if log.idle() or not _waits(args):
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
@@ -93,13 +93,14 @@ def _method_reading(log: ReadLog, original: Method, kind: str) -> Method:
     return read
 
 
-def _concerns(log: ReadLog, args: tuple[Any, ...]) -> bool:
-    return bool(args) and isinstance(args[0], torch.Tensor) and log.concerns(args[0])
+def _waits(args: tuple[Any, ...]) -> bool:
+    """Whether reading the method's tensor makes the host wait."""
+    return bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_cuda
 
 
 def _cpu(log: ReadLog, original: Method) -> Method:
     def cpu(*args: Any, **kwargs: Any) -> Any:
-        if log.inside.reading or not _concerns(log, args):
+        if log.inside.reading or not _waits(args):
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
@@ -121,11 +122,7 @@ def _to(log: ReadLog, original: Method) -> Method:
     def to(*args: Any, **kwargs: Any) -> Any:
         # Hot: clip_grad_norm_ moves each norm to the first one's device.
         device = kwargs.get("device", args[1] if len(args) > 1 else None)
-        if (
-            not isinstance(device, (str, torch.device))
-            or log.inside.reading
-            or not _concerns(log, args)
-        ):
+        if not isinstance(device, (str, torch.device)) or log.inside.reading or not _waits(args):
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)

@@ -93,17 +93,13 @@ class Stack:
         # code that the compiler wrote
         if file.startswith(("<", *OWN)) or f"{os.sep}torchinductor_" in file:
             return _SKIP
-        name = torch_name(file)
+        # ``optim/adam.py`` for a file of torch; empty for any other
+        name = file[len(TORCH) :].replace(os.sep, "/") if file.startswith(TORCH) else ""
         if name.startswith((*_PLUMBING, *_SURFACE)):
             return _SKIP
         if name.startswith("utils/data/"):
             return _LOADER
         return _COMPILER if name == "_dynamo/convert_frame.py" else _LIBRARY
-
-
-def torch_name(file: str) -> str:
-    """``optim/adam.py`` for a file of torch; empty for any other."""
-    return file[len(TORCH) :].replace(os.sep, "/") if file.startswith(TORCH) else ""
 
 
 def outermost(frame: FrameType) -> FrameType:
@@ -184,10 +180,6 @@ class ReadLog:
     def idle(self) -> bool:
         """True if a read now is not the step's, or is part of one being counted."""
         return self.inside.reading or not self.context.in_step
-
-    def concerns(self, tensor: torch.Tensor) -> bool:
-        """True if reading this tensor makes the host wait."""
-        return tensor.is_cuda
 
     def note(
         self, kind: str, subjects: Iterable[Any] | None = None, started: float | None = None

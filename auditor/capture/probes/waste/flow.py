@@ -17,7 +17,7 @@ from auditor.capture.instruments.storages import Storages, storage_bytes, storag
 from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
+from auditor.capture.probes.operator_stream import OVERWRITES, Call, Operator, Subscriber
 
 MOST_NODES = 250_000
 """Calls that are remembered: 0.7 KiB each (benchmarks/pass_memory.py)."""
@@ -389,12 +389,7 @@ FLOPS_PER_BYTE = 8
 CALL_BYTES = 1 << 14
 """What the host's price for a call is worth in bytes: some us at some GB/s."""
 
-OVERWRITING = frozenset(
-    """
-    zero fill copy normal uniform bernoulli random exponential log_normal geometric cauchy
-    foreach_zero foreach_copy
-    """.split()
-)
+OVERWRITING = OVERWRITES | {"foreach_zero"}
 """Operators that need nothing of what they write into."""
 
 FILLS = frozenset(

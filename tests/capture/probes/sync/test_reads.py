@@ -20,7 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def host_in_the_place_of_a_gpu(monkeypatch):
     """Kernels and tensors of the host are watched as those of a GPU are, of which there is none."""
     monkeypatch.setattr(reads, "KEY", "CPU")
-    monkeypatch.setattr(reads_log.ReadLog, "concerns", lambda log, tensor: tensor.is_cpu)
+    waits = lambda args: bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_cpu
+    monkeypatch.setattr(reads, "_waits", waits)
     monkeypatch.setattr(driving, "CPU", CUDA)
 
 
