@@ -112,9 +112,12 @@ class SamplesMix(DependenceSays):
         "document sees {row.n} of the {row.of} before it, although positions start again there",
         "readout": "the softmax goes over the rows of all {row.of} samples, and its shares are "
         "added up for each sample: a sample's output depends on the others in its batch",
+        "neighbors": "{row.function} searches the rows of all samples: {row.n} of {row.of} rows get "
+        "rows of other samples before they are added up for each sample",
     }
     INSTEAD: ClassVar = {
         "documents": "Let the mask also compare the documents: ids[:, :, None] == ids[:, None, :].",
+        "neighbors": "Search within each sample: distances to rows of other samples must be infinite.",
         "readout": "Divide exp(scores) by its sum within each sample (index_add of the same index).",
         "statistics": "Give it the dimensions of one sample, or use constants of the training set.",
     }

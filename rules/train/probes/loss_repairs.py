@@ -362,6 +362,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     yield from sorted_rows.left_sorted(tape, tail)
     yield from ratios.of_other_actions(tape, tail)
     yield from readouts.normalized_together(tape, tail)
+    yield from readouts.neighbors_of_others(tape)
     yield from contrasts.wrong_pairs(tape, tail)
     yield from voids.trained_voids(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
@@ -403,7 +404,7 @@ PLACED = (
     | ONE_BY_ONE
     | frozenset(
         """
-        div embedding sort argsort logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
+        div embedding sort argsort topk logsumexp binary_cross_entropy binary_cross_entropy_with_logits mm
         cosine_similarity normal
         """.split()
     )

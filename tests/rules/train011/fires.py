@@ -238,6 +238,29 @@ def windows_of_all_samples_as_rows_of_the_loss():
     return _loaded(loss_of, nn.LSTM(20, 4), nn.Linear(4, 3))
 
 
+def _clouds(search):
+    torch.manual_seed(0)
+    layer, edge, head = nn.Linear(3, 8), nn.Linear(16, 8), nn.Linear(8, 1)
+
+    def step():
+        points, cloud = torch.randn(20, 3), torch.arange(4).repeat_interleave(5)
+        hidden = layer(points).relu()
+        near = search(points, cloud)
+        own = hidden[:, None].expand(-1, 3, -1)
+        hidden = edge(torch.cat([own, hidden[near] - own], -1)).amax(1)
+        pooled = torch.zeros(4, 8).index_add(0, cloud, hidden)
+        F.mse_loss(head(pooled).squeeze(1), torch.randn(4)).backward()
+
+    return step
+
+
+def near_points_among_those_of_all_clouds():
+    def search(points, cloud):
+        return torch.cdist(points, points).topk(3, largest=False).indices  # TRAIN011
+
+    return _clouds(search)
+
+
 def crops_averaged_over_a_dimension_of_mixed_samples():
     def loss_of(layer, head, x, y):
         features = layer(x.flatten(0, 1)).relu()

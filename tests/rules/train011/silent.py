@@ -4,7 +4,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.rules.programs import losses
-from tests.rules.train011.fires import _forecast, _FramesFirst, _in_frames, _loaded
+from tests.rules.train011.fires import _clouds, _forecast, _FramesFirst, _in_frames, _loaded
 
 
 def _labels(n=6):
@@ -281,3 +281,12 @@ def crops_averaged_within_each_sample__no_note():
         return F.cross_entropy(head(features.view(6, 7, 8).mean(1)), y[:, 0])
 
     return _loaded(loss_of, nn.Linear(20, 8), nn.Linear(8, 3))
+
+
+def near_points_of_each_cloud__no_note():
+    def search(points, cloud):
+        apart = torch.cdist(points, points)
+        apart = apart.masked_fill(cloud[:, None] != cloud, torch.inf)
+        return apart.topk(3, largest=False).indices
+
+    return _clouds(search)
