@@ -184,8 +184,13 @@ class SeesTheNextToken(DependenceSays):
         "all {row.of} positions after the first one are seen by it",
         "feature": "channel {row.of} of the input is a filter over time that reaches {row.n} steps "
         "ahead: the end of each window holds values that the model has to predict",
+        "horizon": "the input is scaled by the {row.function} of a whole window: {row.n} of its "
+        "{row.of} positions are what the model has to predict",
     }
-    INSTEAD: ClassVar = {"feature": BACKWARD}
+    INSTEAD: ClassVar = {
+        "feature": BACKWARD,
+        "horizon": "Scale by the part that the model is given.",
+    }
     advice = (
         "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
         "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the "

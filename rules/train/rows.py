@@ -100,7 +100,9 @@ class DependenceRow(PassRow, kw_only=True):
             "candidates of a contrastive loss; `pairs`: both views of a batch, in another order than "
             "its targets; `void`: targets that one part of a loss ignores, made into others; `sample`: "
             "of a distribution, without a gradient for its parameters; `readout`: shares over the rows of "
-            "all samples, in front of sums for each of them; `neighbors`: a search, on rows of other samples; `prompt`: tokens of prompts among the targets of "
+            "all samples, in front of sums for each of them; `neighbors`: a search, on rows of other "
+            "samples; `horizon`: a statistic that scales the input, on targets; `prompt`: tokens of "
+            "prompts among the targets of "
             "rows that are padded on the left; `feature`: a channel of the input, on values behind its "
             "window, which are targets; `bias`: a softmax, on nothing of what was added to its scores"
         ),

@@ -1,5 +1,6 @@
 """Input channels that are filters over time and reach beyond the end of their window, into what the
-model has to predict: a centered moving average, a shift of the wrong sign.
+model has to predict: a centered moving average, a shift of the wrong sign. And inputs scaled by
+statistics of a window of which the targets are a part.
 
 A channel is fitted by the values of another one around each position. It is told of where only
 values behind the position make that exact, and where the targets, put in place of those that the
@@ -13,8 +14,8 @@ from itertools import permutations
 
 import torch
 
-from .dependence import COMPARED, Dependence
-from .function_tape import FunctionTape, version
+from .dependence import COMPARED, OVER_DIMENSIONS, Dependence, leading_to
+from .function_tape import FunctionTape, TapedCall, version
 from .second_gradient import Tail
 
 SHORTEST, MOST_CHANNELS = 16, 8
@@ -49,6 +50,52 @@ def channel_ahead(tape: FunctionTape, tail: Tail) -> Dependence | None:
             if found is not None:
                 return Dependence("feature", call, *found)
     return None
+
+
+CUTS = frozenset("getitem narrow chunk split tensor_split".split())
+
+
+def scaled_by_targets(tape: FunctionTape, tail: Tail) -> Dependence | None:
+    """The first statistic over a window, one part of which the model is given while another one is its
+    target; ``n`` positions are targets, of ``of``.
+    """
+    for call in tail.calls:
+        pair = [tensor for tensor, _ in call.parents[:2]]
+        if call.name not in COMPARED or len(pair) != 2:
+            continue
+        target, out = sorted(pair, key=lambda each: each.requires_grad)
+        cuts = [each for each in leading_to(tape, target) if each.name in CUTS]
+        given = list(leading_to(tape, out)) if cuts and not target.requires_grad else []
+        for cut in cuts:
+            whole = cut.parents[0][0]
+            axis = _cut_axis(whole, cut.result)
+            of_whole = [each for each in given if each.parents and each.parents[0][0] is whole]
+            sizes = [each.result.shape[axis] for each in of_whole if _cuts(each, whole, axis)]
+            n, of = cut.result.shape[axis], whole.shape[axis]
+            if axis and sizes and n + max(sizes) <= of:  # no position is in both
+                for each in of_whole:
+                    if each.name in OVER_DIMENSIONS and axis in _dimensions(each):
+                        return Dependence("horizon", each, n, of)
+    return None
+
+
+def _cut_axis(whole: torch.Tensor, part: torch.Tensor) -> int:
+    """The only dimension of which it has a part; 0 if there is none behind the first."""
+    if whole.dim() != part.dim():
+        return 0
+    pairs = enumerate(zip(whole.shape, part.shape, strict=True))
+    apart = [axis for axis, (one, other) in pairs if one != other]
+    return apart[0] if len(apart) == 1 and part.shape[apart[0]] > 1 else 0
+
+
+def _cuts(call: TapedCall, whole: torch.Tensor, axis: int) -> bool:
+    return call.name in CUTS and _cut_axis(whole, call.result) == axis
+
+
+def _dimensions(statistic: TapedCall) -> set[int]:
+    dims, given = statistic.argument(1, "dim"), statistic.parents[0][0].dim()
+    chosen = dims if isinstance(dims, (tuple, list)) else range(given) if dims is None else (dims,)
+    return {each % given for each in chosen}
 
 
 def _windows(tape: FunctionTape, batch: int) -> Iterator[torch.Tensor]:

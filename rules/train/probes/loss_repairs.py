@@ -232,6 +232,7 @@ class LossRepairsProbe(OptimizerProbe):
             statistics = dependence.batch_statistics(tape, tail) or dependence.scaled_back(tape)
             self._depends(statistics)
             self._depends(series.future_values(tape, tail))
+            self._depends(leaks.scaled_by_targets(tape, tail))
             with suppress(RuntimeError):  # of lstsq
                 self._depends(leaks.channel_ahead(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):

@@ -340,3 +340,32 @@ def a_mask_of_two_that_do_not_order():
         return F.scaled_dot_product_attention(query, key, value, mask)
 
     return _step(Attending(attend))
+
+
+def _scaled(scale):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 5))
+
+    def step():
+        window = torch.randn(4, 17).cumsum(1)
+        past, future = window[:, :12], window[:, 12:]
+        mean, std = scale(window, past)
+        F.mse_loss(model((past - mean) / std), (future - mean) / std).backward()
+
+    return step
+
+
+def a_window_scaled_together_with_what_follows():
+    def scale(window, past):
+        mean = window.mean(1, keepdim=True)  # TRAIN012
+        return mean, past.std(1, keepdim=True)
+
+    return _scaled(scale)
+
+
+def a_deviation_of_what_follows_too():
+    def scale(window, past):
+        std = window.std(dim=-1, keepdim=True).clamp_min(1e-3)  # TRAIN012
+        return past.mean(1, keepdim=True), std
+
+    return _scaled(scale)

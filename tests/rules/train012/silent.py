@@ -3,7 +3,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.rules.programs import losses
-from tests.rules.train012.fires import _convolved, _Shifted, _step, _Windows, _forecast
+from tests.rules.train012.fires import _convolved, _forecast, _scaled, _Shifted, _step, _Windows
 
 
 def _parts():
@@ -338,3 +338,18 @@ def a_style_of_the_whole_series(style_of, first, decoder, head):
     series = _series()
     style = style_of(series[:, :-1])[0].mean(1, keepdim=True)
     return F.mse_loss(head(decoder(first(series[:, :-1]) + style)[0]), series[:, 1:])
+
+
+def a_window_scaled_by_its_past():
+    return _scaled(lambda window, past: (past.mean(1, keepdim=True), past.std(1, keepdim=True)))
+
+
+def a_window_scaled_by_the_batch():
+    return _scaled(lambda window, past: (window.mean(0, keepdim=True)[:, :1], 1.0))
+
+
+@losses(lambda: nn.Conv1d(1, 1, 3))
+def steps_of_a_window_that_overlap(layer):
+    window = torch.randn(4, 1, 17).cumsum(2)
+    window = window - window.mean(2, keepdim=True)
+    return F.mse_loss(layer(window[..., :-1]), window[..., 3:])
