@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
+from auditor.model.prices import trains_otherwise
 
 from . import page, summary, text, what_ifs
 from .page import CodeLine, diff_lines
@@ -23,7 +25,9 @@ _TEXT_LIMIT, _SAID_LIMIT = 400, 240
 
 @dataclass(frozen=True)
 class Step:
-    """A fix to begin with; ``anchor``: its finding on the page; missing texts are empty."""
+    """A fix to begin with, also of several places; ``anchor``: its first finding on the page; missing
+    texts are empty.
+    """
 
     anchor: str
     code: str
@@ -59,20 +63,28 @@ def steps(report: Report) -> tuple[Step, ...]:
     replayed = [row.anchor for row in what_ifs.rows(report)]
     places = {anchor: place for place, anchor in enumerate(replayed)}
     numbered.sort(key=lambda pair: places.get(pair[0], len(places)))
-    return tuple(_step(anchor, finding) for anchor, finding in numbered[:MOST])
+    alike: dict[object, list[tuple[str, Finding]]] = {}
+    for anchor, each in numbered:  # of one remedy without a patch, all together
+        alone = patch_of(each) or each.verified is not None
+        key = anchor if alone or each.remedy is None else (each.code, each.remedy.text)
+        alike.setdefault(key, []).append((anchor, each))
+    return tuple(_step(*group) for group in islice(alike.values(), MOST))
 
 
-def _step(anchor: str, finding: Finding) -> Step:
+def _step(first: tuple[str, Finding], *others: tuple[str, Finding]) -> Step:
+    anchor, finding = first
     remedy = finding.remedy
     assert remedy is not None, "only findings with something to do are steps"
+    sites = [str(each.site) for _, each in (first, *others) if each.site]
     return Step(
         anchor=anchor,
         code=text.one_line(finding.code, 20),
-        place=str(finding.site) if finding.site else "",
+        place=amounts.some(sites, MOST),
         price=text.micro(summary.short_price(finding)),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
         patch=(patch := patch_of(finding)),
-        said=text.one_line(finding.message, _SAID_LIMIT),
+        # of what changes the training the page says it above
+        said="" if trains_otherwise(finding) else text.one_line(finding.message, _SAID_LIMIT),
         diff=tuple(diff_lines(remedy.diff or "")) if patch else (),
         proven=proof(finding.verified).words if finding.verified is not None else "",
     )

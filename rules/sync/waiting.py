@@ -290,7 +290,7 @@ class ScalarReadEveryStep(ReadingRule):
     rehearsed = True
     leads = 1
     advice = (
-        "Keep the value on the device: add loss.detach() to a running tensor, or collect several "
+        "Keep the value on the device: add it to a running tensor (detached), or collect several "
         "values and read them with one torch.stack(...).tolist(), only every N steps. A value that "
         "the computation needs (a bound, a divisor) can stay a tensor."
     )
