@@ -80,6 +80,9 @@ REMEDIES = {
     "orphaned": "Create the optimizer after the last change of the model's layers, if these are "
     "parameters of layers that were replaced: no module holds them. Else find what cuts the graph, "
     "such as a detach().",
+    "unrun": "Put the module where its forward is called. A parent may read .weight itself, as "
+    "nn.MultiheadAttention does of out_proj. If it is intended, leave the parameters out of the "
+    "optimizer.",
     "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
     "still": "Check the schedule: it ended, or the group was created "
     "with lr=0. If it is intended, freeze the parameters, whose gradients nothing uses.",
@@ -101,13 +104,17 @@ class ParametersNeverTrained(Rule):
             if stepped.steps < self.fewest:
                 continue
             if stepped.n:
-                data = None if stepped.cut_at is not None else _read_as_data(source, stepped)
-                places = (stepped.cut_at, stepped.called_at, stepped.at)
-                site = data or next(filter(None, map(stepped.site_of, places)), None)
                 kind = "checkpoint" if stepped.cut == "checkpoint" else "unfed"
                 if {each.name.split(" ")[0] for each in stepped.unfed} == {"group"}:
                     kind = "orphaned"  # they have the names of no module
-                yield _finding(stepped, site, kind, _unfed(stepped, data))
+                elif stepped.put_at is not None:
+                    kind = "unrun"
+                put = stepped.put_from if kind == "orphaned" else stepped.put_at
+                places = (put, stepped.cut_at, stepped.called_at, stepped.at)
+                data = _read_as_data(source, stepped) if places[:2] == (None, None) else None
+                site = data or next(filter(None, map(stepped.site_of, places)), None)
+                finding = _finding(stepped, site, kind, _unfed(stepped, data, kind))
+                yield replace(finding, places=places_of(site, stepped.site_of(stepped.put_at)))
             for each in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
@@ -132,11 +139,15 @@ def _read_as_data(source: Source, stepped: FedRow) -> Site | None:
     )
 
 
-def _unfed(stepped: FedRow, data: Site | None) -> str:
+def _unfed(stepped: FedRow, data: Site | None, kind: str) -> str:
     names = amounts.some((each.name for each in stepped.unfed), NAMED, stepped.n)
     ran = (
         "; this line reads its values without the graph"
         if data is not None
+        else "; this line puts their module in another's place, and its forward never runs"
+        if kind == "unrun"
+        else "; this line replaces the module that held them"
+        if stepped.put_at is not None
         else f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None
         else f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes "
@@ -201,13 +212,14 @@ class TrainableTensorLeftOut(Rule):
         forgotten = [each for each in unchanged if each.registered and each.name not in taught]
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
-            finding, put = _left_out(found, kind), _replaced(source, found[0].name)
+            finding, put = _left_out(found, kind), found[0].site_of(found[0].put_from)
             chosen: list[Site | None] = []
             if kind == "parameters" and put is None:
                 put = _optimizer(source, fed)
                 chosen = [*choosing(source, put)] if put is not None and found[0].partly else []
             # the last of the lists has to take what the others leave
-            put, places = (chosen or [put])[-1], places_of(*chosen, put)
+            inside = found[0].site_of(found[0].put_at)
+            put, places = (chosen or [put])[-1], places_of(*chosen, put, inside)
             yield finding if put is None else replace(finding, site=put, places=places)
         for each in unchanged:
             if not each.registered and not each.known:
@@ -230,19 +242,6 @@ def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
             *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
         ),
         remedy=Remedy(LEFT_OUT[kind]),
-    )
-
-
-def _replaced(source: Source, name: str) -> Site | None:
-    """Where a layer is put into a model from outside: ``model.head = nn.Linear(64, 4)``."""
-    layer = name.split(".")[-2:][0]
-    return the_only(
-        source.site_of(file, node)
-        for file, node in source.every(ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Attribute)
-        and target.attr == layer
-        and unparsed(target.value) != "self"
     )
 
 

@@ -241,3 +241,10 @@ class FedRow(PassRow, kw_only=True):
         ),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)
+    put_at: Annotated[
+        int | None,
+        doc("where the modules of `unfed`, which never ran, took others' places or lost theirs"),
+    ] = older(None)
+    put_from: Annotated[int | None, doc("the call of the modules' method which did it")] = older(
+        None
+    )
