@@ -114,7 +114,8 @@ class ParametersNeverTrained(Rule):
                 data = _read_as_data(source, stepped) if places[:2] == (None, None) else None
                 site = data or next(filter(None, map(stepped.site_of, places)), None)
                 finding = _finding(stepped, site, kind, _unfed(stepped, data, kind))
-                yield replace(finding, places=places_of(site, stepped.site_of(stepped.put_at)))
+                also = map(stepped.site_of, (stepped.put_at, *stepped.detached))
+                yield replace(finding, places=places_of(site, *also))
             for each in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "

@@ -241,6 +241,9 @@ class FedRow(PassRow, kw_only=True):
         ),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)
+    detached: Annotated[
+        list[int], doc("each `detach()` like the one of `cut_at` that cuts the same one off")
+    ] = older([])
     put_at: Annotated[
         int | None,
         doc("where the modules of `unfed`, which never ran, took others' places or lost theirs"),

@@ -213,3 +213,19 @@ def adapter_of_a_layer_that_is_never_called():
         trained_once(head, optimizer, mixer(x, x, x)[0])
 
     return step
+
+
+def table_cut_off_alone_and_with_what_is_trained():
+    body, table, head = nn.Linear(8, 8), nn.Embedding(6, 8), nn.Linear(8, 1)
+    trained = nn.ModuleList([body, table, head])
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        hidden, near = body(torch.randn(6, 8)), table(torch.arange(6))
+        kept_near = (hidden - near.detach()).square().mean()  # GRAPH005
+        through = hidden + (near - hidden).detach()
+        (head(through).mean() + kept_near).backward()
+        optimizer.step()
+
+    return step

@@ -66,6 +66,8 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         self._unfed: set[int] = set()
         self._cuts: dict[int, tuple[str, int | None]] = {}
         """What cuts a parameter off, by its ``id``, and where."""
+        self._detached: dict[int, tuple[bool, set[int | None]]] = {}
+        """Whether such a cut takes nothing else off, and the lines of those that are like it."""
         self._without: int | None = None
         """The line that switched gradients off last."""
         self._replaced = ReplacedModules(context.frames)
@@ -90,6 +92,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         self._owners.clear()
         self._unfed.clear()
         self._cuts.clear()
+        self._detached.clear()
         self._unrun.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -165,10 +168,15 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def _cut_off(self, name: str, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
         if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):
             return
-        for leaf in walk([node_of(tensor)]).leaves:
-            number = id(leaf.variable)
-            if number in self._unfed and (name == "detach" or number not in self._cuts):
-                self._cuts[number] = (name, self.context.frames.here())
+        leaves = {id(leaf.variable) for leaf in walk([node_of(tensor)]).leaves}
+        at, alone = self.context.frames.here(), leaves <= self._unfed
+        for number in leaves & self._unfed:
+            was_alone, lines = self._detached.get(number, (False, set()))
+            if name != "detach":
+                self._cuts.setdefault(number, (name, at))
+            elif alone >= was_alone:  # one that cuts trained ones off as well is meant to
+                self._cuts[number] = name, at
+                self._detached[number] = alone, ({at, *lines} if alone == was_alone else {at})
 
     def _called(self, unfed: list[torch.Tensor]) -> tuple[int | None, str]:
         """Line and name of the owner that ran and has most of them."""
@@ -199,14 +207,16 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         unfed = [(place, each) for place, each in watched.unfed if each.requires_grad]
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
-        cuts = (self._cuts.get(id(each), ("", None)) for _, each in unfed)
+        cuts = [(*self._cuts.get(id(each), ("", None)), each) for _, each in unfed]
         wanted = (*CUTTING, "checkpoint", *(["no_grad"] if called_at is None else []))
         put_at, put_from = self._put([each for _, each in unfed])
-        cut, cut_at = next((each for each in cuts if each[0] in wanted), ("", None))
+        cut, cut_at, off = next((each for each in cuts if each[0] in wanted), ("", None, None))
+        _, lines = self._detached.get(id(off), (False, set()))
         return FedRow(
             at=watched.at,
             cut=cut,
             cut_at=cut_at,
+            detached=[each for each in lines if each is not None],
             called_at=called_at,
             called=called,
             put_at=put_at,
