@@ -404,35 +404,44 @@ def _ran(place: EvalRow) -> str:
 
 
 class NewLayerStaysFrozen(CensusSays):
-    """A new layer is frozen with its random initial weights."""
+    """A layer is frozen with its first weights, random or zero."""
 
     code = "GRAPH011"
     SAID: ClassVar = {
         "new": "`{row.other}` is a new {row.name} and is frozen: it still has its random initial "
         "weights, on all of {row.steps} steps that ran it",
+        "zero": "`{row.other}` is frozen and all zeros, on all of {row.steps} steps that multiplied "
+        "by it: what it computes is zero, and stays it (weights like it: {row.n})",
     }
     advice = (
-        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and "
+        "Leave the layer trainable (requires_grad_(True) after everything else is frozen) and "
         "give its parameters to the optimizer."
     )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:
         """The statement that freezes, if one does, there or at all; else where the layer came in."""
-        freezes = [
-            source.site_of(file, node)
-            for file, node in source.every(ast.Assign)
-            if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
-            if unparsed(node.value) != "True"
-        ]
-        freezes += [
-            source.site_of(file, call)
-            for file, call in source.calls_of("requires_grad_")
-            if "True" not in map(unparsed, call.args)
-            if call.args or call.keywords
-        ]
+        freezes = [each for each, value in _set(source) if value != "True"]
         site = row.site
         near = (each for each in freezes if site is not None and _together(source, each, site))
         return the_only(near) or the_only(freezes) or site
+
+    def meant(self, row: CensusRow, source: Source) -> bool:
+        """Another function unfreezes: it may be called later."""
+        site = self.place(row, source)
+        return row.kind == "zero" and any(
+            value == "True" and site is not None and not _together(source, each, site)
+            for each, value in _set(source)
+        )
+
+
+def _set(source: Source) -> Iterator[tuple[Site, str]]:
+    """Statements that set whether something has gradients, and what they set it to."""
+    for file, node in source.every(ast.Assign):
+        if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets):
+            yield source.site_of(file, node), unparsed(node.value)
+    for file, call in source.calls_of("requires_grad_"):
+        given = [*call.args, *(named.value for named in call.keywords)]
+        yield source.site_of(file, call), unparsed(given[0]) if given else "True"
 
 
 def _together(source: Source, one: Site, two: Site) -> bool:
