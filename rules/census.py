@@ -33,11 +33,18 @@ class CensusSays(Rule):
         """The line to change."""
         return row.site
 
+    def meant(self, row: CensusRow, source: Source) -> bool:
+        """It may be on purpose."""
+        return row.meant
+
     def detect(self, census: Rows[CensusRow], source: Source) -> Iterator[Finding]:
         """One finding for each row: a note where it may be meant."""
         for row in census:
             if row.kind in self.SAID:
-                severity, site = Severity.NOTE if row.meant else None, self.place(row, source)
+                severity, site = (
+                    Severity.NOTE if self.meant(row, source) else None,
+                    self.place(row, source),
+                )
                 places = places_of(site, row.site)
                 yield Finding(
                     site, self.said(row), steps=row.steps, severity=severity, places=places

@@ -69,7 +69,7 @@ class _Flow:
 
     def _filled(self) -> Iterator[tuple[str, ast.expr]]:
         """Names of the function, each with what it is given."""
-        for node in nodes_in(self._scope, ast.AST):
+        for node in nodes_in(self._scope, ast.stmt, ast.Call):
             if self._index.scope_of(node) is not self._scope:
                 continue
             value = node.iter if isinstance(node, ast.For) else getattr(node, "value", None)

@@ -80,6 +80,9 @@ REMEDIES = {
     "orphaned": "Create the optimizer after the last change of the model's layers, if these are "
     "parameters of layers that were replaced: no module holds them. Else find what cuts the graph, "
     "such as a detach().",
+    "unrun": "Put the module where its forward is called. A parent may read .weight itself, as "
+    "nn.MultiheadAttention does of out_proj. If it is intended, leave the parameters out of the "
+    "optimizer.",
     "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
     "still": "Check the schedule: it ended, or the group was created "
     "with lr=0. If it is intended, freeze the parameters, whose gradients nothing uses.",
@@ -101,13 +104,18 @@ class ParametersNeverTrained(Rule):
             if stepped.steps < self.fewest:
                 continue
             if stepped.n:
-                data = None if stepped.cut_at is not None else _read_as_data(source, stepped)
-                places = (stepped.cut_at, stepped.called_at, stepped.at)
-                site = data or next(filter(None, map(stepped.site_of, places)), None)
                 kind = "checkpoint" if stepped.cut == "checkpoint" else "unfed"
                 if {each.name.split(" ")[0] for each in stepped.unfed} == {"group"}:
                     kind = "orphaned"  # they have the names of no module
-                yield _finding(stepped, site, kind, _unfed(stepped, data))
+                elif stepped.put_at is not None:
+                    kind = "unrun"
+                put = stepped.put_from if kind == "orphaned" else stepped.put_at
+                places = (put, stepped.cut_at, stepped.called_at, stepped.at)
+                data = _read_as_data(source, stepped) if places[:2] == (None, None) else None
+                site = data or next(filter(None, map(stepped.site_of, places)), None)
+                finding = _finding(stepped, site, kind, _unfed(stepped, data, kind))
+                also = map(stepped.site_of, (stepped.put_at, *stepped.detached))
+                yield replace(finding, places=places_of(site, *also))
             for each in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
@@ -132,11 +140,15 @@ def _read_as_data(source: Source, stepped: FedRow) -> Site | None:
     )
 
 
-def _unfed(stepped: FedRow, data: Site | None) -> str:
+def _unfed(stepped: FedRow, data: Site | None, kind: str) -> str:
     names = amounts.some((each.name for each in stepped.unfed), NAMED, stepped.n)
     ran = (
         "; this line reads its values without the graph"
         if data is not None
+        else "; this line puts their module in another's place, and its forward never runs"
+        if kind == "unrun"
+        else "; this line replaces the module that held them"
+        if stepped.put_at is not None
         else f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None
         else f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes "
@@ -201,13 +213,14 @@ class TrainableTensorLeftOut(Rule):
         forgotten = [each for each in unchanged if each.registered and each.name not in taught]
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
-            finding, put = _left_out(found, kind), _replaced(source, found[0].name)
+            finding, put = _left_out(found, kind), found[0].site_of(found[0].put_from)
             chosen: list[Site | None] = []
             if kind == "parameters" and put is None:
                 put = _optimizer(source, fed)
                 chosen = [*choosing(source, put)] if put is not None and found[0].partly else []
             # the last of the lists has to take what the others leave
-            put, places = (chosen or [put])[-1], places_of(*chosen, put)
+            inside = found[0].site_of(found[0].put_at)
+            put, places = (chosen or [put])[-1], places_of(*chosen, put, inside)
             yield finding if put is None else replace(finding, site=put, places=places)
         for each in unchanged:
             if not each.registered and not each.known:
@@ -230,19 +243,6 @@ def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
             *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
         ),
         remedy=Remedy(LEFT_OUT[kind]),
-    )
-
-
-def _replaced(source: Source, name: str) -> Site | None:
-    """Where a layer is put into a model from outside: ``model.head = nn.Linear(64, 4)``."""
-    layer = name.split(".")[-2:][0]
-    return the_only(
-        source.site_of(file, node)
-        for file, node in source.every(ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Attribute)
-        and target.attr == layer
-        and unparsed(target.value) != "self"
     )
 
 
@@ -404,35 +404,44 @@ def _ran(place: EvalRow) -> str:
 
 
 class NewLayerStaysFrozen(CensusSays):
-    """A new layer is frozen with its random initial weights."""
+    """A layer is frozen with its first weights, random or zero."""
 
     code = "GRAPH011"
     SAID: ClassVar = {
         "new": "`{row.other}` is a new {row.name} and is frozen: it still has its random initial "
         "weights, on all of {row.steps} steps that ran it",
+        "zero": "`{row.other}` is frozen and all zeros, on all of {row.steps} steps that multiplied "
+        "by it: what it computes is zero, and stays it (weights like it: {row.n})",
     }
     advice = (
-        "Leave the new layer trainable (requires_grad_(True) after everything else is frozen) and "
+        "Leave the layer trainable (requires_grad_(True) after everything else is frozen) and "
         "give its parameters to the optimizer."
     )
 
     def place(self, row: CensusRow, source: Source) -> Site | None:
         """The statement that freezes, if one does, there or at all; else where the layer came in."""
-        freezes = [
-            source.site_of(file, node)
-            for file, node in source.every(ast.Assign)
-            if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
-            if unparsed(node.value) != "True"
-        ]
-        freezes += [
-            source.site_of(file, call)
-            for file, call in source.calls_of("requires_grad_")
-            if "True" not in map(unparsed, call.args)
-            if call.args or call.keywords
-        ]
+        freezes = [each for each, value in _set(source) if value != "True"]
         site = row.site
         near = (each for each in freezes if site is not None and _together(source, each, site))
         return the_only(near) or the_only(freezes) or site
+
+    def meant(self, row: CensusRow, source: Source) -> bool:
+        """Another function unfreezes: it may be called later."""
+        site = self.place(row, source)
+        return row.kind == "zero" and any(
+            value == "True" and site is not None and not _together(source, each, site)
+            for each, value in _set(source)
+        )
+
+
+def _set(source: Source) -> Iterator[tuple[Site, str]]:
+    """Statements that set whether something has gradients, and what they set it to."""
+    for file, node in source.every(ast.Assign):
+        if any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets):
+            yield source.site_of(file, node), unparsed(node.value)
+    for file, call in source.calls_of("requires_grad_"):
+        given = [*call.args, *(named.value for named in call.keywords)]
+        yield source.site_of(file, call), unparsed(given[0]) if given else "True"
 
 
 def _together(source: Source, one: Site, two: Site) -> bool:

@@ -94,6 +94,12 @@ class StrayRow(PassRow, kw_only=True):
     ] = ""
     partly: Annotated[bool, doc("an optimizer holds other parameters of its model")] = False
     beside: Annotated[int, doc("optimized parameters of modules fed in the same pass")]
+    put_at: Annotated[
+        int | None, doc("where its module took the place of one that an optimizer holds")
+    ] = older(None)
+    put_from: Annotated[int | None, doc("the call of the modules' method which did it")] = older(
+        None
+    )
 
     @property
     def made(self) -> Site | None:

@@ -106,7 +106,7 @@ class CensusRow(PassRow, kw_only=True):
             "`rates` (groups that were made with different learning rates, and stepped with one), "
             "`average` (batch norms whose weights follow trained ones, and their statistics do not), `new` "
             "(a frozen layer with the weights of its constructor, put in another's place or missing in "
-            "what was loaded), `woken` (dropout of a frozen network that was in eval mode)"
+            "what was loaded), `zero` (frozen weights that are zero), `woken` (dropout of a frozen network that was in eval mode)"
         ),
     ]
     name: Annotated[str, doc("the class, function or name of what it is of")]
@@ -114,7 +114,7 @@ class CensusRow(PassRow, kw_only=True):
         str,
         doc(
             "`untied`: the other weight; `alias`: the trained name; `stale`: the optimizer; "
-            "`sample`: the attribute; `new`: its name"
+            "`sample`: the attribute; `new`, `zero`: its name"
         ),
     ] = older("")
     n: Annotated[int, doc("how often, or how many tensors")] = older(0)
@@ -241,3 +241,13 @@ class FedRow(PassRow, kw_only=True):
         ),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)
+    detached: Annotated[
+        list[int], doc("each `detach()` like the one of `cut_at` that cuts the same one off")
+    ] = older([])
+    put_at: Annotated[
+        int | None,
+        doc("where the modules of `unfed`, which never ran, took others' places or lost theirs"),
+    ] = older(None)
+    put_from: Annotated[int | None, doc("the call of the modules' method which did it")] = older(
+        None
+    )

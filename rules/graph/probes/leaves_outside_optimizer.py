@@ -13,6 +13,7 @@ from auditor.capture.instruments.autograd_graph import Backward, node_of, walk
 from auditor.capture.instruments.live_objects import alive, one_look
 from auditor.capture.instruments.module_stack import by_largest, live_modules
 from auditor.capture.instruments.object_search import ObjectSearch
+from auditor.capture.instruments.replaced_modules import ReplacedModules
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.user_frames import source_path
 from auditor.capture.probes.base import Context, Probe
@@ -69,6 +70,11 @@ class LeavesOutsideOptimizerProbe(Probe):
         self._leaves: dict[int, _Leaf] = {}
         self._of_call: list[_Leaf] = []
         self._optimized: set[int] = set()
+        self._replaced = ReplacedModules(context.frames)
+
+    def install(self) -> None:
+        """Notice which modules take others' places."""
+        self._always.on_undo(self._replaced.watch(self.guarded))
 
     def start(self) -> None:
         self._leaves.clear()
@@ -169,6 +175,9 @@ class LeavesOutsideOptimizerProbe(Probe):
                 beside=beside,
             )
             row.partly = id(models.get(id(tensor), (None,))[0]) in partly
+            put = self._replaced.of(tensor)
+            if put is not None and put.lost() & optimized:
+                row.put_at, row.put_from = put.at, put.outside
             row.result_of = type(tensor).__name__ if id(tensor) in results else ""
             self.context.add(row)
 

@@ -1,4 +1,6 @@
-"""Layers that replaced others, or that a checkpoint lacked, and stay random: frozen, or unheld."""
+"""Layers that replaced others, or that a checkpoint lacked, and stay random: frozen, or unheld; and
+frozen weights that are zero.
+"""
 
 import weakref
 from dataclasses import dataclass
@@ -7,12 +9,22 @@ from typing import Any
 import torch
 from torch import nn
 
+from auditor.capture.instruments.live_objects import alive
+from auditor.capture.instruments.module_stack import by_largest, live_modules
 from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.training import own_children
+from auditor.capture.instruments.torch_private.tensors import base_of
+from auditor.capture.instruments.torch_private.training import own_children, own_parameters
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.graph import CensusRow
 
 KINDS = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+PRODUCTS = (
+    *((nn.functional, name) for name in ("linear", "conv1d", "conv2d", "conv3d")),
+    *((owner, "matmul") for owner in (torch, torch.Tensor)),
+    (torch.Tensor, "__matmul__"),
+)
+"""What multiplies its first argument by a weight, the second."""
 
 FIRST = 8
 """Numbers of a weight by which it is known."""
@@ -43,6 +55,8 @@ class NewLayersProbe(Probe):
         )
         """What the constructor gave each layer."""
         self._new: dict[int, _New] = {}
+        self._zeros: dict[int, tuple[weakref.ref[nn.Parameter], dict[int, int | None]]] = {}
+        """Frozen weights of zeros, and by step the lines that multiplied by them."""
 
     def install(self) -> None:
         """Notice what is made, put in another's place, and missing in what is loaded."""
@@ -58,6 +72,10 @@ class NewLayersProbe(Probe):
         super().start()
         for each in self._new.values():
             each.steps.clear()
+        own = (each for module in live_modules() for each in own_parameters(module).values())
+        self._zeros = {id(each): (weakref.ref(each), {}) for each in own if _is_frozen_zero(each)}
+        for holder, name in PRODUCTS if self._zeros else ():
+            self._patches.around(holder, name, before=self._multiplies)
         if self._new:
             for owner in {_owner_of(kind, "forward") for kind in KINDS}:
                 self._patches.around(owner, "forward", before=self._runs)
@@ -77,11 +95,35 @@ class NewLayersProbe(Probe):
                 row.steps = len(each.steps)
                 self.context.add(row)
             each.steps.clear()
+        self._tell_zeros()
 
     def uninstall(self) -> None:
         super().uninstall()
         self._new.clear()
         self._first.clear()
+
+    def _multiplies(self, _: Any, weight: Any = None, *__: Any, **___: Any) -> None:
+        whole = base_of(weight) if isinstance(weight, torch.Tensor) else None
+        known = self._zeros.get(id(weight if whole is None else whole))
+        if known is not None and self.in_step and torch.is_grad_enabled():
+            known[1][self.context.step] = self.context.frames.here()
+
+    def _tell_zeros(self) -> None:
+        """One row for all that stayed so, in models that are trained."""
+        zeros, self._zeros = self._zeros, {}
+        ran = {number: (held, at) for number, (held, at) in zeros.items() if at}
+        homes = by_largest(lambda root: [*root.named_parameters()]) if ran else {}
+        found = [
+            (homes[number][1], at)
+            for number, (held, at) in ran.items()
+            if number in homes and _is_frozen_zero(alive(held))
+            if any(each.requires_grad for each in homes[number][0].parameters())
+        ]
+        if found and self.context.trained:
+            name, lines = found[0]
+            row = CensusRow(kind="zero", at=[*lines.values()][-1], name="", other=name)
+            row.n, row.steps = len(found), len(lines)
+            self.context.add(row)
 
     def _made(self, _: None, layer: nn.Module) -> None:
         if type(layer) in KINDS and len(self._first) < MOST:
@@ -128,6 +170,15 @@ class NewLayersProbe(Probe):
                 self._new.pop(id(layer))
             else:
                 known.steps.add(self.context.step)
+
+
+def _is_frozen_zero(weight: Any) -> bool:
+    if type(weight) is not nn.Parameter or weight.requires_grad or weight.dim() < 2:
+        return False
+    values = weight.detach()
+    if values.is_meta or values.layout is not torch.strided or values.itemsize == 1:
+        return False  # of 8 bits: torch cannot tell
+    return bool(values.numel() and not values.reshape(-1)[:FIRST].any() and not values.any())
 
 
 def _first(layer: Any) -> torch.Tensor:

@@ -168,3 +168,64 @@ def codes_that_are_read_as_data():
     model = Codes()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     return lambda: trained_once(model, optimizer, torch.randn(4, 8))
+
+
+class _Widening(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.top = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def widen(self):
+        self.top = nn.Linear(8, self.top.out_features + 1)
+
+    def forward(self, x):
+        return self.top(self.body(x).relu())
+
+
+def layer_that_grows_behind_the_optimizer():
+    model, optimizer = optimized(_Widening())
+
+    def more_classes():
+        model.widen()  # GRAPH005
+
+    more_classes()
+    return lambda: trained_once(model, optimizer, torch.ones(4, 8))
+
+
+class _Scaled(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.gain = base.requires_grad_(False), nn.Parameter(torch.zeros(base.out_features))
+        self.weight, self.bias = base.weight, base.bias
+
+    def forward(self, x):
+        return self.base(x) * (1 + self.gain)
+
+
+def adapter_of_a_layer_that_is_never_called():
+    mixer, head = nn.MultiheadAttention(8, 2), nn.Linear(8, 1)
+    mixer.requires_grad_(False)
+    mixer.out_proj = _Scaled(mixer.out_proj)  # GRAPH005
+    optimizer = torch.optim.SGD([mixer.out_proj.gain, *head.parameters()], lr=0.01)
+
+    def step():
+        x = torch.randn(4, 2, 8)
+        trained_once(head, optimizer, mixer(x, x, x)[0])
+
+    return step
+
+
+def table_cut_off_alone_and_with_what_is_trained():
+    body, table, head = nn.Linear(8, 8), nn.Embedding(6, 8), nn.Linear(8, 1)
+    trained = nn.ModuleList([body, table, head])
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        hidden, near = body(torch.randn(6, 8)), table(torch.arange(6))
+        kept_near = (hidden - near.detach()).square().mean()  # GRAPH005
+        through = hidden + (near - hidden).detach()
+        (head(through).mean() + kept_near).backward()
+        optimizer.step()
+
+    return step

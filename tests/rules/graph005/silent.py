@@ -130,3 +130,22 @@ def teacher_in_a_checkpoint():
         return model(checkpoint(teacher, x, use_reentrant=True)).square().mean()
 
     return trained_by(model, loss)
+
+
+def layer_that_is_taken_out_for_a_while():
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)))
+
+    def step():
+        head, model[1] = model[1], nn.Identity()
+        model(torch.ones(4, 8)).sum()
+        model[1] = head
+        trained_once(model, optimizer, torch.ones(4, 8))
+
+    return step
+
+
+def new_layer_that_the_optimizer_is_given():
+    model, optimizer = optimized(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)))
+    model[1] = nn.Linear(8, 2)
+    optimizer.param_groups[0]["params"] = [*model.parameters()]
+    return lambda: trained_once(model, optimizer, torch.ones(4, 8))

@@ -85,12 +85,12 @@ def head_replaced_behind_the_optimizer():
             return self.last_layer(self.body(x))
 
     model, optimizer = optimized(Model())
-    model.last_layer = nn.Linear(8, 2)  # GRAPH006
+    model.last_layer = nn.Linear(8, 2)  # GRAPH006 # GRAPH005
 
     def step():
         optimizer.zero_grad()
         model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()  # GRAPH005
+        optimizer.step()
 
     return step
 

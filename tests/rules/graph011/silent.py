@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tests.rules.graph011.fires import _Adapter, _model
+from tests.rules.graph011.fires import _Adapter, _model, _of_low_rank
 from tests.rules.programs import trained_on_noise
 
 
@@ -71,3 +71,46 @@ def loaded_from_two_files():
     model.load_state_dict(first, strict=False)
     model[2].load_state_dict(nn.Linear(32, 100).state_dict())
     return trained_on_noise(model, _adapted(model))
+
+
+def factors_that_another_function_unfreezes():
+    model = _of_low_rank()
+    model[0].requires_grad_(False)
+    step, steps = trained_on_noise(model, model.parameters()), []
+
+    def unfreeze():
+        for each in (model[0].low, model[0].high):
+            each.requires_grad_(True)
+
+    def staged():
+        steps.append(None)
+        if len(steps) == 10_000:
+            unfreeze()
+        step()
+
+    return staged
+
+
+def a_frozen_token_of_zeros_that_is_added__no_note():
+    model, token = _model(), nn.Parameter(torch.zeros(1, 16), requires_grad=False)
+    model.token = token
+    return trained_on_noise(lambda x: model[2](model[0](x + token)), model.parameters())
+
+
+def a_zero_layer_of_a_frozen_network__no_note():
+    model, other = _model(), nn.Linear(16, 100).requires_grad_(False)
+    nn.init.zeros_(other.weight)
+    return trained_on_noise(lambda x: model(x) - other(x), model.parameters())
+
+
+def zeros_that_are_filled_in_the_step__no_note():
+    model = _model()
+    model.memory = nn.Parameter(torch.zeros(16, 16), requires_grad=False)
+
+    def forward(x):
+        memory = x @ model.memory
+        with torch.no_grad():
+            model.memory.add_(1.0)
+        return model[2](model[0](x + memory))
+
+    return trained_on_noise(forward, model.parameters())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch.nn.modules import module as module_hooks
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from auditor.capture.instruments.autograd_graph import node_of, walk
 from auditor.capture.instruments.module_stack import keep_hooks, live_modules, qualified_names
+from auditor.capture.instruments.replaced_modules import ReplacedModules
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import names_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
@@ -65,8 +66,18 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         self._unfed: set[int] = set()
         self._cuts: dict[int, tuple[str, int | None]] = {}
         """What cuts a parameter off, by its ``id``, and where."""
+        self._detached: dict[int, tuple[bool, set[int | None]]] = {}
+        """Whether such a cut takes nothing else off, and the lines of those that are like it."""
         self._without: int | None = None
         """The line that switched gradients off last."""
+        self._replaced = ReplacedModules(context.frames)
+        self._unrun: WeakSet[torch.nn.Module] = WeakSet()
+        """Modules that came or went, have what has no gradient and did not run since."""
+
+    def install(self) -> None:
+        """Notice which modules take others' places."""
+        super().install()
+        self._always.on_undo(self._replaced.watch(self.guarded))
 
     def start(self) -> None:
         self._watched.clear()
@@ -81,6 +92,8 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         self._owners.clear()
         self._unfed.clear()
         self._cuts.clear()
+        self._detached.clear()
+        self._unrun.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look before the step: some optimizers drop gradients in it."""
@@ -107,6 +120,8 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         numbers = {id(each) for each in unfed}
         self._unfed |= numbers
         self._owners.update(dict.fromkeys(_outermost(numbers)))
+        put = (each.module() for each in map(self._replaced.of, unfed) if each is not None)
+        self._unrun.update(each for each in put if each is not None)
         if begins:
             ran = self.guarded(self._ran)
             keep_hooks(self._patches, module_hooks.register_module_forward_pre_hook(ran))
@@ -120,6 +135,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def _ran(self, module: torch.nn.Module, *_: Any) -> None:
         if not self.context.in_step:
             return
+        self._unrun.discard(module)
         if torch.is_grad_enabled():
             if module in self._owners:
                 self._owners[module] = self.context.frames.here()
@@ -152,10 +168,15 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def _cut_off(self, name: str, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
         if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):
             return
-        for leaf in walk([node_of(tensor)]).leaves:
-            number = id(leaf.variable)
-            if number in self._unfed and (name == "detach" or number not in self._cuts):
-                self._cuts[number] = (name, self.context.frames.here())
+        leaves = {id(leaf.variable) for leaf in walk([node_of(tensor)]).leaves}
+        at, alone = self.context.frames.here(), leaves <= self._unfed
+        for number in leaves & self._unfed:
+            was_alone, lines = self._detached.get(number, (False, set()))
+            if name != "detach":
+                self._cuts.setdefault(number, (name, at))
+            elif alone >= was_alone:  # one that cuts trained ones off as well is meant to
+                self._cuts[number] = name, at
+                self._detached[number] = alone, ({at, *lines} if alone == was_alone else {at})
 
     def _called(self, unfed: list[torch.Tensor]) -> tuple[int | None, str]:
         """Line and name of the owner that ran and has most of them."""
@@ -168,6 +189,14 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         most, at, owner = max(ran, key=lambda each: each[0], default=(0, None, None))
         return (at, qualified_names().get(id(owner), "")) if most else (None, "")
 
+    def _put(self, unfed: list[torch.Tensor]) -> tuple[int | None, int | None]:
+        """Where the modules of all of them came or went, if none of these ran since."""
+        found = [each for each in map(self._replaced.of, unfed) if each is not None]
+        modules = (each.module() for each in found)
+        unrun = all(each is None or each in self._unrun for each in modules)
+        all_of_them = found and unrun and len(found) == len(unfed)
+        return (found[0].at, found[0].outside) if all_of_them else (None, None)
+
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Look after it as well: a closure makes gradients there."""
         watched = self._watched.get(optimizer)
@@ -178,15 +207,20 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         unfed = [(place, each) for place, each in watched.unfed if each.requires_grad]
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
-        cuts = (self._cuts.get(id(each), ("", None)) for _, each in unfed)
+        cuts = [(*self._cuts.get(id(each), ("", None)), each) for _, each in unfed]
         wanted = (*CUTTING, "checkpoint", *(["no_grad"] if called_at is None else []))
-        cut, cut_at = next((each for each in cuts if each[0] in wanted), ("", None))
+        put_at, put_from = self._put([each for _, each in unfed])
+        cut, cut_at, off = next((each for each in cuts if each[0] in wanted), ("", None, None))
+        _, lines = self._detached.get(id(off), (False, set()))
         return FedRow(
             at=watched.at,
             cut=cut,
             cut_at=cut_at,
+            detached=[each for each in lines if each is not None],
             called_at=called_at,
             called=called,
+            put_at=put_at,
+            put_from=put_from,
             optimizer=watched.name,
             steps=watched.steps,
             parameters=sum(watched.groups),
