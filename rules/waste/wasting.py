@@ -22,7 +22,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
 from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked, Rule, knob
-from auditor.syntax.index import LOOPS, called_in, name_of, names_in, nodes_in
+from auditor.syntax.index import LOOPS, called_in, is_ordered, name_of, names_in, nodes_in
 
 from ..lines import places_of
 from .rows import EqualCallsRow
@@ -148,7 +148,7 @@ def _cut_at(source: Source, begins: Site | None) -> Site | None:
     tests = (
         node
         for node in nodes_in(cls, ast.If, ast.While)
-        if _is_ordered(node.test)
+        if is_ordered(node.test)
         and index.nearest(node, *LOOPS) is not None
         and any(nodes_in(part, ast.Yield) or "append" in called_in(part) for part in node.body)
     )
@@ -159,14 +159,6 @@ def _cut_at(source: Source, begins: Site | None) -> Site | None:
 
 def _line(node: ast.expr | ast.stmt) -> int:
     return node.lineno
-
-
-def _is_ordered(test: ast.expr) -> bool:
-    return any(
-        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        for each in nodes_in(test, ast.Compare)
-        for order in each.ops
-    )
 
 
 def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
@@ -626,7 +618,7 @@ def _changes(test: ast.expr, counted: set[str]) -> bool:
     """Whether a condition differs by step, as it seems: a remainder, counter, order or function."""
     remainder = any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp))
     asked = called_in(test) - {"isinstance", "hasattr", "getattr", "len"}
-    return _is_ordered(test) or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
+    return is_ordered(test) or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
 
 
 def _by_line(rows: list[ThrownRow]) -> Iterator[ThrownRow]:
