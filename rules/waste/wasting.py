@@ -25,7 +25,7 @@ from auditor.rule import NotLooked, Rule, knob
 from auditor.syntax.index import LOOPS, called_in, is_ordered, name_of, names_in, nodes_in
 
 from ..lines import places_of
-from .rows import EqualCallsRow
+from .rows import DeepCopyRow, EqualCallsRow
 
 PACKED = (
     "pack_padded_sequence",
@@ -356,7 +356,7 @@ class ResultUnread(WasteRule):
 
 @dataclass(frozen=True)
 class CopiedUnread(WasteRule):
-    """Data is moved to the device and never read there."""
+    """Data is copied and never read."""
 
     code = "WASTE003"
     severity = Severity.WARNING
@@ -365,10 +365,15 @@ class CopiedUnread(WasteRule):
     advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(0.05, "Report at least this share of the bytes a step copies to a device.")
+    size: int = knob(1 << 20, "Report a deep copy of at least this many bytes of data.")
 
-    def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
-        if machine.device == "cpu":
+    def detect(
+        self, thrown: ThrownWork, machine: Machine, source: Source, *, deep: Rows[DeepCopyRow]
+    ) -> Iterator[Finding]:
+        copies = [each for each in deep if each.bytes >= max(self.size, each.state)]
+        if machine.device == "cpu" and not copies:
             raise NotLooked("on a CPU nothing is moved to a device")
+        yield from (_deep(each, source) for each in copies)
         for each in thrown.of("copy"):
             share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
@@ -386,6 +391,31 @@ class CopiedUnread(WasteRule):
                 steps=each.steps,
                 per_step=each.operators,
             )
+
+
+def _deep(each: DeepCopyRow, source: Source) -> Finding:
+    """A note where the program may want the copy: it is kept, and of data that changes."""
+    parents = source.index(each.site.file).parents
+    copied = (call for call in source.calls_at(each.site) if name_of(call.func) == "deepcopy")
+    part = (parents[call] for call in copied)  # a method may use all of it
+    picked = any(
+        isinstance(of, ast.Attribute) and not isinstance(parents[of], ast.Call) for of in part
+    )
+    freed, same = picked and each.freed == each.n, 0 < each.same == each.n - 1
+    largest = "was not written since the copy before" if same else "is freed by the same line"
+    return Finding(
+        each.site,
+        f"this deep copy of {each.name} takes {amounts.duration(each.us / each.n)}: beside "
+        f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other data"
+        + f", the largest of which {largest}"
+        * (freed or same),
+        severity=None if freed or same else Severity.NOTE,
+        steps=each.all,
+        per_step=each.n / each.all,
+        lost_us_per_step=each.us / each.all,
+        basis="estimated",
+        remedy=Remedy("Copy only what is needed: the module, or its state_dict()."),
+    )
 
 
 @dataclass(frozen=True)
