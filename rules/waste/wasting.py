@@ -394,22 +394,18 @@ class CopiedUnread(WasteRule):
 
 
 def _deep(each: DeepCopyRow, source: Source) -> Finding:
-    """A note where the program may want the copy: it is kept, and of data that changes."""
-    parents = source.index(each.site.file).parents
-    copied = (call for call in source.calls_at(each.site) if name_of(call.func) == "deepcopy")
-    part = (parents[call] for call in copied)  # a method may use all of it
-    picked = any(
-        isinstance(of, ast.Attribute) and not isinstance(parents[of], ast.Call) for of in part
-    )
-    freed, same = picked and each.freed == each.n, 0 < each.same == each.n - 1
-    largest = "was not written since the copy before" if same else "is freed by the same line"
+    """A note where the program may want the copy: it is kept, or given on, and of changing data."""
+    held = source.index(each.site.file).parents
+    parts = [held[call] for call in source.calls_at(each.site) if name_of(call.func) == "deepcopy"]
+    picked = (isinstance(of, ast.Attribute) and not isinstance(held[of], ast.Call) for of in parts)
+    freed = each.freed and any(picked)
+    largest = ", freed after it" * freed or ", the largest of which did not change" * each.same
     return Finding(
         each.site,
         f"this deep copy of {each.name} takes {amounts.duration(each.us / each.n)}: beside "
-        f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other data"
-        + f", the largest of which {largest}"
-        * (freed or same),
-        severity=None if freed or same else Severity.NOTE,
+        f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other "
+        f"data{largest}",
+        severity=None if largest else Severity.NOTE,
         steps=each.all,
         per_step=each.n / each.all,
         lost_us_per_step=each.us / each.all,
