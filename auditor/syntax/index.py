@@ -227,6 +227,15 @@ def name_of(callee: ast.AST) -> str:
     return callee.id if isinstance(callee, ast.Name) else ""
 
 
+def is_ordered(test: ast.expr) -> bool:
+    """True if a test asks what is greater."""
+    return any(
+        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        for each in nodes_in(test, ast.Compare)
+        for order in each.ops
+    )
+
+
 def owner_of(call: ast.Call) -> str:
     """What a method is called on, as it is written; empty for a function."""
     return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""

@@ -2,21 +2,22 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, the_only, unparsed
-from auditor.evidence.source.loops import evaluates, is_decorated_off, turns_off
+from auditor.evidence.source.loops import evaluates, evaluating, is_decorated_off, turns_off
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import CensusRow
 from auditor.rule import Rule, knob
-from auditor.syntax.index import names_in, nodes_in
+from auditor.syntax.index import LOOPS, is_ordered, names_in, nodes_in, targets_of
 
 from ..census import CensusSays
+from ..lines import places_of
 from .rows import SwitchedRow, TrainModeForwardRow, behave
 
 
@@ -198,13 +199,13 @@ def _wanted(function: ast.AST, block: ast.AST, line: int) -> bool:
     """Train mode is asked for in the block, or the function's name says why."""
     if isinstance(function, Function) and words(function.name) & ON_PURPOSE:
         return True
-    return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "train"
-        and not any(isinstance(each, ast.Constant) and each.value is False for each in call.args)
-        and call.lineno <= line
-        for call in nodes_in(block, ast.Call)
-    )
+    return any(call.lineno <= line for call in nodes_in(block, ast.Call) if _asks_to_train(call))
+
+
+def _asks_to_train(call: ast.Call) -> bool:
+    """``model.train()``, not ``model.train(False)``."""
+    off = any(isinstance(each, ast.Constant) and each.value is False for each in call.args)
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "train" and not off
 
 
 def _statement(block: ast.AST, line: int) -> ast.stmt | None:
@@ -386,18 +387,71 @@ class TrainedInEvalMode(Rule):
 
     def detect(self, switched: Rows[SwitchedRow], source: Source) -> Iterator[Finding]:
         for each in switched:
-            if each.steps < self.fewest:
-                continue
-            if each.grads and not evaluates(source, each.site):
-                continue
-            yield Finding(
-                each.site,
-                f"{each.module} was put into eval mode here after {each.before} steps in train "
-                f"mode, and then trained for {each.steps} steps in eval mode, in which "
-                f"{behave(each.parts)} differently",
-                steps=each.steps,
-                per_step=1.0,
-            )
+            early = _left_early(source, each.site)
+            left = None if early is None else source.site_of(each.site.file, early)
+            if each.steps >= self.fewest and (not each.grads or evaluates(source, each.site)):
+                yield Finding(
+                    each.site,
+                    f"{each.module} was put into eval mode here after {each.before} steps in train "
+                    f"mode, and then trained for {each.steps} steps in eval mode, in which "
+                    f"{behave(each.parts)} differently",
+                    steps=each.steps,
+                    per_step=1.0,
+                    places=places_of(each.site, left),
+                )
+            elif early is not None and each.backs:
+                backs = [each.site_of(back) for back in each.backs]
+                severity = _is_taken(source, early, each.site, backs)
+                if severity is not None:
+                    yield Finding(
+                        left,
+                        f"this return comes before train(): once it is taken, {each.module} trains "
+                        f"on in eval mode, in which {behave(each.parts)} differently",
+                        severity=severity,
+                        places=places_of(each.site, left, *backs),
+                    )
+
+
+def _left_early(source: Source, at: Site) -> ast.Return | None:
+    """A return between the ``eval()`` and the ``train()`` of a function that only evaluates."""
+    if evaluating(source, at) is None:
+        return None
+    index = source.index(at.file)
+    function = index.around(at.line)[-1]
+    calls = nodes_in(function, ast.Call)
+    back = min((call.lineno for call in calls if _asks_to_train(call)), default=0)
+    for node in nodes_in(function, ast.Return):
+        own = index.scope_of(node) is function and at.line < node.lineno < back
+        blocks = (up for up in index.up(node) if isinstance(up, ast.Try | ast.With))
+        if own and all(map(turns_off, blocks)):
+            return node
+    return None
+
+
+def _is_taken(
+    source: Source, early: ast.Return, at: Site, backs: Iterable[Site]
+) -> Severity | None:
+    """How sure it is that the program takes a return and trains on, which it was not seen to do. None
+    if others call ``train()``, no numbers decide on it, or its value may tell the caller to stop.
+    """
+    index = source.index(at.file)
+    function, branch = index.around(early.lineno)[-1], index.nearest(early, ast.If)
+    inside = all(each.file == at.file and each.line in lines_of(function) for each in backs)
+    if branch is None or not inside or (function.decorator_list and not is_decorated_off(function)):
+        return None
+    for file, call in source.calls_of("train"):
+        known = source.index(file)
+        once = known.scope_of(call) is known.tree and known.nearest(call, *LOOPS) is None
+        if _asks_to_train(call) and not once and not evaluating(source, source.site_of(file, call)):
+            return None
+    holders = [source.index(file).parents[call] for file, call in source.calls_of(function.name)]
+    tests = (each for each in nodes_in(branch.test, ast.Compare) if is_ordered(each))
+    asked = {unparsed(part) for each in tests for part in (each.left, *each.comparators)}
+    if not asked or not holders or not all(isinstance(each, ast.Expr) for each in holders):
+        return None
+    behind = (node for node in nodes_in(function, ast.stmt) if node.lineno > early.lineno)
+    best = {unparsed(to) for node in behind for to in targets_of(node)}  # the best one so far
+    return Severity.WARNING if asked & best else Severity.NOTE
 
 
 @dataclass(frozen=True)

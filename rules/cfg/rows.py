@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from auditor.recordings.row import At, MaybeAt, PassRow, doc
+from auditor.recordings.row import At, MaybeAt, PassRow, doc, older
 
 
 class ConvSizesRow(PassRow, kw_only=True):
@@ -67,7 +67,7 @@ class DoubleParametersRow(PassRow, kw_only=True, tag_field="what", tag="paramete
 
 class SwitchedRow(PassRow, kw_only=True):
     """At the pass's end, one row per line that put a module into eval mode in which an optimizer
-    then stepped its parameters: steps of all passes so far.
+    then stepped its parameters, or out of which `train()` came: steps of all passes so far.
     """
 
     part = "switched"
@@ -81,6 +81,9 @@ class SwitchedRow(PassRow, kw_only=True):
     before: Annotated[int, doc("steps of the optimizer before that, in train mode")]
     steps: Annotated[int, doc("steps of it after that, in eval mode")]
     grads: Annotated[bool, doc("gradients were on when the line ran")]
+    backs: Annotated[
+        list[int], doc("lines that called `train()` since the first such line, in `sites`")
+    ] = older([])
 
 
 class TrainModeForwardRow(PassRow, kw_only=True):

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from auditor.recordings.row import PassRow, doc
+from auditor.recordings.row import At, PassRow, doc
 
 
 class EqualCallsRow(PassRow, kw_only=True):
@@ -21,4 +21,24 @@ class EqualCallsRow(PassRow, kw_only=True):
     us: Annotated[float, doc("time of the calls after the first")]
     block_us: Annotated[float, doc("time with gradients off around them, in that step")]
     steps: Annotated[int, doc("steps that turned gradients off there")] = 0
+    all: Annotated[int, doc("steps until then")] = 0
+
+
+class DeepCopyRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line whose `copy.deepcopy` copied modules inside of another
+    object in a step, and data beside them.
+    """
+
+    part = "deep_copies"
+    when = "loud, of all steps until then"
+    optional = True
+
+    at: At
+    name: Annotated[str, doc("class of the object")]
+    n: Annotated[int, doc("such calls")] = 0
+    us: Annotated[float, doc("time of these calls")] = 0.0
+    state: Annotated[int, doc("bytes of the modules' parameters and buffers")]
+    bytes: Annotated[int, doc("bytes of tensors and arrays of other shapes than these")]
+    freed: Annotated[bool, doc("the copies of the largest of them are gone")] = False
+    same: Annotated[bool, doc("the largest was the same tensor, and not written")] = False
     all: Annotated[int, doc("steps until then")] = 0

@@ -22,10 +22,10 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow
 from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked, Rule, knob
-from auditor.syntax.index import LOOPS, called_in, name_of, names_in, nodes_in
+from auditor.syntax.index import LOOPS, called_in, is_ordered, name_of, names_in, nodes_in
 
 from ..lines import places_of
-from .rows import EqualCallsRow
+from .rows import DeepCopyRow, EqualCallsRow
 
 PACKED = (
     "pack_padded_sequence",
@@ -148,7 +148,7 @@ def _cut_at(source: Source, begins: Site | None) -> Site | None:
     tests = (
         node
         for node in nodes_in(cls, ast.If, ast.While)
-        if _is_ordered(node.test)
+        if is_ordered(node.test)
         and index.nearest(node, *LOOPS) is not None
         and any(nodes_in(part, ast.Yield) or "append" in called_in(part) for part in node.body)
     )
@@ -159,14 +159,6 @@ def _cut_at(source: Source, begins: Site | None) -> Site | None:
 
 def _line(node: ast.expr | ast.stmt) -> int:
     return node.lineno
-
-
-def _is_ordered(test: ast.expr) -> bool:
-    return any(
-        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-        for each in nodes_in(test, ast.Compare)
-        for order in each.ops
-    )
 
 
 def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
@@ -364,7 +356,7 @@ class ResultUnread(WasteRule):
 
 @dataclass(frozen=True)
 class CopiedUnread(WasteRule):
-    """Data is moved to the device and never read there."""
+    """Data is copied and never read."""
 
     code = "WASTE003"
     severity = Severity.WARNING
@@ -373,10 +365,15 @@ class CopiedUnread(WasteRule):
     advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(0.05, "Report at least this share of the bytes a step copies to a device.")
+    size: int = knob(1 << 20, "Report a deep copy of at least this many bytes of data.")
 
-    def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
-        if machine.device == "cpu":
+    def detect(
+        self, thrown: ThrownWork, machine: Machine, source: Source, *, deep: Rows[DeepCopyRow]
+    ) -> Iterator[Finding]:
+        copies = [each for each in deep if each.bytes >= max(self.size, each.state)]
+        if machine.device == "cpu" and not copies:
             raise NotLooked("on a CPU nothing is moved to a device")
+        yield from (_deep(each, source) for each in copies)
         for each in thrown.of("copy"):
             share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
@@ -394,6 +391,27 @@ class CopiedUnread(WasteRule):
                 steps=each.steps,
                 per_step=each.operators,
             )
+
+
+def _deep(each: DeepCopyRow, source: Source) -> Finding:
+    """A note where the program may want the copy: it is kept, or given on, and of changing data."""
+    held = source.index(each.site.file).parents
+    parts = [held[call] for call in source.calls_at(each.site) if name_of(call.func) == "deepcopy"]
+    picked = (isinstance(of, ast.Attribute) and not isinstance(held[of], ast.Call) for of in parts)
+    freed = each.freed and any(picked)
+    largest = ", freed after it" * freed or ", the largest of which did not change" * each.same
+    return Finding(
+        each.site,
+        f"this deep copy of {each.name} takes {amounts.duration(each.us / each.n)}: beside "
+        f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other "
+        f"data{largest}",
+        severity=None if largest else Severity.NOTE,
+        steps=each.all,
+        per_step=each.n / each.all,
+        lost_us_per_step=each.us / each.all,
+        basis="estimated",
+        remedy=Remedy("Copy only what is needed: the module, or its state_dict()."),
+    )
 
 
 @dataclass(frozen=True)
@@ -626,7 +644,7 @@ def _changes(test: ast.expr, counted: set[str]) -> bool:
     """Whether a condition differs by step, as it seems: a remainder, counter, order or function."""
     remainder = any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp))
     asked = called_in(test) - {"isinstance", "hasattr", "getattr", "len"}
-    return _is_ordered(test) or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
+    return is_ordered(test) or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
 
 
 def _by_line(rows: list[ThrownRow]) -> Iterator[ThrownRow]:

@@ -48,6 +48,44 @@ def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
         assert finding.steps == 3
 
 
+LEAVES = """model.train()
+def validate(model, was, best):
+  model.eval()
+  score = measure(model)
+  if score <= best.score:
+    return score
+  best.score = score
+  model.train()
+  return score
+def step():
+  validate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "severity"),
+    [
+        ("", "", Severity.WARNING),
+        ("  best.score = score\n", "\n", Severity.NOTE),  # another limit may never be reached
+        ("  validate()", "  stop = validate()", None),
+        ("score <= best.score", "not was", None),
+        ("    return score\n", "    return model.train()\n", None),
+        ("  model.eval()\n", "  model.train()\n  model.eval()\n", None),
+        ("def step():", "def step():\n  model.train()", None),
+        ("def step():\n", "while True:\n  model.train()\n", None),
+        ("def validate", "@in_eval_mode\ndef validate", None),
+        ("  score = measure", "  model.step()\n  score = measure", None),
+    ],
+)
+def test_cfg009_knows_a_return_that_leaves_eval_mode_on(old, new, severity):
+    text = LEAVES.replace(old, new, 1)
+    row = SwitchedRow(at=0, module="Net", parts=PARTS, before=5, steps=0, grads=True, backs=[1])
+    lines = text.splitlines()
+    sites = (Site("train.py", lines.index("  model.eval()") + 1), Site("train.py", 8))
+    findings = list(ask(TrainedInEvalMode(), rows(row, sites=sites), Source({"train.py": text})))
+    assert [each.severity for each in findings] == [severity] * (severity is not None)
+
+
 EVALUATION = """def {}(x, y):
   with torch.no_grad():
     return criterion(model(x), y)

@@ -80,14 +80,18 @@ class EvalModeStepsProbe(OptimizerProbe):
         )
         self._pending: list[_Switch] = []
         self._rows: dict[int, SwitchedRow] = {}
+        self._backs: set[int | None] = set()
 
     def install(self) -> None:
         super().install()
         original = nn.Module.train
         evaluated, trained = self.guarded(self._evaluated), self.guarded(self._trained)
+        asked = self.guarded(lambda: self._backs.add(self._place()))
 
         @functools.wraps(original)
         def train(module: nn.Module, mode: bool = True) -> nn.Module:
+            if mode and self._rows and sys._getframe(1).f_code is not original.__code__:
+                asked()
             if self._changing or module.training == mode or self._looked >= SWITCHES:
                 return original(module, mode)
             self._changing = True  # its children follow
@@ -111,9 +115,12 @@ class EvalModeStepsProbe(OptimizerProbe):
 
     def stop(self) -> None:
         rows, self._rows = self._rows, {}
+        backs = sorted(each for each in self._backs if each is not None)
+        self._backs.clear()
         self._pending.clear()
         for row in rows.values():
-            if row.steps:
+            row.backs = backs
+            if row.steps or backs:
                 self.context.add(row)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:

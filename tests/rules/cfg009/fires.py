@@ -7,6 +7,8 @@ from tests.rules.programs import numbered, trained_once, trained_then
 def train_mode_comes_back_with_the_next_epoch():
     model, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), torch.ones(2, 3, 6, 6)
 
+    begin = model.train
+
     @torch.inference_mode()
     def accuracy():
         model.train(False)  # CFG009
@@ -16,7 +18,7 @@ def train_mode_comes_back_with_the_next_epoch():
         if number % 10 == 4:
             accuracy()
         if number % 10 == 0:
-            model.train()
+            begin()
 
     return trained_then(model, x, after)
 
@@ -71,3 +73,44 @@ def samples_drawn_from_a_generator_in_training():
             sample()
 
     return numbered(step)
+
+
+def _validated(model, x, validate, score=lambda number: number):
+    def after(number):
+        if number % 4 == 0:
+            validate(score(number))
+
+    return trained_then(model, x, after)
+
+
+def returns_early_where_the_score_is_not_a_new_best():
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2)), torch.ones(2, 8)
+    best = {"score": 0.0}
+
+    @torch.no_grad()
+    def validate(score):
+        model.eval()
+        model(x)
+        if score <= best["score"]:
+            return score  # CFG009
+        best["score"] = score
+        model.train()
+        return score
+
+    return _validated(model, x, validate)
+
+
+def returns_early_above_a_limit__note():
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2)), torch.ones(2, 8)
+
+    def check(number):
+        model.eval()
+        with torch.no_grad():
+            if model(x).mean() > number:
+                return  # CFG009
+        model.train()
+
+    def seldom(number):
+        check(number)
+
+    return _validated(model, x, seldom)

@@ -133,3 +133,43 @@ def policy_in_eval_mode_for_each_rollout():
         trained_once(policy, optimizer, X)
 
     return step
+
+
+def returns_early_and_the_step_asks_for_train_mode():
+    model, optimizer = optimized(_dropping())
+    best = [0.0]
+
+    def validate(score):
+        _evaluated(model)
+        if score < best[0]:
+            return
+        best[0] = score
+        model.train()
+
+    def step(number):
+        model.train()
+        trained_once(model, optimizer, X)
+        if number % 4 == 0:
+            validate(number)
+
+    return numbered(step)
+
+
+def _returning(check):
+    """``check`` gets the model, and a number that grows at each fourth step."""
+    model = _dropping()
+    return trained_then(model, X, lambda number: number % 4 or check(model, number))
+
+
+def returns_early_out_of_a_block_that_brings_train_mode_back():
+    def check(model, number):
+        model.eval()
+        try:
+            with torch.no_grad():
+                model(X)
+            if number > 1000:
+                return
+        finally:
+            model.train()
+
+    return _returning(check)

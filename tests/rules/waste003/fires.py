@@ -1,8 +1,11 @@
+import copy
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.rules.programs import trained_by
+from tests.rules.programs import trained_by, trained_then
 
 
 def batch_moved_whole__rehearsal():
@@ -31,3 +34,45 @@ def read_only_by_another_model__rehearsal():
         return loss
 
     return trained_by(model, loss_of)
+
+
+class _Learner:
+    def __init__(self, data):
+        self.model = nn.Linear(64, 8)
+        self.data = data
+        self.kept = None
+
+
+def _learning(learner, after):
+    return trained_then(learner.model, torch.ones(4, 64), lambda n: n % 4 or after(n))
+
+
+def module_taken_out_of_a_copy_of_all():
+    learner = _Learner([np.zeros((500, 64)) for _ in range(8)])
+
+    def refresh(number):
+        learner.data[0][number] = number
+        learner.kept = copy.deepcopy(learner).model.eval()  # WASTE003
+
+    return _learning(learner, refresh)
+
+
+def kept_with_data_that_nothing_writes():
+    learner = _Learner(torch.ones(5000, 64))
+
+    def snapshot(_):
+        learner.kept = None
+        learner.kept = copy.deepcopy({"all": learner})  # WASTE003
+
+    return _learning(learner, snapshot)
+
+
+def kept_with_a_memory_that_changes__note():
+    learner = _Learner(np.zeros((5000, 64)))
+
+    def snapshot(number):
+        learner.data[number] = number
+        learner.kept = None
+        learner.kept = copy.deepcopy(learner)  # WASTE003
+
+    return _learning(learner, snapshot)

@@ -1,3 +1,5 @@
+import copy
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -69,3 +71,39 @@ def read_in_the_last_steps_only__rehearsal():
             model(extra)
 
     return numbered(step)
+
+
+def _deep_copied(**more):
+    """A step that copies a dictionary of a model, its optimizer and ``more``."""
+    model, opt = optimized(nn.Linear(1024, 512), torch.optim.Adam)
+    kept, x = {}, torch.ones(2, 1024)
+
+    def step():
+        trained_once(model, opt, x)
+        kept["copy"] = copy.deepcopy({"model": model, "opt": opt, **more})
+
+    return step
+
+
+def deep_copy_of_a_model_and_its_optimizer():
+    return _deep_copied()
+
+
+def deep_copy_of_less_data_than_weights():
+    return _deep_copied(data=torch.ones(300, 1000))
+
+
+def deep_copy_of_states_and_averages():
+    return _deep_copied(average=torch.ones(512, 1024))
+
+
+def deep_copies_of_a_batch_and_of_a_state():
+    model, opt = optimized(nn.Linear(64, 8))
+    x = torch.ones(8000, 64)
+
+    def step():
+        batch = copy.deepcopy({"x": x})
+        trained_once(model, opt, batch["x"])
+        return copy.deepcopy(model), copy.deepcopy(model.state_dict())
+
+    return step

@@ -1,0 +1,79 @@
+"""Deep copies of objects that hold modules, and data beside them."""
+
+import copy
+import functools
+import time
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+from auditor.capture.instruments.storages import storage_bytes, storage_key
+from auditor.capture.probes.base import Context, Probe
+
+from ..rows import DeepCopyRow
+from .equal_calls import changes_of
+
+
+class DeepCopiesProbe(Probe):
+    """Writes ``deep_copies`` at the pass's end, of all steps until then."""
+
+    name = "deep_copies"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._rows: dict[int, DeepCopyRow] = {}
+        self._largest: dict[int, list[tuple[weakref.ref[Any], int, weakref.ref[Any]]]] = {}
+        """Of each line what it copied, how often that was written (-1: not known), and the copy."""
+
+    def install(self) -> None:
+        original, looked = copy.deepcopy, self.guarded(self._looked)
+
+        @functools.wraps(original)
+        def deepcopy(x: Any, memo: Any = None, *more: Any) -> Any:
+            if memo is not None or isinstance(x, nn.Module) or not self.in_step:
+                return original(x, memo, *more)
+            memo, start = {}, time.thread_time()  # gets each copy by the number of what was copied
+            result = original(x, memo)
+            looked(type(x).__name__, memo, (time.thread_time() - start) * 1e6)
+            return result
+
+        self._always.attribute(copy, "deepcopy", deepcopy)
+
+    def _looked(self, name: str, memo: dict[int, Any], us: float) -> None:
+        at, copied = self.context.frames.here(), memo.pop(id(memo), ())
+        modules = (each for each in copied if isinstance(each, nn.Module))
+        held = [each for module in modules for each in (*module.parameters(), *module.buffers())]
+        shapes = {each.shape for each in held}  # also of gradients, moments and averages
+        sized = (each for each in copied if isinstance(getattr(each, "nbytes", None), int))
+        data = [each for each in sized if each.shape not in shapes]
+        if at is None or not held or not data:
+            return
+        new = DeepCopyRow(at=at, name=name, bytes=_bytes(data), state=_bytes(held))
+        row = self._rows.setdefault(at, new)
+        row.n += 1
+        row.us += us
+        most = max(data, key=lambda each: each.nbytes)
+        changes = changes_of(most) if isinstance(most, torch.Tensor) else -1
+        seen = weakref.ref(most), changes, weakref.ref(memo[id(most)])
+        self._largest.setdefault(at, []).append(seen)
+
+    def stop(self) -> None:
+        super().stop()
+        for at, row in self._rows.items():
+            whose, changes, copies = zip(*self._largest[at], strict=True)
+            row.all = self.context.global_step + 1
+            row.freed = all(each() is None for each in copies)
+            once = len({*map(id, whose)}) == len({*changes}) == 1
+            row.same = once and row.n > 1 and changes[0] >= 0
+            self.context.add(row)
+        self._rows, self._largest = {}, {}
+
+
+def _bytes(arrays: list[Any]) -> int:
+    """Of what they lie in: views share it."""
+    tensors = [each for each in arrays if isinstance(each, torch.Tensor)]
+    stored = {storage_key(each): storage_bytes(each) or 0 for each in tensors}
+    others: list[int] = [each.nbytes for each in arrays if not isinstance(each, torch.Tensor)]
+    return sum(stored.values()) + sum(others)
