@@ -46,8 +46,7 @@ class ConvSizesProbe(Probe):
         self._begin()
 
     def _begin(self) -> None:
-        self._calls, self._new, self._benchmark = 0, 0, True
-        self._first: tuple[int | None, list[int]] | None = None
+        self._row = ConvSizesRow(at=None, n=0, new=0, shape=[], benchmark=True)
 
     def start(self) -> None:
         super().start()
@@ -63,26 +62,22 @@ class ConvSizesProbe(Probe):
         tensors = [each for each in given if isinstance(each, torch.Tensor)]
         if not self.context.in_step or len(tensors) < 2 or not tensors[0].is_cuda:
             return
-        self._calls += 1
-        cudnn = torch.backends.cudnn
-        self._benchmark = self._benchmark and bool(cudnn.benchmark and cudnn.enabled)
+        row, cudnn = self._row, torch.backends.cudnn
+        row.n += 1
+        row.benchmark = row.benchmark and bool(cudnn.benchmark and cudnn.enabled)
         sizes = tuple((tuple(each.shape), each.dtype) for each in tensors[:2])
         others = tuple(str(each) for each in given if not isinstance(each, torch.Tensor))
         key = sizes, others
         if key in self._met or len(self._met) >= MOST_SIZES:
             return
         self._met.add(key)
-        self._new += 1
-        if self._first is None:
-            self._first = self.context.frames.here(), list(tensors[0].shape)
+        row.new += 1
+        if row.new == 1:
+            row.at, row.shape = self.context.frames.here(), list(tensors[0].shape)
 
     def step_end(self) -> None:
-        if self._calls and self.context.pass_name == "loud":
-            at, shape = self._first or (None, [])
-            row = ConvSizesRow(
-                at=at, n=self._calls, new=self._new, shape=shape, benchmark=self._benchmark
-            )
-            self.context.add(row)
+        if self._row.n and self.context.pass_name == "loud":
+            self.context.add(self._row)
         self._begin()
 
 

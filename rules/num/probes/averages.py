@@ -51,17 +51,11 @@ HALF = (torch.float16, torch.bfloat16)
 class _Watched:
     """One optimizer; counts stay on their device until the pass is over."""
 
-    name: str
-    at: int | None
-    dtype: str
-    rate: float = 0.0
-    steps: int = 0
+    row: UpdateRow
     asked: list[torch.Tensor] = field(default_factory=list)
     """How many elements had a gradient that asked for a change."""
     kept: list[torch.Tensor] = field(default_factory=list)
     """How many of them are what they were."""
-    cast_at: int | None = None
-    """The only line that made its parameters half precision."""
     before: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
     """During a step: parameter, a copy of it, and where it was asked to change."""
 
@@ -105,20 +99,8 @@ class HalfUpdatesProbe(OptimizerProbe):
         super().stop()
         for each in self._watched:
             if each.asked:
-                asked, kept = (
-                    sum(int(count) for count in counts) for counts in (each.asked, each.kept)
-                )
-                row = UpdateRow(
-                    at=each.at,
-                    cast_at=each.cast_at,
-                    optimizer=each.name,
-                    dtype=each.dtype,
-                    rate=each.rate,
-                    steps=each.steps,
-                    asked=asked,
-                    kept=kept,
-                )
-                self.context.add(row)
+                each.row.asked, each.row.kept = sum(map(int, each.asked)), sum(map(int, each.kept))
+                self.context.add(each.row)
         self._watched.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -141,16 +123,16 @@ class HalfUpdatesProbe(OptimizerProbe):
         if not half or (found_inf is not None and bool(plain(found_inf))):
             return
         watched = self._watched_of(optimizer, half[0][0].dtype)
-        if watched is None or watched.steps >= STEPS:
+        if watched is None or watched.row.steps >= STEPS:
             return
         watched.before.clear()
         casts = {self._cast_at.get(id(each), (None, None))[1] for each, _ in half}
-        watched.cast_at = casts.pop() if len(casts) == 1 else None
+        watched.row.cast_at = casts.pop() if len(casts) == 1 else None
         proportional = type(optimizer).__name__ in PROPORTIONAL
         for parameter, group in half:
             rate = group.get("lr")
             if isinstance(rate, (int, float)) and rate != 0:
-                watched.rate = max(watched.rate, abs(float(rate)))
+                watched.row.rate = max(watched.row.rate, abs(float(rate)))
                 values, gradient = sample(parameter).clone(), sample(parameter.grad).float().abs()
                 update = abs(float(rate)) * (gradient if proportional else 1.0)
                 asked = (gradient > SMALL) & (update > values.float().abs() * FLOAT32)
@@ -159,11 +141,7 @@ class HalfUpdatesProbe(OptimizerProbe):
     def _watched_of(self, optimizer: Optimizer, dtype: torch.dtype) -> _Watched | None:
         return self._watched.of(
             optimizer,
-            lambda: _Watched(
-                type(optimizer).__name__,
-                self.context.frames.here(),
-                str(dtype).removeprefix("torch."),
-            ),
+            lambda: _Watched(_row(self.context.frames.here(), type(optimizer).__name__, dtype)),
         )
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
@@ -172,11 +150,16 @@ class HalfUpdatesProbe(OptimizerProbe):
         if watched is None or not watched.before:
             return
         counted, watched.before = watched.before, []
-        watched.steps += 1
+        watched.row.steps += 1
         with torch.no_grad():
             for parameter, before, asked in counted:
                 watched.asked.append(asked.sum())
                 watched.kept.append((asked & (sample(parameter) == before)).sum())
+
+
+def _row(at: int | None, optimizer: str, dtype: torch.dtype, rate: float = 0.0) -> UpdateRow:
+    name = str(dtype).removeprefix("torch.")
+    return UpdateRow(at=at, optimizer=optimizer, dtype=name, rate=rate, steps=0, asked=0, kept=0)
 
 
 def sample(tensor: Any) -> Any:
@@ -219,11 +202,8 @@ class _Updates(Subscriber):
         return noted if noted and isinstance(rate, (int, float)) else None
 
     def after(self, call: Call, noted: Noted) -> None:
-        dtype = str(noted[0][1].dtype).removeprefix("torch.")
         rate = call.args[2] if len(call.args) > 2 else call.kwargs.get("alpha", 1)
-        row = UpdateRow(
-            at=call.site, optimizer="", dtype=dtype, rate=float(rate), steps=0, asked=0, kept=0
-        )
+        row = _row(call.site, "", noted[0][1].dtype, float(rate))
         row, asks, keeps = self.rows.setdefault(call.site or 0, (row, [], []))
         for tensor, before, asked in noted:
             asks.append(asked.sum())

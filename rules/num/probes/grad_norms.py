@@ -3,7 +3,6 @@
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch.amp.grad_scaler import GradScaler
@@ -25,32 +24,6 @@ OPTIMIZERS = 16
 _HALF = (torch.float16, torch.bfloat16)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One step of one optimizer; the norm stays on its device."""
-
-    step: int
-    global_step: int
-    optimizer: int
-    at: int | None
-    norm: torch.Tensor
-    clipped: bool
-    rates: tuple[float, float]
-
-    def row(self, norm: float | str) -> NormRow:
-        """As the part ``norms`` holds it."""
-        return NormRow(
-            step=self.step,
-            global_step=self.global_step,
-            optimizer=self.optimizer,
-            at=self.at,
-            norm=norm,
-            clipped=self.clipped,
-            rate=self.rates[0],
-            base=self.rates[1],
-        )
-
-
 class GradNormsProbe(OptimizerProbe):
     """Writes ``norms``.
 
@@ -68,7 +41,8 @@ class GradNormsProbe(OptimizerProbe):
         self._numbers: dict[int, tuple[int, weakref.ref[Optimizer]]] = {}
         self._given = 0
         self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
-        self._seen: list[_Seen] = []
+        self._seen: list[tuple[NormRow, torch.Tensor]] = []
+        """Each with its norm, which stays on its device until the pass is over."""
 
     def start(self) -> None:
         """Watch clipping, and the unscaling that makes its norm one of scaled gradients."""
@@ -88,8 +62,9 @@ class GradNormsProbe(OptimizerProbe):
         super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
-        for each, norm in zip(seen, _to_floats([each.norm for each in seen]), strict=True):
-            self.context.add(each.row(norm if math.isfinite(norm) else str(norm)))
+        for (row, _), norm in zip(seen, _to_floats([norm for _, norm in seen]), strict=True):
+            row.norm = norm if math.isfinite(norm) else str(norm)
+            self.context.add(row)
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -123,18 +98,18 @@ class GradNormsProbe(OptimizerProbe):
             # of fused optimizers, which unscale by themselves
             scale = getattr(optimizer, "grad_scale", None)
             norm = norm if scale is None else norm / plain(scale)
-        at = self.context.frames.here()
-        self._seen.append(
-            _Seen(
-                self.context.step,
-                self.context.global_step,
-                number,
-                at,
-                norm,
-                clipped,
-                _rates(optimizer),
-            )
+        rate, base = _rates(optimizer)
+        row = NormRow(
+            step=self.context.step,
+            global_step=self.context.global_step,
+            optimizer=number,
+            at=self.context.frames.here(),
+            norm=0.0,
+            clipped=clipped,
+            rate=rate,
+            base=base,
         )
+        self._seen.append((row, norm))
 
     def _number_of(self, optimizer: Optimizer) -> int | None:
         number, known = self._numbers.get(id(optimizer), (0, None))

@@ -105,10 +105,8 @@ class StaleGradsProbe(OptimizerProbe):
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Count the step if its gradients were added to those of the step before; then reset."""
-        if self.watching:
-            self._stepped(optimizer)
-
-    def _stepped(self, optimizer: Optimizer) -> None:
+        if not self.watching:
+            return
         watched = self._watched.of(optimizer, lambda: _Uncleared(self._row(optimizer)))
         if watched is None:
             return
@@ -204,8 +202,16 @@ class MisplacedClippingProbe(OptimizerProbe):
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Judge the calls since its last step."""
-        if self.watching:
-            self._stepped(optimizer)
+        if not self.watching:
+            return
+        watched = self._watched.of(optimizer, lambda: _Clipped(type(optimizer).__name__))
+        if watched is None:
+            return
+        if watched.backwards >= 0:  # it stepped before: all since then was seen
+            watched.steps += 1
+            watched.at = self.context.frames.here()
+            self._judge(watched, {id(each) for each in tensors_of(optimizer)})
+        watched.backwards, watched.clips = self._backwards, self._seen
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -227,16 +233,6 @@ class MisplacedClippingProbe(OptimizerProbe):
         before = next((each for each in reversed(self._clips) if each.at == at), None)
         again = before is not None and first is not None and _is_clipped_again(before.first, first)
         self._clips.append(_Clip(self._seen, at, given, there, self._backwards, first, again))
-
-    def _stepped(self, optimizer: Optimizer) -> None:
-        watched = self._watched.of(optimizer, lambda: _Clipped(type(optimizer).__name__))
-        if watched is None:
-            return
-        if watched.backwards >= 0:  # it stepped before: all since then was seen
-            watched.steps += 1
-            watched.at = self.context.frames.here()
-            self._judge(watched, {id(each) for each in tensors_of(optimizer)})
-        watched.backwards, watched.clips = self._backwards, self._seen
 
     def _judge(self, watched: _Clipped, own: set[int]) -> None:
         """No call had effect, and a backward ran behind each: what was stepped with is raw. Or a line

@@ -21,15 +21,6 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOpti
 from ..rows import SchedulerRow, SingleTensorStepRow
 
 
-@dataclass
-class _Stepped:
-    """Calls of one optimizer's ``step()`` in one step of the program, and the operators in them."""
-
-    at: int | None
-    n: int = 0
-    operators: int = 0
-
-
 class SingleTensorStepsProbe(OptimizerProbe):
     """Adds rows to ``optimizer``, for torch's own optimizers whose groups all say that there is to
     be no list of tensors.
@@ -48,7 +39,7 @@ class SingleTensorStepsProbe(OptimizerProbe):
         self._made_at: weakref.WeakKeyDictionary[Optimizer, int | None] = (
             weakref.WeakKeyDictionary()
         )
-        self._stepped: dict[int, tuple[Optimizer, _Stepped]] = {}
+        self._stepped: dict[int, tuple[Optimizer, SingleTensorStepRow]] = {}
         self._before = 0
 
     def install(self) -> None:
@@ -71,18 +62,15 @@ class SingleTensorStepsProbe(OptimizerProbe):
         shadow = self.context.shadow
         if shadow is None or self.context.pass_name != "loud" or not _one_by_one(optimizer):
             return
-        stepped = self._stepped.setdefault(
-            id(optimizer), (optimizer, _Stepped(self.context.frames.here()))
-        )[1]
-        stepped.n += 1
-        stepped.operators += shadow.operators - self._before
+        at, made_at = self.context.frames.here(), self._made_at.get(optimizer)
+        name = type(optimizer).__name__
+        row = SingleTensorStepRow(at=at, made_at=made_at, name=name, n=0, operators=0)
+        row = self._stepped.setdefault(id(optimizer), (optimizer, row))[1]
+        row.n += 1
+        row.operators += shadow.operators - self._before
 
     def step_end(self) -> None:
-        for optimizer, stepped in self._stepped.values():
-            at, made_at, name = stepped.at, self._made_at.get(optimizer), type(optimizer).__name__
-            row = SingleTensorStepRow(
-                at=at, made_at=made_at, name=name, n=stepped.n, operators=stepped.operators
-            )
+        for _, row in self._stepped.values():
             self.context.add(row)
         self._stepped.clear()
 
