@@ -103,9 +103,7 @@ class FirstFindings:
                 return
             if not self._said:
                 self._said = True
-                self._say(
-                    "findings that are certain already; prices and patches follow in the final table:"
-                )
+                self._say("first findings (prices and patches follow in the table):")
             self._say(f"  {finding.site}: {finding.code} {finding.message}")
 
 

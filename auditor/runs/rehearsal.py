@@ -276,8 +276,8 @@ def unused(rehearsed: Recording) -> str:
     if not used or any(row.n for row in used):
         return ""
     return (
-        "the target put nothing on the CUDA device that it was offered (is its device fixed to the "
-        "CPU?)"
+        "the target put nothing on the CUDA device that it was offered (it names no device, or only "
+        "the CPU)"
     )
 
 

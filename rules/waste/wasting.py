@@ -493,7 +493,7 @@ class ComputedTwice(WasteRule):
             yield Finding(
                 site,
                 f"without gradients this line calls {most.module}{where} {most.n:,} times in one "
-                f"step on equal input: {most.looked} results were compared, and are equal bit by bit",
+                f"step on equal input: all {most.looked} results that were compared are equal bit by bit",
                 steps=most.all,
                 per_step=most.n * most.steps / most.all,
                 lost_us_per_step=us * most.steps / most.all if timed else None,
