@@ -314,12 +314,22 @@ class SaveBlocksStep(LineReport):
     )
 
     share: float = knob(0.05, "Report a line whose saves take at least this share of the steps.")
+    beside: int = knob(1 << 20, "Report views from this many bytes on that are saved beside them.")
 
     def detect(
         self, saves: Lines[SaveRow], machine: Machine, loop: TrainingLoop
     ) -> Iterator[Finding]:
         need_saves(saves)
         for line in saves.lines():
+            beside = max(save.beside for save in line.rows)
+            if beside >= self.beside:
+                yield self.report(
+                    line,
+                    f"torch.save writes the whole storage of a view: {amounts.size(beside)} that are no "
+                    f"part of the saved tensors, on {line.pattern}",
+                    facts=(),
+                    remedy=Remedy("Save view.clone(): a view is saved with all that it was cut from."),
+                )
             share = line.us / saves.step_us if saves.step_us else 0.0
             if len(line.rows) < 2 or share < self.share:
                 continue

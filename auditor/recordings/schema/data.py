@@ -128,6 +128,9 @@ class SaveRow(CalledRow, kw_only=True):
             "`torch.compile(module)` gives; looked for once a line"
         ),
     ] = ""
+    beside: Annotated[
+        int, doc("bytes of its tensors' storages that are of none of them, at the line's first save")
+    ] = 0
 
 
 class SyncedRow(CalledRow, kw_only=True):

@@ -51,3 +51,16 @@ def state_kept_in_memory():
         kept[:] = [copy.deepcopy(model.state_dict())]
 
     return step
+
+
+def a_copy_of_a_view_and_tied_weights():
+    model, archive, count = nn.Linear(1024, 512), torch.randn(600, 1024), [0]
+
+    def step():
+        count[0] += 1
+        model(torch.ones(4, 1024)).mean().backward()
+        if count[0] == 4:
+            halves = {"upper": model.weight[:256], "lower": model.weight[256:]}
+            torch.save({"start": archive[-2:].clone(), **halves}, io.BytesIO())
+
+    return step

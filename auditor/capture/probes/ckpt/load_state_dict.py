@@ -17,7 +17,8 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.loader_workers import size_of
-from auditor.capture.instruments.plain_tensor import plain
+from auditor.capture.instruments.plain_tensor import plain, tensors
+from auditor.capture.instruments.storages import storage_bytes, storage_key
 from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.instruments.user_frames import path_of
 from auditor.capture.probes.base import Context, Probe
@@ -65,20 +66,26 @@ class TorchSaveProbe(Probe):
         us = self._queue.own_us(start)
         size = None if path is None else size_of(path)
         row = SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size, stack=stack)
-        row.compiled = self._compiled(at, args[0] if args else kwargs.get("obj"))
+        if at not in self._looked:
+            self._looked.add(at)
+            try:
+                self._look(row, args[0] if args else kwargs.get("obj"))
+            except Exception as error:  # a mapping of the user's
+                self.missed(error)
         self.context.add(row)
         return result
 
-    def _compiled(self, at: int, saved: Any) -> str:
-        """A name in it of a compiled module; empty if it has none, or the line was asked."""
-        if at in self._looked or not COMPILED_CODE.tells_of_calls:
-            return ""
-        self._looked.add(at)
-        try:
-            return next((name for name in _tensor_names(saved) if HELD in name.split(".")), "")
-        except Exception as error:  # a mapping of the user's
-            self.missed(error)
-            return ""
+    def _look(self, row: SaveRow, saved: Any) -> None:
+        """Is a name in it one of a compiled module? How much lies in its storages beside it?"""
+        if COMPILED_CODE.tells_of_calls:
+            names = (name for name in _tensor_names(saved) if HELD in name.split("."))
+            row.compiled = next(names, "")
+        beside: dict[int, int] = {}
+        for each in tensors((saved,)):
+            key, size = storage_key(each), storage_bytes(each)
+            if key is not None and size is not None:
+                beside[key] = beside.get(key, size) - each.nbytes
+        row.beside = sum(each for each in beside.values() if each > 0)
 
 
 def _tensor_names(saved: Any, deep: int = DEEP) -> Iterator[str]:
