@@ -34,6 +34,16 @@ def long_beside_short():
     return on_texts(DataLoader(texts, 8, collate_fn=collate))  # WASTE006
 
 
+def graphs_as_a_matrix_of_edges():
+    graphs = [torch.arange(1, 41 if number % 8 == 5 else 9) for number in range(64)]
+
+    def collate(rows):
+        nodes = pad_sequence(rows, batch_first=True)
+        return nodes, (nodes[:, :, None] > nodes[:, None]).float()
+
+    return on_texts(DataLoader(graphs, 8, collate_fn=collate), lambda batch: batch[0])  # WASTE006
+
+
 def one_width_for_a_gpu__rehearsal():
     def collate(rows):  # WASTE006
         return _to(64, rows)

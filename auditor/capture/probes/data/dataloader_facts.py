@@ -395,13 +395,16 @@ def is_in_order(batch: Any) -> bool:
 
 
 def lengths_in(batch: Any) -> list[int] | None:
-    """Width and lengths of the rows of a batch's first large padded matrix, else None."""
+    """Width and lengths of the rows of a batch's first large padded matrix, or of one with a tensor of
+    pairs of its positions beside it (as wide twice); else None.
+    """
     held = list(tensors_in(batch, VECTORS))
     largest = max((each.numel() for each in held), default=0)
+    pairs = {each.shape[:2] for each in held if each.dim() > 2 and each.shape[1] == each.shape[2]}
     for each in held:
         whole = not (each.is_floating_point() or each.is_complex() or each.device.type != "cpu")
-        large = whole and each.dim() == 2 and 2 * each.numel() >= largest
-        if large and 1 < len(each) <= ROWS and each.shape[1] > 1:
+        large = 2 * each.numel() >= largest or each.shape in pairs
+        if whole and large and each.dim() == 2 and 1 < len(each) <= ROWS and each.shape[1] > 1:
             for rows in (each, each.flip(1)):
                 lengths = _lengths(rows)
                 if lengths is not None:
