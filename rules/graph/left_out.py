@@ -145,7 +145,7 @@ def _unfed(stepped: FedRow, data: Site | None, kind: str) -> str:
     ran = (
         "; this line reads its values without the graph"
         if data is not None
-        else "; this line puts their module in another's place, and its forward never runs"
+        else "; this line puts their module in another's place, whose forward is never called"
         if kind == "unrun"
         else "; this line replaces the module that held them"
         if stepped.put_at is not None

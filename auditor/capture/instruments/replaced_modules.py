@@ -24,6 +24,7 @@ class Replaced:
 
     parameter: weakref.ref[torch.Tensor]
     module: weakref.ref[nn.Module]
+    holder: weakref.ref[nn.Module]
     gone: dict[int, weakref.ref[torch.Tensor]]
     """By ``id``, parameters that the new module has not, nor had the old one in its turn."""
     at: int
@@ -65,6 +66,6 @@ class ReplacedModules:
         gone = {id(each): weakref.ref(each) for each in old.parameters() if id(each) not in kept}
         gone |= {number: told.gone[number] for told in before for number in told.lost()}
         for module in (old, made):
+            both = weakref.ref(module), weakref.ref(owner)
             for each in module.parameters():
-                told = Replaced(weakref.ref(each), weakref.ref(module), gone, at, outside)
-                self._of[id(each)] = told
+                self._of[id(each)] = Replaced(weakref.ref(each), *both, gone, at, outside)
