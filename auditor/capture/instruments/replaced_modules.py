@@ -2,6 +2,7 @@
 
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,8 @@ from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private.training import own_children
 from auditor.capture.instruments.user_frames import Frames
 
-MOST = 10_000
-"""Parameters that are remembered."""
+MOST, OFTEN = 10_000, 8
+"""Parameters that are remembered; changes of one place, more of which are the program's way."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class Replaced:
 
 
 class ReplacedModules:
-    """Costs nothing while no module takes another's place."""
+    """Costs nothing while no module takes another's place, and little where they take turns."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._of: dict[int, Replaced] = {}
+        self._times = Counter[tuple[int, str]]()
 
     def watch(self, guarded: Callable[..., Any]) -> Callable[[], None]:
         """From now on; the result ends it."""
@@ -56,7 +58,9 @@ class ReplacedModules:
         old = own_children(owner).get(name)
         if old is None or made is None or old is made or len(self._of) > MOST:
             return
-        frames = self._frames.user_frames(sys._getframe(1))
+        self._times[id(owner), name] += 1
+        often = self._times[id(owner), name] > OFTEN
+        frames = [] if often else self._frames.user_frames(sys._getframe(1))
         if not frames:
             return
         others = (each for each in frames if not isinstance(each.f_locals.get("self"), nn.Module))

@@ -172,8 +172,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):
             return
         leaves = {id(leaf.variable) for leaf in walk([node_of(tensor)]).leaves}
-        at, alone = self.context.frames.here(), leaves <= self._unfed
+        alone = leaves <= self._unfed
         for number in leaves & self._unfed:
+            at = self.context.frames.here()
             was_alone, lines = self._detached.get(number, (False, set()))
             if name != "detach":
                 self._cuts.setdefault(number, (name, at))
