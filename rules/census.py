@@ -41,10 +41,8 @@ class CensusSays(Rule):
         """One finding for each row: a note where it may be meant."""
         for row in census:
             if row.kind in self.SAID:
-                severity, site = (
-                    Severity.NOTE if self.meant(row, source) else None,
-                    self.place(row, source),
-                )
+                severity = Severity.NOTE if self.meant(row, source) else None
+                site = self.place(row, source)
                 places = places_of(site, row.site)
                 yield Finding(
                     site, self.said(row), steps=row.steps, severity=severity, places=places

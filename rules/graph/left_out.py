@@ -77,9 +77,9 @@ REMEDIES = {
     "unfed": "Find what cuts the graph: a detach(), .data, no_grad() or argmax on the way to the "
     "loss, or a module that the forward never calls. If it is intended, set requires_grad_(False) "
     "and leave the parameter out of the optimizer.",
-    "orphaned": "Create the optimizer after the last change of the model's layers, if these are "
-    "parameters of layers that were replaced: no module holds them. Else find what cuts the graph, "
-    "such as a detach().",
+    "orphaned": "Create the optimizer after the last change of the model's layers, or give it the "
+    "new parameters there (add_param_group()), if these are those of layers that were replaced: no "
+    "module holds them. Else find what cuts the graph, such as a detach().",
     "unrun": "Put the module where its forward is called. A parent may read .weight itself, as "
     "nn.MultiheadAttention does of out_proj. If it is intended, leave the parameters out of the "
     "optimizer.",
@@ -145,7 +145,7 @@ def _unfed(stepped: FedRow, data: Site | None, kind: str) -> str:
     ran = (
         "; this line reads its values without the graph"
         if data is not None
-        else "; this line puts their module in another's place, and its forward never runs"
+        else "; this line puts their module in another's place, where nothing calls its forward"
         if kind == "unrun"
         else "; this line replaces the module that held them"
         if stepped.put_at is not None

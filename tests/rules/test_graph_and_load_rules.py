@@ -4,14 +4,17 @@ tables made by hand.
 
 import pytest
 from auditor.rules.ckpt.files import CheckpointOverridesRate
+from auditor.rules.graph.chosen import choosing
+from auditor.rules.graph.left_out import NewLayerStaysFrozen
 from auditor.rules.opt.gradients import ClipReadsGradientNorm
 
 from auditor.evidence.recorded.reads import Expression, Reads
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
-from auditor.model import Site
+from auditor.model import Severity, Site
 from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, RateGroup
+from auditor.recordings.schema.graph import CensusRow
 from tests.rules.asking import ask, placed, read
 
 A, B, FILLED = (
@@ -98,3 +101,36 @@ def test_a_clip_that_reads_the_norm(text, edits, words):
     remedy = ClipReadsGradientNorm().remedy(found)
     assert remedy.text.startswith(words) and len(remedy.edits) == edits
     assert ("which was True" in found.message) is ("check" in text)
+
+
+# -- GRAPH006 and GRAPH011 -------------------------------------------------------------------------
+
+SCRIPT = """
+model = Net()
+chosen = [each for name, each in model.named_parameters() if "bias" in name]
+optimizer = SGD(chosen)
+"""
+
+
+def test_what_a_script_chooses_outside_of_functions():
+    source = Source({"t.py": SCRIPT})
+    assert [each.line for each in choosing(source, Site("t.py", 4, "", ""))] == [3]
+
+
+FREEZING = """
+def freeze(model):
+    for name, each in model.named_parameters():
+        each.requires_grad = "adapter" in name
+
+"""
+LATER = """
+def unfreeze(model):
+    model.requires_grad_()
+"""
+
+
+@pytest.mark.parametrize(("script", "meant"), [(FREEZING, False), (FREEZING + LATER, True)])
+def test_zeros_that_another_function_unfreezes_may_be_meant(script, meant):
+    row = placed(CensusRow(at=0, kind="zero", name="", other="low", n=1, steps=8), A)
+    (found,) = ask(NewLayerStaysFrozen(), Rows[CensusRow]((row,)), Source({"t.py": script}))
+    assert (found.site.line, found.severity == Severity.NOTE) == (4, meant)

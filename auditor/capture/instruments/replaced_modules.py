@@ -2,6 +2,7 @@
 
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,8 @@ from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private.training import own_children
 from auditor.capture.instruments.user_frames import Frames
 
-MOST = 10_000
-"""Parameters that are remembered."""
+MOST, OFTEN = 10_000, 8
+"""Parameters that are remembered; changes of one place, more of which are the program's way."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Replaced:
 
     parameter: weakref.ref[torch.Tensor]
     module: weakref.ref[nn.Module]
+    holder: weakref.ref[nn.Module]
     gone: dict[int, weakref.ref[torch.Tensor]]
     """By ``id``, parameters that the new module has not, nor had the old one in its turn."""
     at: int
@@ -36,11 +38,12 @@ class Replaced:
 
 
 class ReplacedModules:
-    """Costs nothing while no module takes another's place."""
+    """Costs nothing while no module takes another's place, and little where they take turns."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._of: dict[int, Replaced] = {}
+        self._times = Counter[tuple[int, str]]()
 
     def watch(self, guarded: Callable[..., Any]) -> Callable[[], None]:
         """From now on; the result ends it."""
@@ -55,7 +58,9 @@ class ReplacedModules:
         old = own_children(owner).get(name)
         if old is None or made is None or old is made or len(self._of) > MOST:
             return
-        frames = self._frames.user_frames(sys._getframe(1))
+        self._times[id(owner), name] += 1
+        often = self._times[id(owner), name] > OFTEN
+        frames = [] if often else self._frames.user_frames(sys._getframe(1))
         if not frames:
             return
         others = (each for each in frames if not isinstance(each.f_locals.get("self"), nn.Module))
@@ -65,6 +70,6 @@ class ReplacedModules:
         gone = {id(each): weakref.ref(each) for each in old.parameters() if id(each) not in kept}
         gone |= {number: told.gone[number] for told in before for number in told.lost()}
         for module in (old, made):
+            both = weakref.ref(module), weakref.ref(owner)
             for each in module.parameters():
-                told = Replaced(weakref.ref(each), weakref.ref(module), gone, at, outside)
-                self._of[id(each)] = told
+                self._of[id(each)] = Replaced(weakref.ref(each), *both, gone, at, outside)

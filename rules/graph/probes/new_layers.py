@@ -176,7 +176,7 @@ def _is_frozen_zero(weight: Any) -> bool:
     if type(weight) is not nn.Parameter or weight.requires_grad or weight.dim() < 2:
         return False
     values = weight.detach()
-    if values.is_meta or values.layout is not torch.strided or values.itemsize == 1:
+    if values.is_meta or values.layout is not torch.strided or values.element_size() == 1:
         return False  # of 8 bits: torch cannot tell
     return bool(values.numel() and not values.reshape(-1)[:FIRST].any() and not values.any())
 

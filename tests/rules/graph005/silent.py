@@ -2,6 +2,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.rules.graph005.fires import _Scaled
 from tests.rules.programs import numbered, optimized, trained_by, trained_once, trained_with
 
 
@@ -149,3 +150,10 @@ def new_layer_that_the_optimizer_is_given():
     model[1] = nn.Linear(8, 2)
     optimizer.param_groups[0]["params"] = [*model.parameters()]
     return lambda: trained_once(model, optimizer, torch.ones(4, 8))
+
+
+def adapter_of_a_layer_that_calls_it():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
+    model[0] = _Scaled(model[0])
+    optimizer = torch.optim.SGD([model[0].gain, *model[1].parameters()], lr=0.01)
+    return lambda: trained_once(model, optimizer, torch.randn(4, 8))

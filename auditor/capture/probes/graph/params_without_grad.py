@@ -72,7 +72,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         """The line that switched gradients off last."""
         self._replaced = ReplacedModules(context.frames)
         self._unrun: WeakSet[torch.nn.Module] = WeakSet()
-        """Modules that came or went, have what has no gradient and did not run since."""
+        """Modules that came or went and have what has no gradient, and what they are in: those that
+        did not run since.
+        """
 
     def install(self) -> None:
         """Notice which modules take others' places."""
@@ -120,8 +122,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         numbers = {id(each) for each in unfed}
         self._unfed |= numbers
         self._owners.update(dict.fromkeys(_outermost(numbers)))
-        put = (each.module() for each in map(self._replaced.of, unfed) if each is not None)
-        self._unrun.update(each for each in put if each is not None)
+        for put in filter(None, map(self._replaced.of, unfed)):
+            both = put.module(), put.holder()
+            self._unrun.update(each for each in both if each is not None)
         if begins:
             ran = self.guarded(self._ran)
             keep_hooks(self._patches, module_hooks.register_module_forward_pre_hook(ran))
@@ -169,8 +172,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):
             return
         leaves = {id(leaf.variable) for leaf in walk([node_of(tensor)]).leaves}
-        at, alone = self.context.frames.here(), leaves <= self._unfed
+        alone = leaves <= self._unfed
         for number in leaves & self._unfed:
+            at = self.context.frames.here()
             was_alone, lines = self._detached.get(number, (False, set()))
             if name != "detach":
                 self._cuts.setdefault(number, (name, at))
@@ -190,12 +194,16 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         return (at, qualified_names().get(id(owner), "")) if most else (None, "")
 
     def _put(self, unfed: list[torch.Tensor]) -> tuple[int | None, int | None]:
-        """Where the modules of all of them came or went, if none of these ran since."""
+        """Where the modules of all of them came or went, if none of these ran but what they are in
+        did, or they are gone.
+        """
         found = [each for each in map(self._replaced.of, unfed) if each is not None]
-        modules = (each.module() for each in found)
-        unrun = all(each is None or each in self._unrun for each in modules)
-        all_of_them = found and unrun and len(found) == len(unfed)
-        return (found[0].at, found[0].outside) if all_of_them else (None, None)
+        for each in found:
+            module = each.module()
+            if module is not None and (module not in self._unrun or each.holder() in self._unrun):
+                return None, None
+        whole = found and len(found) == len(unfed)
+        return (found[0].at, found[0].outside) if whole else (None, None)
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Look after it as well: a closure makes gradients there."""
