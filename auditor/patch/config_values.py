@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from auditor.model import Edit
-from auditor.patch.module import Refused, Splice, unify_line_ends
+from auditor.patch.module import Refused, Splice, expect_line, unify_line_ends
 from auditor.syntax.config_files import (
     DOCUMENTS,
     INI,
@@ -34,12 +34,9 @@ def set_values(raw: bytes, edits: Sequence[Edit]) -> bytes:
     except UnicodeDecodeError:
         raise Refused("the file is not valid utf-8") from None
     suffix = suffix_of(PurePosixPath(file).name)
+    lines = unify_line_ends(text).split("\n")
     for edit in edits:
-        lines = unify_line_ends(text).split("\n")
-        if not 0 < edit.site.line <= len(lines):
-            raise Refused(f"the file has no line {edit.site.line}")
-        if edit.site.text and lines[edit.site.line - 1].split() != edit.site.text.split():
-            raise Refused(f"line {edit.site.line} is not what it was when the run was recorded")
+        expect_line(lines, edit)
     if suffix in SCRIPTS:
         splices = [_variable(text, edit) for edit in edits]
         return _spliced(text, splices).encode()
@@ -102,20 +99,16 @@ def _written(value: object, *, like: str) -> str:
 
 def _comes_to(text: str, suffix: str, splice: Splice, wanted: Any) -> bool:
     try:
-        return _same(read_document(_without_mark(_spliced(text, [splice])), suffix), wanted)
-    except UnreadableConfig:
+        return _same(_parse(_spliced(text, [splice]), suffix), wanted)
+    except Refused:
         return False
 
 
 def _parse(text: str, suffix: str) -> Any:
     try:
-        return read_document(_without_mark(text), suffix)
+        return read_document(text.removeprefix("\ufeff"), suffix)
     except UnreadableConfig as reason:
         raise Refused(f"the file {reason}") from None
-
-
-def _without_mark(text: str) -> str:
-    return text.removeprefix("\ufeff")
 
 
 def _path(edit: Edit) -> tuple[str | int, ...]:

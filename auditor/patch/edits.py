@@ -6,14 +6,13 @@ import ast
 import itertools
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.config_values import set_values
 from auditor.patch.module import (
-    Block,
     Module,
     Refused,
     SourceChange,
@@ -21,14 +20,13 @@ from auditor.patch.module import (
     Splice,
     block_of,
     called_statements,
-    covers,
     parse,
     parse_expression,
     same,
 )
 from auditor.patch.removal import detach, drop_statements, values_to_detach
 from auditor.patch.throttle import every_of, logging_statement, throttle
-from auditor.syntax.index import name_of, parents_of, targets_of
+from auditor.syntax.index import name_of, parents_of, root_of, targets_of
 from auditor.syntax.reaching import FACTORIES, made_for
 
 # -- insert ----------------------------------------------------------------------------------------
@@ -50,17 +48,15 @@ def insert_before(module: Module, edit: Edit) -> SourceChange:
         raise _unknown(edit)
     here = [
         node
-        for node in module.parents
-        if isinstance(node, ast.stmt)
-        and covers(node, edit.site.line)
-        and not isinstance(getattr(node, "body", None), list)
+        for node in module.on(edit.site.line, ast.stmt)
+        if not isinstance(getattr(node, "body", None), list)
     ]
     if len(here) != 1:
         raise Refused(f"line {edit.site.line} is not one plain statement")
     (statement,) = here
     added = _line_before(module, statement, edit.value.strip())
     block = block_of(module, statement)
-    _expect_new(call, block.statements)
+    _expect_new(call, block)
     return SourceChange((added,), partial(_put, block, ast.Expr(value=call), statement))
 
 
@@ -69,13 +65,10 @@ def decorate(module: Module, edit: Edit) -> SourceChange:
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _DECORATORS or call.args:
         raise _unknown(edit)
-    here = [
-        node
-        for node in module.parents
-        if isinstance(node, ast.FunctionDef) and node.lineno == edit.site.line
-    ]
+    line = edit.site.line
+    here = [node for node in module.on(line, ast.FunctionDef) if node.lineno == line]
     if len(here) != 1:
-        raise Refused(f"line {edit.site.line} begins no function")
+        raise Refused(f"line {line} begins no function")
     (function,) = here
     if any(name_of(call.func) in ast.unparse(each) for each in function.decorator_list):
         raise Refused(f"`{edit.value}` is there already")
@@ -98,7 +91,7 @@ def insert_after_imports(module: Module, edit: Edit) -> SourceChange:
     at = module.source.line_end(end)
     return SourceChange(
         (Splice(at, at, f"\n\n{edit.value.strip()}"),),
-        partial(_put, Block(module.tree, "body"), ast.Expr(value=call), last, after=True),
+        partial(_put, module.tree.body, ast.Expr(value=call), last, after=True),
     )
 
 
@@ -116,16 +109,12 @@ def _wanted_call(edit: Edit) -> ast.Call:
     if (
         not isinstance(call, ast.Call)
         or call.keywords
-        or not all(map(_is_plain, [call.func, *call.args]))
+        or not all(
+            isinstance(root_of(each), (ast.Name, ast.Constant)) for each in [call.func, *call.args]
+        )
     ):
         raise Refused(f"`{edit.value}` is not a plain call")
     return call
-
-
-def _is_plain(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, (ast.Name, ast.Constant))
 
 
 def _unknown(edit: Edit) -> Refused:
@@ -136,7 +125,7 @@ def _line_before(module: Module, statement: ast.stmt, text: str) -> Splice:
     source = module.source
     start = source.span(statement)[0]
     indent = source.before(start)
-    if indent.strip() or source.text[: source.line_start(start)].endswith("\\\n"):
+    if indent.strip() or source.is_joined(start):
         raise Refused("the statement does not begin its line")
     return Splice(start, start, f"{text}\n{indent}")
 
@@ -150,23 +139,16 @@ def _expect_new(call: ast.Call, statements: list[ast.stmt]) -> None:
 
 def _last_import(module: Module) -> ast.stmt:
     """The last import before the first definition."""
-    last = None
-    for statement in module.tree.body:
-        if isinstance(statement, _DEFINITIONS):
-            break
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            last = statement
-    if last is None:
+    body = module.tree.body
+    top = itertools.takewhile(lambda each: not isinstance(each, _DEFINITIONS), body)
+    imports = [each for each in top if isinstance(each, (ast.Import, ast.ImportFrom))]
+    if not imports:
         raise Refused("the file has no import at its top")
-    return last
+    return imports[-1]
 
 
-def _put(block: Block, added: ast.stmt, anchor: ast.stmt, *, after: bool = False) -> None:
-    statements: list[ast.stmt] = []
-    for statement in block.statements:
-        pair = [statement, added] if after else [added, statement]
-        statements += pair if statement is anchor else [statement]
-    setattr(block.owner, block.field, statements)
+def _put(block: list[ast.stmt], added: ast.stmt, anchor: ast.stmt, *, after: bool = False) -> None:
+    block.insert(block.index(anchor) + after, added)
 
 
 # -- edits -----------------------------------------------------------------------------------------
@@ -307,10 +289,9 @@ def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
         raise Refused(f"`{edit.value}` is not a whole number, True or False")
     found = [
         node.value
-        for node in module.parents
+        for node in module.on(edit.site.line, ast.stmt)
         if isinstance(node, (ast.Assign, ast.AnnAssign))
-        and covers(node, edit.site.line)
-        and any(name_of(target) == edit.keyword for target in targets_of(node))
+        and edit.keyword in map(name_of, targets_of(node))
     ]
     if (
         len(found) != 1
@@ -460,21 +441,11 @@ def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> 
 
 def _prefix_for(module: Module, old: str, new: str) -> str:
     """What ``new`` needs before it to come from the module that ``old`` is of; may be empty."""
-    imports = [
-        node
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ImportFrom) and not node.level
-    ]
-    homes = {
-        node.module
-        for node in imports
-        for name in node.names
-        if name.name == old and name.asname in (None, old)
-    }
-    if len(homes) != 1 or None in homes:
+    homes = {home for home, *names in _from_modules(module.parents) if names == [old, old]}
+    if len(homes) != 1:
         raise Refused(f"where `{old}` is imported from is not visible in the file")
-    home = str(homes.pop())
-    if any(_binds(node, home, new) for node in module.tree.body):
+    home = homes.pop()
+    if (home, new, new) in _from_modules(module.tree.body):
         return ""
     prefix = next(_ways_to(module.tree, home), None)
     if prefix is None:
@@ -484,10 +455,12 @@ def _prefix_for(module: Module, old: str, new: str) -> str:
     return prefix
 
 
-def _binds(node: ast.stmt, home: str, name: str) -> bool:
-    if not isinstance(node, ast.ImportFrom) or node.level or node.module != home:
-        return False
-    return any(item.name == name and item.asname in (None, name) for item in node.names)
+def _from_modules(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str, str]]:
+    """(module, name there, name here) of all that is imported from modules."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            for item in node.names:
+                yield str(node.module), item.name, item.asname or item.name
 
 
 def _ways_to(tree: ast.Module, home: str) -> Iterator[str]:
@@ -583,9 +556,7 @@ def _is_plain_value(value: ast.expr) -> bool:
         value = value.operand
     if isinstance(value, (ast.Tuple, ast.List)):
         return all(map(_is_plain_value, value.elts))
-    root = value
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = root_of(value)
     of_torch = (
         isinstance(value, ast.Attribute) and isinstance(root, ast.Name) and root.id == "torch"
     )

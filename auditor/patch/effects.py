@@ -3,7 +3,7 @@
 import ast
 
 from auditor.patch.module import Module, Refused
-from auditor.syntax.index import name_of, nodes_in
+from auditor.syntax.index import name_of, nodes_in, root_of
 from auditor.syntax.logging_calls import counts_its_calls, log_kind
 
 _METHODS = frozenset(
@@ -35,34 +35,11 @@ _ASKING_FUNCTIONS = frozenset(
 )
 
 _NODES = (
-    ast.Constant,
-    ast.Name,
-    ast.Attribute,
-    ast.JoinedStr,
-    ast.FormattedValue,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.BoolOp,
-    ast.Compare,
-    ast.IfExp,
-    ast.Subscript,
-    ast.Slice,
-    ast.Dict,
-    ast.List,
-    ast.Tuple,
-    ast.Set,
-    ast.Starred,
-    ast.keyword,
-    ast.ListComp,
-    ast.GeneratorExp,
-    ast.DictComp,
-    ast.comprehension,
-    ast.expr_context,
-    ast.operator,
-    ast.unaryop,
-    ast.boolop,
-    ast.cmpop,
-)
+    ast.Constant, ast.Name, ast.Attribute, ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.UnaryOp,
+    ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Slice, ast.Dict, ast.List, ast.Tuple,
+    ast.Set, ast.Starred, ast.keyword, ast.ListComp, ast.GeneratorExp, ast.DictComp,
+    ast.comprehension, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+)  # fmt: skip
 
 
 def writes(expression: ast.AST, *, asks: bool = False) -> ast.AST | None:
@@ -170,9 +147,7 @@ def _is_plain(node: ast.expr) -> bool:
         return name_of(node.func) in _SWITCH_CALLS and writes(node, asks=True) is None
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
         return all(map(_is_plain, node.elts))
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, (ast.Name, ast.Constant))
+    return isinstance(root_of(node), (ast.Name, ast.Constant))
 
 
 def _name(node: ast.expr) -> str:

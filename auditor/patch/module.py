@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from auditor.model import Edit
-from auditor.syntax.index import above, name_of, parents_of, span_of
+from auditor.syntax.index import above, blocks_of, name_of, parents_of, span_of
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -58,12 +58,11 @@ class Module:
 
     def expect_line(self, edit: Edit) -> None:
         """Raise :class:`Refused` if the site's line is not what it was in the recorded run."""
-        site = edit.site
-        if not 0 < site.line <= len(self.source.lines):
-            raise Refused(f"the file has no line {site.line}")
-        # Compared without spacing: a recorded line has its form feeds as spaces.
-        if site.text and self.source.lines[site.line - 1].split() != site.text.split():
-            raise Refused(f"line {site.line} is not what it was when the run was recorded")
+        expect_line(self.source.lines, edit)
+
+    def on(self, line: int, *kinds: type[Node]) -> list[Node]:
+        """Nodes of these kinds that cover a line."""
+        return [node for node in self.parents if isinstance(node, kinds) and covers(node, line)]
 
     def calls(self, edit: Edit) -> list[ast.Call]:
         """The call on the edit's line; several only if written alike. Raises :class:`Refused`."""
@@ -72,7 +71,11 @@ class Module:
         exact = [call for call in named if span_of(call) == edit.span]
         found = [(call, self.quoted_in(call) or call) for call in exact or named]
         here = [(call, place) for call, place in found if covers(place, line)]
-        near = [(call, place) for call, place in here if line in (place.lineno, _name_line(place))]  # type: ignore[attr-defined]
+        near = [
+            (call, place)
+            for call, place in here
+            if line == place.lineno or (place is call and line == call.func.end_lineno)  # type: ignore[attr-defined]
+        ]
         if not here:
             raise Refused(f"there is no call of `{edit.call}` on line {line}")
         if any(place is not call for call, place in near or here):
@@ -91,8 +94,14 @@ class Module:
                 value[:] = [new if item is old else item for item in value]
 
 
-def _name_line(node: ast.AST) -> int | None:
-    return node.func.end_lineno if isinstance(node, ast.Call) else None
+def expect_line(lines: Sequence[str], edit: Edit) -> None:
+    """Raise :class:`Refused` if an edit's line is not what it was in the recorded run."""
+    site = edit.site
+    if not 0 < site.line <= len(lines):
+        raise Refused(f"the file has no line {site.line}")
+    # Compared without spacing: a recorded line has its form feeds as spaces.
+    if site.text and lines[site.line - 1].split() != site.text.split():
+        raise Refused(f"line {site.line} is not what it was when the run was recorded")
 
 
 def covers(node: ast.AST, line: int) -> bool:
@@ -142,27 +151,9 @@ def called_statements(module: Module, edit: Edit) -> list[ast.stmt]:
     return found
 
 
-@dataclass(frozen=True)
-class Block:
-    """One list of statements: the ``field`` of a node (``body``, ``orelse``, ``finalbody``)."""
-
-    owner: ast.AST
-    field: str
-
-    @property
-    def statements(self) -> list[ast.stmt]:
-        """The statements, as they stand in the tree."""
-        statements: list[ast.stmt] = getattr(self.owner, self.field)
-        return statements
-
-
-def block_of(module: Module, statement: ast.stmt) -> Block:
-    """The block that a statement stands in."""
-    owner = module.parents[statement]
-    for name, value in ast.iter_fields(owner):
-        if isinstance(value, list) and any(item is statement for item in value):
-            return Block(owner, name)
-    raise AssertionError("a statement is in no block of its parent")
+def block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
+    """The block that a statement stands in, as it is in the tree."""
+    return next(block for block in blocks_of(module.parents[statement]) if statement in block)
 
 
 # -- source ----------------------------------------------------------------------------------------
@@ -261,6 +252,17 @@ class SourceText:
         """True if nothing but a comment follows on the line. ``offset`` is not inside a string."""
         rest = self.text[offset : self.line_end(offset)].strip()
         return not rest or rest.startswith("#")
+
+    def is_joined(self, offset: int) -> bool:
+        """True if a backslash joins the line to the one above."""
+        return self.text.endswith("\\\n", 0, self.line_start(offset))
+
+    def expect_own_lines(self, start: int, end: int) -> None:
+        """Raise :class:`Refused` unless a statement stands alone on its lines."""
+        if self.before(start).strip() or not self.rest_is_idle(end):
+            raise Refused("the statement shares its line with another")
+        if self.is_joined(start):
+            raise Refused("the statement is joined to the line above by a backslash")
 
     def splice(self, splices: Iterable[Splice]) -> bytes:
         """The file with the splices, which must not overlap. New lines end as their line does."""

@@ -9,14 +9,12 @@ from functools import partial
 from auditor.model import Edit
 from auditor.patch.effects import writes
 from auditor.patch.module import (
-    Block,
     Module,
     Refused,
     SourceChange,
     SourceText,
     Splice,
     block_of,
-    covers,
     only_alike,
 )
 from auditor.syntax.index import ADDS_ITEM, name_of
@@ -30,61 +28,48 @@ def drop_statements(module: Module, doomed: Iterable[ast.stmt]) -> Iterator[Sour
     gone = set(doomed)
     close(module, gone)
     outermost = [each for each in gone if not any(up in gone for up in module.ancestors(each))]
-    blocks: dict[Block, set[ast.stmt]] = {}
-    for statement in outermost:
-        blocks.setdefault(block_of(module, statement), set()).add(statement)
-    for block, lost in blocks.items():
-        statements = list(block.statements)
-        if isinstance(block.owner, ast.Module) or len(lost) < len(statements):
+    blocks = {id(block): block for block in (block_of(module, each) for each in outermost)}
+    for block in blocks.values():
+        lost = gone.intersection(block)
+        at_top = block is module.tree.body
+        if at_top or len(lost) < len(block):
             splices = tuple(_drop_some(module.source, block, lost))
         else:
-            splices = tuple(_nothing_done(module.source, statements))
-        yield SourceChange(splices, partial(_take_out, block, lost))
+            splices = tuple(_nothing_done(module.source, block))
+        yield SourceChange(splices, partial(_take_out, block, lost, at_top=at_top))
 
 
 # -- one block -------------------------------------------------------------------------------------
 
 
-def _take_out(block: Block, lost: set[ast.stmt]) -> None:
+def _take_out(block: list[ast.stmt], lost: set[ast.stmt], *, at_top: bool) -> None:
     """Other changes may have put statements into the block by now."""
-    kept = [statement for statement in block.statements if statement not in lost]
-    if not kept and not isinstance(block.owner, ast.Module):
-        kept = [ast.Pass()]
-    setattr(block.owner, block.field, kept)
+    kept = [statement for statement in block if statement not in lost]
+    block[:] = kept if kept or at_top else [ast.Pass()]
 
 
-def _drop_some(source: SourceText, block: Block, lost: set[ast.stmt]) -> Iterator[Splice]:
-    statements = block.statements
-    for doomed, numbers in itertools.groupby(
-        range(len(statements)), key=lambda number: statements[number] in lost
-    ):
+def _drop_some(source: SourceText, block: list[ast.stmt], lost: set[ast.stmt]) -> Iterator[Splice]:
+    for doomed, run in itertools.groupby(block, key=lost.__contains__):
         if doomed:
-            inside = list(numbers)
-            yield _drop_rows(source, block, statements, inside[0], inside[-1])
+            yield _drop_rows(source, block, list(run))
 
 
-def _start(source: SourceText, statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
-    return min(source.span(node)[0] for node in (statement, *decorators))
-
-
-def _drop_rows(
-    source: SourceText, block: Block, statements: list[ast.stmt], first: int, last: int
-) -> Splice:
-    start, end = _start(source, statements[first]), source.span(statements[last])[1]
-    if source.before(start).strip() or not source.rest_is_idle(end):
-        raise Refused("the statement shares its line with another")
-    if source.text[: source.line_start(start)].endswith("\\\n"):
-        raise Refused("the statement is joined to the line above by a backslash")
-    lines, last_statement = source.lines, statements[last]
-    decorators = getattr(statements[first], "decorator_list", [])
-    begin = min(node.lineno for node in (statements[first], *decorators)) - 1
-    behind = last_statement.end_lineno or last_statement.lineno
+def _drop_rows(source: SourceText, block: list[ast.stmt], run: list[ast.stmt]) -> Splice:
+    lines, last = source.lines, run[-1]
+    head = (run[0], *getattr(run[0], "decorator_list", ()))
+    source.expect_own_lines(min(source.span(node)[0] for node in head), source.span(last)[1])
+    begin = min(node.lineno for node in head) - 1
+    behind = last.end_lineno or last.lineno
     before = _blank_rows(lines, range(begin - 1, -1, -1))
     after = _blank_rows(lines, range(behind, len(lines) - (lines[-1] == "")))
-    if last + 1 == len(statements):
+    if last is block[-1]:
         return _cut(source, begin - before, behind)
-    return _cut(source, begin, behind + (after if not first and not before else min(before, after)))
+    alone = run[0] is block[0] and not before
+    return _cut(source, begin, behind + (after if alone else min(before, after)))
+
+
+def _blank_rows(lines: list[str], rows: range) -> int:
+    return sum(1 for _ in itertools.takewhile(lambda row: not lines[row].strip(), rows))
 
 
 def _cut(source: SourceText, first: int, behind: int) -> Splice:
@@ -112,35 +97,18 @@ def close(module: Module, gone: set[ast.stmt]) -> None:
             pending.append(owner)
 
 
-def is_empty(statements: list[ast.stmt], gone: set[ast.stmt]) -> bool:
-    """True if nothing of a block stays; also of one that was never there."""
-    return all(statement in gone for statement in statements)
-
-
 def _goes(module: Module, owner: ast.stmt, gone: set[ast.stmt]) -> bool:
-    if not is_empty(getattr(owner, "body", []), gone):
+    if not gone.issuperset(getattr(owner, "body", ())):
         return False
     if not isinstance(owner, ast.If):
         name = getattr(owner, "name", "") or type(owner).__name__.removeprefix("Async").lower()
         raise Refused(f"the body of `{name}` around the statement would be left empty")
-    if not is_empty(owner.orelse, gone) or module.source.code(owner).startswith("elif"):
+    if not gone.issuperset(owner.orelse) or module.source.code(owner).startswith("elif"):
         return False  # ``pass`` says what is not done
     if writes(owner.test, asks=True) is not None:
         asked = module.source.code(owner.test).split("\n")[0]
         raise Refused(f"`if {asked}:` would be left empty, and its condition may have side effects")
     return True
-
-
-# -- blank lines -----------------------------------------------------------------------------------
-
-
-def _blank_rows(lines: list[str], rows: range) -> int:
-    count = 0
-    for row in rows:
-        if lines[row].strip():
-            break
-        count += 1
-    return count
 
 
 # -- detach ----------------------------------------------------------------------------------------
@@ -156,12 +124,8 @@ _STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 def values_to_detach(module: Module, edit: Edit) -> list[ast.expr]:
     """The expressions that the edit wants detached. Raises :class:`Refused`."""
     line = edit.site.line
-    stored = [
-        (node, value)
-        for node in module.parents
-        if isinstance(node, (*_STATEMENTS, ast.Expr)) and covers(node, line)
-        for value in _stored(node)
-    ]
+    statements = module.on(line, *_STATEMENTS, ast.Expr)
+    stored = [(node, value) for node in statements for value in _stored(node)]
     if not stored:
         raise Refused(f"line {line} stores no value that could be detached")
     only_alike([node for node, _ in stored], f"line {line} stores more than one value")
@@ -217,13 +181,9 @@ def _stored(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _sole(value: ast.expr) -> ast.expr:
     """The one value inside a literal of one; the value itself if it is no literal."""
-    inside: list[ast.expr] | None = None
-    if isinstance(value, ast.Dict):
-        inside = value.values
-    elif isinstance(value, (ast.List, ast.Tuple, ast.Set)):
-        inside = value.elts
-    if inside is None:
+    if not isinstance(value, (ast.Dict, ast.List, ast.Tuple, ast.Set)):
         return value
+    inside = value.values if isinstance(value, ast.Dict) else value.elts
     if len(inside) != 1:
         raise Refused(
             "several values are stored together, so which one carries the graph is not known"

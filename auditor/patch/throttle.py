@@ -3,24 +3,23 @@
 import ast
 import io
 import tokenize
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.effects import expect_no_interval, expect_only_logs
 from auditor.patch.module import (
-    Block,
     Module,
     Refused,
     SourceChange,
     SourceText,
     Splice,
     block_of,
-    covers,
-    same,
+    parse_expression,
 )
-from auditor.syntax.index import name_of
+from auditor.syntax.index import SCOPES, name_of, nodes_in, unparsed
+from auditor.syntax.reaching import shared_names
 
 _STRING_STARTS = frozenset({"FSTRING_START", "TSTRING_START"})
 _STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
@@ -28,11 +27,7 @@ _STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
 
 def logging_statement(module: Module, edit: Edit) -> ast.Expr:
     """The statement on the edit's line, known to be nothing but a log. Raises :class:`Refused`."""
-    found = [
-        node
-        for node in module.parents
-        if isinstance(node, ast.Expr) and covers(node, edit.site.line)
-    ]
+    found = module.on(edit.site.line, ast.Expr)
     if len(found) != 1:
         raise Refused(f"line {edit.site.line} is not one statement that only logs")
     expect_only_logs(found[0], safe=edit.safe)
@@ -44,10 +39,10 @@ def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Sou
     """Changes that let each statement run every N steps. Raises :class:`Refused` if none can."""
     numbered: dict[ast.For, str] = {}
     for statement, every in statements.items():
-        counter = counter_of(module, statement)
-        if counter.loop is not None:
-            numbered[counter.loop] = ast.unparse(counter.expression)
-        yield under(module, statement, _turn(counter.expression, every))
+        counter, loop = counter_of(module, statement)
+        if loop is not None:
+            numbered[loop] = counter
+        yield under(module, statement, parse_expression(f"{counter} % {every} == 0"))
     yield from (number_loop(module, loop, name) for loop, name in numbered.items())
 
 
@@ -55,10 +50,7 @@ def under(module: Module, statement: ast.Expr, test: ast.expr) -> SourceChange:
     """The change that puts the statement under a condition."""
     source = module.source
     start, end = source.span(statement)
-    if source.before(start).strip() or not source.rest_is_idle(end):
-        raise Refused("the statement shares its line with another")
-    if source.text[: source.line_start(start)].endswith("\\\n"):
-        raise Refused("the statement is joined to the line above by a backslash")
+    source.expect_own_lines(start, end)
     block, unit = block_of(module, statement), _indent_unit(module, statement)
     head = f"if {ast.unparse(test)}:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
@@ -116,18 +108,8 @@ def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[in
         raise Refused("the statement cannot be read") from None
 
 
-def _turn(counter: ast.expr, every: int) -> ast.Compare:
-    remainder = ast.BinOp(left=counter, op=ast.Mod(), right=ast.Constant(value=every))
-    return ast.Compare(left=remainder, ops=[ast.Eq()], comparators=[ast.Constant(value=0)])
-
-
-def _rewrite(block: Block, statement: ast.stmt, test: ast.expr) -> None:
-    wrapped = ast.If(test=test, body=[statement], orelse=[])
-    setattr(
-        block.owner,
-        block.field,
-        [wrapped if item is statement else item for item in block.statements],
-    )
+def _rewrite(block: list[ast.stmt], statement: ast.stmt, test: ast.expr) -> None:
+    block[block.index(statement)] = ast.If(test=test, body=[statement], orelse=[])
 
 
 # -- counters --------------------------------------------------------------------------------------
@@ -135,57 +117,49 @@ def _rewrite(block: Block, statement: ast.stmt, test: ast.expr) -> None:
 
 
 _LOOPS = (ast.For, ast.While)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BARS = frozenset({"tqdm", "track", "progress_bar"})
 _UNSEEN = "no step counter is visible here"
 
 
-@dataclass(frozen=True)
-class Counter:
-    """An expression that is 0, 1, 2 ... (or starts later) on the steps; ``loop`` is one that must
-    be numbered by that name first.
+def counter_of(module: Module, statement: ast.stmt) -> tuple[str, ast.For | None]:
+    """What is 0, 1, 2 ... (or starts later) on the steps on which the statement runs, and the loop
+    that must be numbered by that name first. Raises :class:`Refused`.
     """
-
-    expression: ast.expr
-    loop: ast.For | None = None
-
-
-def counter_of(module: Module, statement: ast.stmt) -> Counter:
-    """What counts the steps on which the statement runs. Raises :class:`Refused`."""
     scope = _step_scope(module, statement)
+    nodes = nodes_in(scope.body, ast.Name, ast.Attribute)
+    stored = Counter(unparsed(node) for node in nodes if not isinstance(node.ctx, ast.Load))
     found = _loop_variable(scope) if isinstance(scope, ast.For) else None
     if found is not None:
-        if any(same(_loaded(node), found) for node in _stores(scope.body)):
-            raise Refused(f"`{found.id}` is set again inside its loop")
-        return Counter(found)
+        if found in stored:
+            raise Refused(f"`{found}` is set again inside its loop")
+        return found, None
     for counted in _counted_up(scope):
-        often = sum(same(_loaded(node), counted) for node in _stores(scope.body))
-        if often == 1 and _starts_as_integer(module, counted):
-            return Counter(counted)
+        if stored[counted] == 1 and _starts_as_integer(module, counted):
+            return counted, None
     if not isinstance(scope, ast.For):
         raise Refused(_UNSEEN)
-    return Counter(ast.Name(id=free_name(module), ctx=ast.Load()), scope)
+    return free_name(module), scope
 
 
 def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | ast.FunctionDef:
     """The innermost loop around the statement that steps an optimizer, or is a whole step's."""
     loops: list[ast.For | ast.While] = []
     below: ast.AST = statement
+    function: ast.AST | None = None
     for up in module.ancestors(statement):
+        if isinstance(up, SCOPES):
+            function = up
+            break
         if isinstance(up, _LOOPS) and below in up.body and not _turns_once(up):
             loops.append(up)
-        if isinstance(up, _FUNCTIONS):
-            break
         below = up
-    function = next((up for up in module.ancestors(statement) if isinstance(up, _FUNCTIONS)), None)
     stepping = [loop for loop in loops if _steps_an_optimizer(loop)]
     if function is not None and _steps_an_optimizer(function):
         loops = []  # they run within a step, and their counters begin again in the next
-    if stepping or loops:
-        return (stepping or loops)[0]
-    if not isinstance(function, ast.FunctionDef):
+    found = next(iter(stepping or loops), function)
+    if not isinstance(found, (*_LOOPS, ast.FunctionDef)):
         raise Refused(_UNSEEN)
-    return function
+    return found
 
 
 def _turns_once(loop: ast.For | ast.While) -> bool:
@@ -211,7 +185,7 @@ def _steps_an_optimizer(scope: ast.AST) -> bool:
     )
 
 
-def _loop_variable(loop: ast.For) -> ast.Name | None:
+def _loop_variable(loop: ast.For) -> str | None:
     """``i`` of ``for i in range(n)`` and ``for i, b in enumerate(x)``, also in a progress bar."""
     source = loop.iter
     while isinstance(source, ast.Call) and name_of(source.func) in _BARS and source.args:
@@ -220,21 +194,17 @@ def _loop_variable(loop: ast.For) -> ast.Name | None:
         return None
     name = source.func.id
     if name in ("range", "trange") and len(source.args) <= 2 and isinstance(loop.target, ast.Name):
-        return _name(loop.target)
+        return loop.target.id
     if (
         name == "enumerate"
         and isinstance(loop.target, ast.Tuple)
         and isinstance(loop.target.elts[0], ast.Name)
     ):
-        return _name(loop.target.elts[0])
+        return loop.target.elts[0].id
     return None
 
 
-def _name(target: ast.Name) -> ast.Name:
-    return ast.Name(id=target.id, ctx=ast.Load())
-
-
-def _counted_up(scope: ast.For | ast.While | ast.FunctionDef) -> Iterator[ast.expr]:
+def _counted_up(scope: ast.For | ast.While | ast.FunctionDef) -> Iterator[str]:
     """What the scope's own statements, under no condition, count up by one."""
     for node in scope.body:
         if (
@@ -242,19 +212,13 @@ def _counted_up(scope: ast.For | ast.While | ast.FunctionDef) -> Iterator[ast.ex
             and isinstance(node.op, ast.Add)
             and _is_int(node.value, 1)
         ):
-            counted = _loaded(node.target)
-            if isinstance(counted, ast.Attribute) or (
-                isinstance(counted, ast.Name) and _outlives(scope, counted.id)
-            ):
-                yield counted
-
-
-def _outlives(scope: ast.For | ast.While | ast.FunctionDef, name: str) -> bool:
-    """Whether the name lives on from turn to turn: a function's parameter begins again."""
-    return not isinstance(scope, ast.FunctionDef) or any(
-        isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names
-        for node in ast.walk(scope)
-    )
+            counted = node.target
+            # a function's parameter begins again
+            lives_on = not isinstance(scope, ast.FunctionDef) or (
+                isinstance(counted, ast.Name) and counted.id in shared_names(scope)
+            )
+            if isinstance(counted, ast.Attribute) or (isinstance(counted, ast.Name) and lives_on):
+                yield unparsed(counted)
 
 
 def _is_int(node: ast.AST | None, value: int | None = None) -> bool:
@@ -262,32 +226,14 @@ def _is_int(node: ast.AST | None, value: int | None = None) -> bool:
     return is_int and (value is None or node.value == value)  # type: ignore[union-attr]
 
 
-def _starts_as_integer(module: Module, counted: ast.expr) -> bool:
+def _starts_as_integer(module: Module, counted: str) -> bool:
     """Something sets it to a plain integer: a tensor that counts would be read on the host."""
     return any(
         isinstance(node, ast.Assign)
         and _is_int(node.value)
-        and any(same(_loaded(target), counted) for target in node.targets)
+        and counted in map(unparsed, node.targets)
         for node in module.parents
     )
-
-
-def _stores(body: list[ast.stmt]) -> Iterator[ast.expr]:
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
-                node.ctx, (ast.Store, ast.Del)
-            ):
-                yield node
-
-
-def _loaded(node: ast.expr) -> ast.expr:
-    """The name or dotted path in a load context."""
-    if isinstance(node, ast.Name):
-        return _name(node)
-    if isinstance(node, ast.Attribute):
-        return ast.Attribute(value=node.value, attr=node.attr, ctx=ast.Load())
-    return node
 
 
 # -- loops that count nothing ----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Files beside the run's directory: which are the user's, and from where a diff is applied."""
 
 import difflib
+import itertools
 import os
 import posixpath
 import re
@@ -149,7 +150,8 @@ def require_own_file(root: Path, file: str, action: Action) -> None:
     base = str(root) if not leads_out(os.path.relpath(path, root)) else base_of(str(root), [path])
     inside = os.path.relpath(path, base or os.sep).replace(os.sep, "/")
     _require_own_folders(posixpath.dirname(inside), inside)
-    for each in _steps(base or os.sep, inside):
+    steps = itertools.accumulate(inside.split("/"), os.path.join, initial=base or os.sep)
+    for each in itertools.islice(steps, 1, None):
         if os.path.islink(each):
             raise Refused(f"{file} is reached through a link")
         if any(os.path.lexists(os.path.join(each, mark)) for mark in _ENVIRONMENT):
@@ -169,12 +171,6 @@ def _require_own_folders(folder: str, path: str) -> None:
             raise Refused(f"{path} belongs to an installed package")
         if part.startswith(".") and part not in (".", ".."):
             raise Refused(f"{path} lies in a hidden folder")
-
-
-def _steps(base: str, inside: str) -> Iterator[str]:
-    for part in inside.split("/"):
-        base = os.path.join(base, part)
-        yield base
 
 
 def _is_ignored(path: str, root: str) -> bool:
@@ -198,15 +194,7 @@ _CONTEXT = 3
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+", re.MULTILINE)
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 _ESCAPES = {
-    7: "\\a",
-    8: "\\b",
-    9: "\\t",
-    10: "\\n",
-    11: "\\v",
-    12: "\\f",
-    13: "\\r",
-    34: '\\"',
-    92: "\\\\",
+    byte: f"\\{letter}" for byte, letter in zip(b'\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True)
 }
 
 

@@ -241,11 +241,16 @@ def owner_of(call: ast.Call) -> str:
     return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
-def is_path(node: ast.expr) -> bool:
-    """True for a name, and for attributes of one: ``self.net.head``."""
+def root_of(node: ast.expr) -> ast.expr:
+    """What attributes are asked of: ``self`` of ``self.net.head``."""
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name)
+    return node
+
+
+def is_path(node: ast.expr) -> bool:
+    """True for a name, and for attributes of one: ``self.net.head``."""
+    return isinstance(root_of(node), ast.Name)
 
 
 def parameters_of(function: Function) -> list[str]:

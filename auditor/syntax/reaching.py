@@ -28,8 +28,9 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
     given = parents.get(last) if last is not None else None
     if not isinstance(given, ast.Assign) or given.targets != [last]:
         return None
-    between = (node for node in others if _place(given) < _place(node) < _place(own))
-    if any(node not in set(ast.walk(given)) for node in between):
+    of_given = set(ast.walk(given))
+    rest = [node for node in others if node not in of_given]
+    if any(_place(given) < _place(node) < _place(own) for node in rest):
         return None
     if any(_is_read(node) and node in inside and node is not use for node in names):
         return None
@@ -38,7 +39,6 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
     ):
         return None
     same_turn = _turn(given, parents) is _turn(own, parents)
-    rest = [node for node in others if node not in set(ast.walk(given))]
     if any(node in inside and not _is_read(node) for node in names):
         return given if same_turn else None
     alone = not any(map(_is_read, rest)) and (same_turn or not rest)
@@ -82,48 +82,17 @@ def _place(node: ast.Name | ast.stmt) -> tuple[int, int]:
 
 
 FACTORIES = frozenset(
-    [
-        "arange",
-        "empty",
-        "empty_like",
-        "eye",
-        "full",
-        "full_like",
-        "linspace",
-        "normal",
-        "ones",
-        "ones_like",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "zeros",
-        "zeros_like",
-    ]
+    """
+    arange empty empty_like eye full full_like linspace normal ones ones_like rand rand_like randint
+    randint_like randn randn_like randperm zeros zeros_like
+    """.split()
 )
 
 KEEPING = frozenset(
-    [
-        "bool",
-        "diag",
-        "expand",
-        "flip",
-        "float",
-        "int",
-        "logical_not",
-        "long",
-        "reshape",
-        "squeeze",
-        "t",
-        "transpose",
-        "tril",
-        "triu",
-        "unsqueeze",
-        "view",
-    ]
+    """
+    bool diag expand flip float int logical_not long reshape squeeze t transpose tril triu unsqueeze
+    view
+    """.split()
 )
 """Functions and methods whose result lies where their one tensor does, the same on any device."""
 
