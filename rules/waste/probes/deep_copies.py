@@ -24,8 +24,8 @@ class DeepCopiesProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._rows: dict[int, DeepCopyRow] = {}
-        self._largest: dict[int, list[tuple[weakref.ref[Any], int, weakref.ref[Any]]]] = {}
-        """Of each line what it copied, how often that was written (-1: not known), and the copy."""
+        self._copies: dict[int, list[tuple[Any, weakref.ref[Any]]]] = {}
+        """Of each line what tells whether the data are the same, and its largest copy."""
 
     def install(self) -> None:
         original, looked = copy.deepcopy, self.guarded(self._looked)
@@ -39,7 +39,7 @@ class DeepCopiesProbe(Probe):
             looked(type(x).__name__, memo, (time.thread_time() - start) * 1e6)
             return result
 
-        self._always.attribute(copy, "deepcopy", deepcopy)
+        self._always.builtin(copy, "deepcopy", deepcopy, self.context.frames.user_modules())
 
     def _looked(self, name: str, memo: dict[int, Any], us: float) -> None:
         at, copied = self.context.frames.here(), memo.pop(id(memo), ())
@@ -47,28 +47,28 @@ class DeepCopiesProbe(Probe):
         held = [each for module in modules for each in (*module.parameters(), *module.buffers())]
         shapes = {each.shape for each in held}  # also of gradients, moments and averages
         sized = (each for each in copied if isinstance(getattr(each, "nbytes", None), int))
-        data = [each for each in sized if each.shape not in shapes]
+        data = [each for each in sized if each.shape and each.shape not in shapes]
         if at is None or not held or not data:
             return
         new = DeepCopyRow(at=at, name=name, bytes=_bytes(data), state=_bytes(held))
         row = self._rows.setdefault(at, new)
         row.n += 1
         row.us += us
-        most = max(data, key=lambda each: each.nbytes)
-        changes = changes_of(most) if isinstance(most, torch.Tensor) else -1
-        seen = weakref.ref(most), changes, weakref.ref(memo[id(most)])
-        self._largest.setdefault(at, []).append(seen)
+        tensors = [each for each in data if isinstance(each, torch.Tensor)]
+        whole = len(tensors) == len(data)  # nobody counts how often an array is written
+        same = (*map(id, data), *map(changes_of, tensors)) if whole else object()
+        largest = memo[id(max(data, key=lambda each: each.nbytes))]
+        self._copies.setdefault(at, []).append((same, weakref.ref(largest)))
 
     def stop(self) -> None:
         super().stop()
         for at, row in self._rows.items():
-            whose, changes, copies = zip(*self._largest[at], strict=True)
+            same, copies = zip(*self._copies[at], strict=True)
             row.all = self.context.global_step + 1
             row.freed = all(each() is None for each in copies)
-            once = len({*map(id, whose)}) == len({*changes}) == 1
-            row.same = once and row.n > 1 and changes[0] >= 0
+            row.same = row.n > 1 and len({*same}) == 1
             self.context.add(row)
-        self._rows, self._largest = {}, {}
+        self._rows, self._copies = {}, {}
 
 
 def _bytes(arrays: list[Any]) -> int:
