@@ -15,6 +15,9 @@ from auditor.capture.probes.base import Context, Probe
 from ..rows import DeepCopyRow
 from .equal_calls import changes_of
 
+SMALL = 0.01
+"""Of the largest: data that may differ from copy to copy (counters, states of generators)."""
+
 
 class DeepCopiesProbe(Probe):
     """Writes ``deep_copies`` at the pass's end, of all steps until then."""
@@ -47,18 +50,18 @@ class DeepCopiesProbe(Probe):
         held = [each for module in modules for each in (*module.parameters(), *module.buffers())]
         shapes = {each.shape for each in held}  # also of gradients, moments and averages
         sized = (each for each in copied if isinstance(getattr(each, "nbytes", None), int))
-        data = [each for each in sized if each.shape and each.shape not in shapes]
+        data = [each for each in sized if each.shape not in shapes]
         if at is None or not held or not data:
             return
         new = DeepCopyRow(at=at, name=name, bytes=_bytes(data), state=_bytes(held))
         row = self._rows.setdefault(at, new)
         row.n += 1
         row.us += us
-        tensors = [each for each in data if isinstance(each, torch.Tensor)]
-        whole = len(tensors) == len(data)  # nobody counts how often an array is written
-        same = (*map(id, data), *map(changes_of, tensors)) if whole else object()
-        largest = memo[id(max(data, key=lambda each: each.nbytes))]
-        self._copies.setdefault(at, []).append((same, weakref.ref(largest)))
+        largest = max(data, key=lambda each: each.nbytes)
+        large = [each for each in data if each.nbytes >= SMALL * largest.nbytes]
+        whole = all(isinstance(each, torch.Tensor) for each in large)  # no array counts its writes
+        same = (*map(id, large), *map(changes_of, large)) if whole else object()
+        self._copies.setdefault(at, []).append((same, weakref.ref(memo[id(largest)])))
 
     def stop(self) -> None:
         super().stop()
