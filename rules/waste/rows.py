@@ -39,6 +39,8 @@ class DeepCopyRow(PassRow, kw_only=True):
     us: Annotated[float, doc("time of these calls")] = 0.0
     state: Annotated[int, doc("bytes of the modules' parameters and buffers")]
     bytes: Annotated[int, doc("bytes of tensors and arrays of other shapes than these")]
-    freed: Annotated[bool, doc("the copies of the largest of them are gone")] = False
-    same: Annotated[bool, doc("the largest was the same tensor, and not written")] = False
+    freed: Annotated[bool, doc("the copies of the largest are gone")] = False
+    same: Annotated[
+        bool, doc("all but small ones were the same tensors each time, and not written")
+    ] = False
     all: Annotated[int, doc("steps until then")] = 0

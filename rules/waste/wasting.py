@@ -399,13 +399,13 @@ def _deep(each: DeepCopyRow, source: Source) -> Finding:
     parts = [held[call] for call in source.calls_at(each.site) if name_of(call.func) == "deepcopy"]
     picked = (isinstance(of, ast.Attribute) and not isinstance(held[of], ast.Call) for of in parts)
     freed = each.freed and any(picked)
-    largest = ", freed after it" * freed or ", the largest of which did not change" * each.same
+    needless = ", which are freed" * freed or ", which did not change" * each.same
     return Finding(
         each.site,
         f"this deep copy of {each.name} takes {amounts.duration(each.us / each.n)}: beside "
         f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other "
-        f"data{largest}",
-        severity=None if largest else Severity.NOTE,
+        f"data{needless}",
+        severity=None if needless else Severity.NOTE,
         steps=each.all,
         per_step=each.n / each.all,
         lost_us_per_step=each.us / each.all,

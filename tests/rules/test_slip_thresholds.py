@@ -86,6 +86,14 @@ def test_cfg009_knows_a_return_that_leaves_eval_mode_on(old, new, severity):
     assert [each.severity for each in findings] == [severity] * (severity is not None)
 
 
+def test_cfg009_names_the_return_where_it_was_taken():
+    row = SwitchedRow(at=0, module="Net", parts=PARTS, before=5, steps=9, grads=False)
+    table = rows(row, sites=(Site("train.py", 3),))
+    (finding,) = ask(TrainedInEvalMode(), table, Source({"train.py": LEAVES}))
+    assert finding.site.line == 3
+    assert [each.site.line for each in finding.places] == [3, 6]
+
+
 EVALUATION = """def {}(x, y):
   with torch.no_grad():
     return criterion(model(x), y)

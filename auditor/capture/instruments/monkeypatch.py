@@ -129,7 +129,7 @@ class Patches:
     def builtin(
         self, owner: types.ModuleType, name: str, value: Any, users: Iterable[types.ModuleType]
     ) -> None:
-        """Set ``owner.name``, which has no code, and all names for it in these modules."""
+        """Set ``owner.name``, which has no code or calls itself, and its names in these modules."""
         original = getattr(owner, name)
         self.attribute(owner, name, value)
         for module in users:

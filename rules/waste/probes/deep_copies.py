@@ -15,6 +15,9 @@ from auditor.capture.probes.base import Context, Probe
 from ..rows import DeepCopyRow
 from .equal_calls import changes_of
 
+SMALL = 0.01
+"""Of the largest: data that may differ from copy to copy (counters, states of generators)."""
+
 
 class DeepCopiesProbe(Probe):
     """Writes ``deep_copies`` at the pass's end, of all steps until then."""
@@ -24,8 +27,8 @@ class DeepCopiesProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._rows: dict[int, DeepCopyRow] = {}
-        self._largest: dict[int, list[tuple[weakref.ref[Any], int, weakref.ref[Any]]]] = {}
-        """Of each line what it copied, how often that was written (-1: not known), and the copy."""
+        self._copies: dict[int, list[tuple[Any, weakref.ref[Any]]]] = {}
+        """Of each line what tells whether the data are the same, and its largest copy."""
 
     def install(self) -> None:
         original, looked = copy.deepcopy, self.guarded(self._looked)
@@ -39,7 +42,7 @@ class DeepCopiesProbe(Probe):
             looked(type(x).__name__, memo, (time.thread_time() - start) * 1e6)
             return result
 
-        self._always.attribute(copy, "deepcopy", deepcopy)
+        self._always.builtin(copy, "deepcopy", deepcopy, self.context.frames.user_modules())
 
     def _looked(self, name: str, memo: dict[int, Any], us: float) -> None:
         at, copied = self.context.frames.here(), memo.pop(id(memo), ())
@@ -54,21 +57,21 @@ class DeepCopiesProbe(Probe):
         row = self._rows.setdefault(at, new)
         row.n += 1
         row.us += us
-        most = max(data, key=lambda each: each.nbytes)
-        changes = changes_of(most) if isinstance(most, torch.Tensor) else -1
-        seen = weakref.ref(most), changes, weakref.ref(memo[id(most)])
-        self._largest.setdefault(at, []).append(seen)
+        largest = max(data, key=lambda each: each.nbytes)
+        large = [each for each in data if each.nbytes >= SMALL * largest.nbytes]
+        whole = all(isinstance(each, torch.Tensor) for each in large)  # no array counts its writes
+        same = (*map(id, large), *map(changes_of, large)) if whole else object()
+        self._copies.setdefault(at, []).append((same, weakref.ref(memo[id(largest)])))
 
     def stop(self) -> None:
         super().stop()
         for at, row in self._rows.items():
-            whose, changes, copies = zip(*self._largest[at], strict=True)
+            same, copies = zip(*self._copies[at], strict=True)
             row.all = self.context.global_step + 1
             row.freed = all(each() is None for each in copies)
-            once = len({*map(id, whose)}) == len({*changes}) == 1
-            row.same = once and row.n > 1 and changes[0] >= 0
+            row.same = row.n > 1 and len({*same}) == 1
             self.context.add(row)
-        self._rows, self._largest = {}, {}
+        self._rows, self._copies = {}, {}
 
 
 def _bytes(arrays: list[Any]) -> int:

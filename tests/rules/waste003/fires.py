@@ -1,4 +1,5 @@
 import copy
+from copy import deepcopy
 
 import numpy as np
 import torch
@@ -59,8 +60,10 @@ def module_taken_out_of_a_copy_of_all():
 
 def kept_with_data_that_nothing_writes():
     learner = _Learner(torch.ones(5000, 64))
+    learner.steps = torch.tensor(0)
 
     def snapshot(_):
+        learner.steps += 1
         learner.kept = None
         learner.kept = copy.deepcopy({"all": learner})  # WASTE003
 
@@ -68,11 +71,11 @@ def kept_with_data_that_nothing_writes():
 
 
 def kept_with_a_memory_that_changes__note():
-    learner = _Learner(np.zeros((5000, 64)))
+    learner = _Learner([torch.zeros(1000) for _ in range(500)])
 
     def snapshot(number):
-        learner.data[number] = number
+        learner.data[number].fill_(number)
         learner.kept = None
-        learner.kept = copy.deepcopy(learner)  # WASTE003
+        learner.kept = deepcopy(learner)  # WASTE003
 
     return _learning(learner, snapshot)
