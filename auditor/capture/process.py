@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from auditor.capture.instruments.monkeypatch import AfterImport, Patches
-from auditor.capture.instruments.user_frames import LOADER, OWN
+from auditor.capture.instruments.user_frames import LOADER, OWN, outwards
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.recordings.writer import identity_of
 from auditor.runs.launchers import told_by_torchrun
@@ -112,15 +112,14 @@ def _behind(handler: Callable[..., Any]) -> Callable[..., Any] | None:
 
 def _in_own_code(frame: FrameType | None) -> bool:
     """True if the innermost frame of neither a library nor torch's loader is ours."""
-    while frame is not None:
-        file = frame.f_code.co_filename
+    for each in outwards(frame):
+        file = each.f_code.co_filename
         if file.startswith(OWN):
             return True
         if LOADER in file or not (
             "site-packages" in file or file.startswith((os.path.dirname(os.__file__), "<"))
         ):
             return False
-        frame = frame.f_back
     return False
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -18,7 +19,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
+from auditor.capture.instruments.user_frames import outwards
 from auditor.capture.instruments.worker_memory import FetchedBefore, WorkerContainers
 
 MAKERS = ("tensor", "as_tensor")
@@ -343,13 +344,10 @@ class _Worker:
 
 def _stack_here() -> tuple[Frame, ...]:
     """The frames around the caller of a function of ours, innermost first."""
-    frame: FrameType | None = sys._getframe(2)
-    found: list[Frame] = []
-    while frame is not None and len(found) < DEEPEST:
-        code = frame.f_code
-        found.append((code.co_filename, line_of(frame), code.co_qualname))
-        frame = frame.f_back
-    return tuple(found)
+    around = itertools.islice(outwards(sys._getframe(2)), DEEPEST)
+    return tuple(
+        (each.f_code.co_filename, line_of(each), each.f_code.co_qualname) for each in around
+    )
 
 
 def frames_of(stack: Stack) -> list[Frame]:

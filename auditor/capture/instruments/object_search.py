@@ -23,7 +23,7 @@ from auditor.capture.instruments.assignment_sites import NO_FILE, TensorPath, Tr
 from auditor.capture.instruments.autograd_graph import Node, node_of
 from auditor.capture.instruments.live_objects import instances_of_user
 from auditor.capture.instruments.torch_private.training import own_buffers, own_children, own_hooks
-from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.instruments.user_frames import Frames, outwards
 
 DEPTH = 4
 """Levels of containers and attributes below a variable that are searched."""
@@ -106,9 +106,8 @@ class ObjectSearch:
             self._array = getattr(sys.modules.get("numpy"), "ndarray", ())
         if len(self._dull) > VISITS:
             self._dull.clear()
-        while frame is not None:
-            self._frame(frame)
-            frame = frame.f_back
+        for each in outwards(frame):
+            self._frame(each)
         self._target(target)
         home = getattr(target, "__module__", None)
         # the target's own first

@@ -157,6 +157,13 @@ def _opnames(code: CodeType) -> dict[int, str]:
     }
 
 
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frame and those that called it, innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 class Frames:
     """Tells user frames from library frames and turns them into site numbers of a recording.
 

@@ -26,6 +26,7 @@ from auditor.capture.instruments.gradients_off import Place, place_of_block, wat
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import BatchNorm, modules_of, own_parameters
+from auditor.capture.instruments.user_frames import outwards
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
 from auditor.recordings.schema.graph import CensusRow
@@ -171,12 +172,10 @@ class EvalModeStepsProbe(OptimizerProbe):
     def _place(self) -> int | None:
         """The line that asked: not one in a ``train`` or ``eval`` of the user's own modules."""
         frames = self.context.frames
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
+        for frame in outwards(sys._getframe(1)):
             code = frame.f_code
             if frames.is_user(code.co_filename) and code.co_name not in ("train", "eval"):
                 return frames.number(frame)
-            frame = frame.f_back
         return None
 
 
@@ -466,13 +465,11 @@ def _frames_up_to(last: FrameType) -> list[FrameType] | None:
     """Of a call that is not part of another module's, innermost first; None of others."""
     found: list[FrameType] = []
     calls = 0
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
+    for frame in outwards(sys._getframe(2)):
         calls += frame.f_code is _CALL
         if calls > 1:
             return None
         found.append(frame)
         if frame is last:
             return found
-        frame = frame.f_back
     return None

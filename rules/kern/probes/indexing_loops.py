@@ -16,6 +16,7 @@ from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
 from auditor.capture.instruments.torch_private.training import own_parameters
+from auditor.capture.instruments.user_frames import outwards
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_stream import Call, Operator, OperatorProbe, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
@@ -425,12 +426,7 @@ def _is_piece(tensor: torch.Tensor) -> bool:
 
 def _is_loader() -> bool:
     """A data loader is fetching: it asks for samples one by one, whatever the dataset does."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if _LOADER in frame.f_code.co_filename:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
+    return any(_LOADER in each.f_code.co_filename for each in outwards(sys._getframe(1)))
 
 
 class IndexingLoopsProbe(OperatorProbe):

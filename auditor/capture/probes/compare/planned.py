@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
+from auditor.capture.instruments.user_frames import outwards
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import LargestBatches, tensors_in
 from auditor.recordings.schema.other_runs import (
@@ -40,12 +41,11 @@ from auditor.runs.plan import Change
 def comes_from(frame: FrameType | None, places: Collection[tuple[str, int]]) -> bool:
     """Whether the frame, or one that called it, is at one of these places: real path and line."""
     lines = {line for _, line in places}
-    while frame is not None:
-        line = frame.f_lineno
-        if line in lines and (os.path.realpath(frame.f_code.co_filename), line) in places:
-            return True
-        frame = frame.f_back
-    return False
+    return any(
+        each.f_lineno in lines
+        and (os.path.realpath(each.f_code.co_filename), each.f_lineno) in places
+        for each in outwards(frame)
+    )
 
 
 # -- planned ---------------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ import os
 import sys
 import weakref
 from linecache import getline
-from types import FrameType
 
 import torch
 
 from auditor.capture.instruments.autograd_graph import Backward, Node, Walk, node_of, saved_bytes
 from auditor.capture.instruments.plain_tensor import TORCH
-from auditor.capture.instruments.user_frames import OWN
+from auditor.capture.instruments.user_frames import OWN, outwards
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.tally import Counted
 from auditor.recordings.schema.graph import BackwardRow, ReusedRow
@@ -153,13 +152,11 @@ class BackwardProbe(Probe):
 
         A framework hands on what it is given: ``self.manual_backward(loss, retain_graph=True)``.
         """
-        frame: FrameType | None = sys._getframe(1)
         through_library = False
-        while frame is not None:
+        for frame in outwards(sys._getframe(1)):
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
                 return not through_library or keyword in getline(file, frame.f_lineno)
             if file not in _PASS_ON and not file.startswith("<") and not file.startswith(OWN):
                 through_library = True
-            frame = frame.f_back
         return False

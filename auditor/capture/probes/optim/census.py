@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import weakref
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from auditor.capture.instruments.torch_private.training import (
     own_children,
     own_parameters,
 )
+from auditor.capture.instruments.user_frames import outwards
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
 from auditor.recordings.schema.graph import CensusRow
@@ -551,10 +551,7 @@ def _held(place: Place) -> Any:
 
 def _loads() -> bool:
     """Whether ``load_state_dict`` of a module runs."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "load_state_dict":
-        frame = frame.f_back
-    return frame is not None
+    return any(each.f_code.co_name == "load_state_dict" for each in outwards(sys._getframe(1)))
 
 
 def _moved(norm: _Norm, trained: set[int]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.plain_tensor import TORCH
-from auditor.capture.instruments.user_frames import OWN
+from auditor.capture.instruments.user_frames import OWN, outwards
 from auditor.capture.probes.tally import Tally
 from auditor.recordings.schema.sync import CallRow
 
@@ -50,9 +50,8 @@ class DeviceCallsProbe(Tally):
 
     def at(self) -> int | None:
         """Nobody but torch may stand between the user's line and the call."""
-        frame: FrameType | None = sys._getframe(1)
         via: FrameType | None = None
-        while frame is not None:
+        for frame in outwards(sys._getframe(1)):
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
                 return self.context.frames.number(frame, via)
@@ -60,7 +59,6 @@ class DeviceCallsProbe(Tally):
                 via = via or frame
             elif not file.startswith(OWN) and not file.startswith("<"):
                 return None
-            frame = frame.f_back
         return None
 
     def _waits(self, waited_for: Any) -> dict[str, Hashable] | None:
