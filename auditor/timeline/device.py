@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auditor.timeline.intervals import Intervals, groups, mask, union
+from auditor.timeline.intervals import Intervals, groups, mask, spans_of
 from auditor.timeline.trace import KERNEL, MEMCPY, Flags, Ints, Trace
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DeviceUse:
     device: int
     name: str
     rows: Ints
-    """Rows of :class:`Work` on this device, in file order."""
+    """Rows of :class:`Work` on this device, in order of time."""
     busy: Intervals
     kernels: int
     copies: int
@@ -84,19 +84,18 @@ def devices(line: Timeline) -> tuple[DeviceUse, ...]:
 
 def _use(trace: Trace, device: int, rows: Ints) -> DeviceUse:
     work = trace.work
+    rows = rows[np.argsort(work.start[rows], kind="stable")]
     kind = work.kind[rows]
     durations = np.sort((work.end[rows] - work.start[rows])[kind == KERNEL])
-    streams = groups(work.stream[rows])
     return DeviceUse(
         device=device,
         name=next((known.name for known in trace.info.devices if known.index == device), ""),
         rows=rows,
-        busy=union(work.start[rows], work.end[rows]),
+        busy=spans_of(work, rows),
         kernels=int((kind == KERNEL).sum()),
         copies=int((kind == MEMCPY).sum()),
         stream_busy_ns={
-            stream: union(work.start[rows[part]], work.end[rows[part]]).length
-            for stream, part in streams
+            stream: spans_of(work, rows[part]).length for stream, part in groups(work.stream[rows])
         },
         median_kernel_ns=int(durations[len(durations) // 2]) if len(durations) else 0,
         short_kernels=int(np.searchsorted(durations, SHORT_KERNEL_NS)),
@@ -219,7 +218,7 @@ def pageable(line: Timeline) -> Pageable:
         rates.append(rate_of(made.bytes[direction], made.ns[direction], pinned[direction]))
         other = np.ones(len(work.start), np.bool_)
         other[made.work[direction]] = False
-        beside = union(work.start[other], work.end[other])
+        beside = spans_of(work, other)
         rows = np.flatnonzero(direction)
         copies = made.work[rows]
         slow[rows] = slow_ns(

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.timeline.trace import Codes, Flags, Ints
+from auditor.timeline.trace import Codes, Flags, Ints, Spans
 
 NONE: Ints = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Intervals:
+class Intervals(Spans):
     """Sorted intervals that neither touch nor overlap."""
-
-    start: Ints
-    end: Ints
 
     @property
     def length(self) -> int:
@@ -93,6 +90,11 @@ def union(start: Ints, end: Ints) -> Intervals:
     first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
     last = np.concatenate((first[1:] - 1, [len(start) - 1]))
     return Intervals(start[first], reach[last])
+
+
+def spans_of(table: Spans, rows: Ints | Flags) -> Intervals:
+    """The time that these rows of a table cover."""
+    return union(table.start[rows], table.end[rows])
 
 
 def groups(keys: Ints | Codes) -> list[tuple[int, Ints]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from auditor.model.charts import Bar, Parts, Tone
 from auditor.timeline.intervals import (
     ALLOCATOR,
     BACKWARD_MARK,
+    NONE,
     Intervals,
     is_communication,
     is_launch,
@@ -24,9 +25,10 @@ from auditor.timeline.intervals import (
     is_step,
     mask,
     plain,
+    spans_of,
     union,
 )
-from auditor.timeline.trace import KERNEL, Flags, Ints, Trace
+from auditor.timeline.trace import KERNEL, Flags, Ints, Spans, Trace
 
 if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline
@@ -65,7 +67,7 @@ def loader_waits(line: Timeline) -> LoaderWaits | None:
     return LoaderWaits(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
-        in_steps_ns=union(spans.start[rows], spans.end[rows]).overlap(line.steps.windows),
+        in_steps_ns=spans_of(spans, rows).overlap(line.steps.windows),
     )
 
 
@@ -74,7 +76,7 @@ def loading(line: Timeline, thread: int = -1) -> Intervals:
     spans = line.trace.operators
     rows = line.loader.rows if line.loader is not None else np.empty(0, np.int64)
     rows = rows if thread < 0 else rows[spans.thread[rows] == thread]
-    return union(spans.start[rows], spans.end[rows])
+    return spans_of(spans, rows)
 
 
 @dataclass(frozen=True)
@@ -104,23 +106,19 @@ def optimizer_use(line: Timeline) -> OptimizerUse | None:
     if not len(rows):
         return None
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch)) + tree.operators
-    stretches = union(spans.start[rows], spans.end[rows])
+    stretches = spans_of(spans, rows)
     # on any thread; whose they are says the tree, which is slower
     meanwhile = np.flatnonzero(stretches.holds(spans.start))
-    inside = meanwhile[tree.nearest(meanwhile, stepping) >= 0]
-    codes, numbers = np.unique(spans.name[inside], return_counts=True)
-    operators = {
-        trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)
-    }
+    inside = spans.name[meanwhile[tree.nearest(meanwhile, stepping) >= 0]]
+    foreach = mask(trace.names, inside, lambda name: name.startswith("aten::_foreach"))
+    fused = mask(trace.names, inside, lambda name: "_fused_" in name)
     return OptimizerUse(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
         in_steps_ns=stretches.overlap(line.steps.windows),
         launches=int((tree.nearest(launching, stepping) >= 0).sum()),
-        foreach_operators=sum(
-            number for name, number in operators.items() if name.startswith("aten::_foreach")
-        ),
-        fused_operators=sum(number for name, number in operators.items() if "_fused_" in name),
+        foreach_operators=int(foreach.sum()),
+        fused_operators=int(fused.sum()),
     )
 
 
@@ -156,11 +154,9 @@ PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
 
 
 @dataclass(frozen=True)
-class TraceSteps:
+class TraceSteps(Spans):
     """Training steps, in order of time. ``source`` (how found) belongs into words about them."""
 
-    start: Ints
-    end: Ints
     names: tuple[str, ...]
     source: str
 
@@ -187,15 +183,9 @@ class TraceSteps:
         """The time inside steps."""
         return union(self.start, self.end)
 
-    def of(self, times: Ints) -> Ints:
-        """The step in which each time lies (the last one begun, its end included), -1 outside."""
-        place = np.searchsorted(self.start, times, side="right") - 1
-        inside = (
-            (place >= 0) & (times <= self.end[np.maximum(place, 0)])
-            if self.count
-            else np.zeros(len(times), np.bool_)
-        )
-        return np.where(inside, place, -1)
+    def share_of(self, covered: Intervals) -> Ints:
+        """Time of each step that is covered."""
+        return covered.covered(self.start, self.end)
 
 
 def steps_of(line: Timeline) -> TraceSteps:
@@ -262,28 +252,17 @@ class Attention:
 
 def attention(line: Timeline) -> Attention:
     """Attention that runs as bmm, softmax, bmm rather than as one kernel."""
-    trace = line.trace
-    name = trace.operators.name
-    batched, softmax = _have_name(trace, BATCHED), _have_name(trace, SOFTMAX)
-    rows = np.flatnonzero((batched | softmax | _have_name(trace, OTHER_PRODUCTS))[name])
-    rows = rows[np.lexsort((trace.operators.start[rows], trace.operators.thread[rows]))]
-    is_batched, is_softmax, thread = (
-        batched[name[rows]],
-        softmax[name[rows]],
-        trace.operators.thread[rows],
-    )
-    between = (
-        np.flatnonzero(
-            is_batched[:-2] & is_softmax[1:-1] & is_batched[2:] & (thread[:-2] == thread[2:])
-        )
-        + 1
-    )
+    names, spans = line.trace.names, line.trace.operators
+    wanted = BATCHED | SOFTMAX | OTHER_PRODUCTS
+    rows = np.flatnonzero(mask(names, spans.name, wanted.__contains__))
+    rows = rows[np.lexsort((spans.start[rows], spans.thread[rows]))]
+    batched = mask(names, spans.name[rows], BATCHED.__contains__)
+    softmax = mask(names, spans.name[rows], SOFTMAX.__contains__)
+    thread = spans.thread[rows]
+    found = batched[:-2] & softmax[1:-1] & batched[2:] & (thread[:-2] == thread[2:])
+    between = np.flatnonzero(found) + 1
     involved = np.unique(np.concatenate((between - 1, between, between + 1)))
     return Attention(rows[between], int(line.launched_ns[rows[involved]].sum()))
-
-
-def _have_name(trace: Trace, names: frozenset[str]) -> Flags:
-    return np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -314,18 +293,26 @@ def step_parts(line: Timeline) -> Parts | None:
     if not steps.marked or not steps.count:
         return None
     length = (steps.end - steps.start) / 1e3
+    many, slowest = len(length) > 1, int(length.argmax())
+    note = f"The mean of {len(length)} steps" if many else "One step"
+    note += " under the profiler"
+    picked = [("mean" if many else "step", slice(None))]
+    if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)):
+        note += f", and the slowest, {steps.names[slowest]}"
+        picked.append(("slowest", slice(slowest, slowest + 1)))
     sides = [("host", _shares(_host_parts(line), steps, OTHER))]
     if line.devices:
         sides.append(("device", _shares(_device_parts(line), steps, IDLE)))
     names: list[str] = []
     bars: list[Bar] = []
-    for title, pick in _picked(length):
+    for title, chosen in picked:
         for side, shares in sides:
-            bars += list(_laid(len(names), [(tone, pick(us)) for tone, us in shares]))
+            us_of = [(tone, float(us[chosen].mean())) for tone, us in shares]
+            bars += _laid(len(names), us_of)
             names.append(f"{title}: {side}")
     return Parts(
         title="What the steps are made of",
-        note=f"{_which(length, steps)} Each moment counts once: waiting "
+        note=f"{note}. Each moment counts once: waiting "
         "first, then optimizer, backward, other operators.",
         rows=tuple(names),
         tones=TONES,
@@ -334,31 +321,8 @@ def step_parts(line: Timeline) -> Parts | None:
     )
 
 
-def _which(length: Floats, steps: TraceSteps) -> str:
-    mean = (
-        f"The mean of {len(length)} steps under the profiler"
-        if len(length) > 1
-        else "One step under the profiler"
-    )
-    slowest = _slowest(length)
-    return f"{mean}, and the slowest, {steps.names[slowest]}." if slowest >= 0 else f"{mean}."
-
-
 Floats = NDArray[np.float64]
-Picker = Callable[[Floats], float]
-Covers = list[tuple[int, tuple[Ints, Ints]]]
-
-
-def _picked(length: Floats) -> Iterator[tuple[str, Picker]]:
-    yield ("mean" if len(length) > 1 else "step"), lambda us: float(us.mean())
-    slowest = _slowest(length)
-    if slowest >= 0:
-        yield "slowest", lambda us: float(us[slowest])
-
-
-def _slowest(length: Floats) -> int:
-    slowest = int(length.argmax())
-    return slowest if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)) else -1
+Covers = list[tuple[int, Intervals]]
 
 
 def outermost(line: Timeline) -> Ints:
@@ -385,58 +349,44 @@ def phases(line: Timeline) -> Ints:
 
 def _host_parts(line: Timeline) -> Covers:
     """What the host did, the most telling first."""
-    spans, tones, waits, calls = line.trace.operators, phases(line), line.waits, line.trace.calls
+    spans, waits, calls = line.trace.operators, line.waits, line.trace.calls
     rows, held = outermost(line), ~waits.profiler
-    loading = rows[tones[rows] == LOADER]
-    loading = loading[spans.thread[loading] == line.main_thread]
-    parts: Covers = [
-        (LOADER, (spans.start[loading], spans.end[loading])),
-        (WAIT, (waits.start[held], waits.end[held])),
-    ]
-    for tone in (OPTIMIZING, BACKWARD):
-        mine = rows[tones[rows] == tone]
-        parts.append((tone, (spans.start[mine], spans.end[mine])))
-    rest = rows[(tones[rows] == FORWARD) & (spans.thread[rows] == line.main_thread)]
-    mine = calls.thread == line.main_thread
-    parts.append(
-        (
-            FORWARD,
-            (
-                np.append(spans.start[rest], calls.start[mine]),
-                np.append(spans.end[rest], calls.end[mine]),
-            ),
-        )
+    tone, mine = phases(line)[rows], spans.thread[rows] == line.main_thread
+    rest, called = rows[(tone == FORWARD) & mine], calls.thread == line.main_thread
+    forward = union(
+        np.append(spans.start[rest], calls.start[called]),
+        np.append(spans.end[rest], calls.end[called]),
     )
-    return parts
+    return [
+        (LOADER, spans_of(spans, rows[(tone == LOADER) & mine])),
+        (WAIT, union(waits.start[held], waits.end[held])),
+        (OPTIMIZING, spans_of(spans, rows[tone == OPTIMIZING])),
+        (BACKWARD, spans_of(spans, rows[tone == BACKWARD])),
+        (FORWARD, forward),
+    ]
 
 
 def _device_parts(line: Timeline) -> Covers:
     """What the busiest device did; a copy or collective counts where no kernel ran."""
-    use, work = line.devices[0], line.trace.work
-    kind, collective = (
-        work.kind[use.rows],
-        mask(line.trace.names, work.name, is_communication)[use.rows],
-    )
-
-    def of(rows: Flags) -> tuple[Ints, Ints]:
-        return work.start[use.rows[rows]], work.end[use.rows[rows]]
-
-    computing = (kind == KERNEL) & ~collective
+    rows, work = line.devices[0].rows, line.trace.work
+    collective = mask(line.trace.names, work.name[rows], is_communication)
+    computing = (work.kind[rows] == KERNEL) & ~collective
     return [
-        (KERNELS, of(computing)),
-        (COLLECTIVES, of(collective)),
-        (COPIES, of(~computing & ~collective)),
+        (KERNELS, spans_of(work, rows[computing])),
+        (COLLECTIVES, spans_of(work, rows[collective])),
+        (COPIES, spans_of(work, rows[~computing & ~collective])),
     ]
 
 
 def _shares(parts: Covers, steps: TraceSteps, rest: int) -> list[tuple[int, Floats]]:
     """Us of each step that a part covers and no earlier part does; ``rest`` is what is left."""
-    start, end = np.empty(0, np.int64), np.empty(0, np.int64)
+    all_parts = Intervals(NONE, NONE)
     before = np.zeros(steps.count, np.int64)
     shares = []
-    for tone, (begin, stop) in parts:
-        start, end = np.append(start, begin), np.append(end, stop)
-        covered = union(start, end).covered(steps.start, steps.end)
+    for tone, part in parts:
+        edges = np.append(all_parts.start, part.start), np.append(all_parts.end, part.end)
+        all_parts = union(*edges)
+        covered = steps.share_of(all_parts)
         shares.append((tone, (covered - before) / 1e3))
         before = covered
     return [*shares, (rest, (steps.end - steps.start - before) / 1e3)]

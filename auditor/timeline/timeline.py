@@ -27,9 +27,11 @@ from auditor.timeline.intervals import (
     is_step,
     mask,
     plain,
+    spans_of,
     union,
+    without,
 )
-from auditor.timeline.phases import TraceSteps, loading, steps_of, that_count
+from auditor.timeline.phases import loading, steps_of, that_count
 from auditor.timeline.reading import read
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree, UserFunction, call_tree
@@ -69,54 +71,34 @@ class Composition:
 
 def _composition(line: Timeline) -> Composition:
     """What each step's time was spent on. A loader on another thread delays no step."""
-    trace, steps, busy, made = line.trace, line.steps, line.busy, line.copies
-    slow = line.pageable.slow_ns
-    to_device, beside_those = _copying(trace, made.work[made.to_device])
-    to_host, beside_these = _copying(trace, made.work[made.to_host])
+    steps, busy, made = line.steps, line.busy, line.copies
     waiting = loading(line, line.step_thread)
     unknown = _unknown(line)
     longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
     return Composition(
-        us=steps.end - steps.start,
-        busy=busy.covered(steps.start, steps.end),
-        to_device=to_device.covered(steps.start, steps.end),
-        to_device_alone=_without(to_device, beside_those, steps),
-        to_device_slow=_by_step(made.step, np.where(made.to_device, slow, 0), steps),
-        to_host=to_host.covered(steps.start, steps.end),
-        to_host_alone=_without(to_host, beside_these, steps),
-        to_host_slow=_by_step(made.step, np.where(made.to_host, slow, 0), steps),
-        loader=waiting.covered(steps.start, steps.end),
-        loader_alone=_without(waiting, busy, steps),
-        unknown=unknown.covered(steps.start, steps.end),
+        steps.end - steps.start,
+        steps.share_of(busy),
+        *_copying(line, made.to_device),
+        *_copying(line, made.to_host),
+        loader=steps.share_of(waiting),
+        loader_alone=steps.share_of(without(waiting, busy)),
+        unknown=steps.share_of(unknown),
         longest_unknown=(int(unknown.start[longest]), int(unknown.end[longest]))
         if longest >= 0
         else (0, 0),
     )
 
 
-def _copying(trace: Trace, copies: Ints) -> tuple[Intervals, Intervals]:
-    work, mine = trace.work, np.zeros(len(trace.work.start), np.bool_)
-    mine[copies] = True
-    return _spans(work.start, work.end, mine), _spans(work.start, work.end, ~mine)
-
-
-def _by_step(step: Ints, ns: Ints, steps: TraceSteps) -> Ints:
-    result: Ints = np.bincount(
-        step[step >= 0], weights=ns[step >= 0], minlength=steps.count
-    ).astype(np.int64)
-    return result
-
-
-def _spans(start: Ints, end: Ints, rows: Ints | Flags) -> Intervals:
-    return union(start[rows], end[rows])
-
-
-def _without(one: Intervals, other: Intervals, steps: TraceSteps) -> Ints:
-    """Time of each step that one covers and the other does not."""
-    alone: Ints = one.covered(steps.start, steps.end) - one.within(other).covered(
-        steps.start, steps.end
-    )
-    return alone
+def _copying(line: Timeline, direction: Flags) -> tuple[Ints, Ints, Ints]:
+    """Time of each step with copies of one direction, with these alone, and lost as pageable."""
+    work, steps, made = line.trace.work, line.steps, line.copies
+    mine = np.zeros(len(work.start), np.bool_)
+    mine[made.work[direction]] = True
+    copying = spans_of(work, mine)
+    lost = direction & (made.step >= 0)
+    slow = np.bincount(made.step[lost], line.pageable.slow_ns[lost], steps.count).astype(np.int64)
+    alone = without(copying, spans_of(work, ~mine))
+    return steps.share_of(copying), steps.share_of(alone), slow
 
 
 def _unknown(line: Timeline) -> Intervals:
@@ -151,7 +133,7 @@ def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
             if len(counts)
             else above >= 0
         )
-        found.append(union(table.start[rows[~within]], table.end[rows[~within]]))
+        found.append(spans_of(table, rows[~within]))
     return found
 
 
@@ -232,11 +214,8 @@ class Timeline:
     @cached_property
     def wait_prices(self) -> Ints:
         """For each host wait the device's idle time that it cost, in ns, shared out with others."""
-        return (
-            self.idle.of_waits
-            if self.idle is not None
-            else np.zeros(len(self.waits.call), np.int64)
-        )
+        idle = self.idle
+        return np.zeros(len(self.waits.call), np.int64) if idle is None else idle.of_waits
 
     def host_in(self, start: int, end: int, thread: int) -> str:
         """What a host thread was in for most of a stretch of time; empty if the trace has none."""
@@ -257,13 +236,10 @@ class Timeline:
     def longest_unknown(self) -> tuple[UserFunction | None, str]:
         """The user's function, and anybody's innermost, in the longest stretch without events."""
         start, end = self.composition.longest_unknown
-        times, thread = (
-            np.array([(start + end) // 2], np.int64),
-            np.array([self.main_thread], np.int32),
-        )
-        return self.functions_at(times, thread)[0], tree.around(
-            self.trace, self.main_thread, start, end
-        )
+        thread = self.main_thread
+        middle, threads = np.array([(start + end) // 2]), np.array([thread], np.int32)
+        innermost = tree.around(self.trace, thread, start, end)
+        return self.functions_at(middle, threads)[0], innermost
 
     @cached_property
     def step_thread(self) -> int:
@@ -275,11 +251,9 @@ class Timeline:
     def main_thread(self) -> int:
         """The thread of the steps, else the busiest host thread."""
         threads = self.trace.operators.thread
-        return (
-            int(np.bincount(threads).argmax())
-            if self.step_thread < 0 and len(threads)
-            else self.step_thread
-        )
+        if self.step_thread >= 0 or not len(threads):
+            return self.step_thread
+        return int(np.bincount(threads).argmax())
 
     @cached_property
     def launched_ns(self) -> Ints:

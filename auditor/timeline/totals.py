@@ -11,7 +11,14 @@ import msgspec
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, ns_by_name
-from auditor.timeline.intervals import Intervals, groups, is_communication, mask, union, without
+from auditor.timeline.intervals import (
+    Intervals,
+    groups,
+    is_communication,
+    mask,
+    spans_of,
+    without,
+)
 from auditor.timeline.trace import KERNEL, Codes, Ints, Trace
 
 if TYPE_CHECKING:
@@ -107,19 +114,17 @@ class MemoryUse:
 
 def memory_use(line: Timeline) -> tuple[MemoryUse, ...]:
     """Memory events of a trace by device; empty if memory was not profiled."""
-    trace, events = line.trace, line.trace.memory
-    keys = events.device_type.astype(np.int64) * (1 << 33) + events.device
-    keys[~mask(trace.names, events.name, lambda name: name == "[memory]")] = -(1 << 62)
-    return tuple(_use(trace, rows) for key, rows in groups(keys) if key != -(1 << 62))
-
-
-def _use(trace: Trace, rows: Ints) -> MemoryUse:
-    events = trace.memory
-    return MemoryUse(
-        device_type=int(events.device_type[rows[0]]),
-        device=int(events.device[rows[0]]),
-        peak_allocated=int(events.allocated[rows].max()),
-        peak_reserved=int(events.reserved[rows].max()),
+    events = line.trace.memory
+    rows = np.flatnonzero(mask(line.trace.names, events.name, "[memory]".__eq__))
+    keys = events.device_type[rows].astype(np.int64) * (1 << 33) + events.device[rows]
+    return tuple(
+        MemoryUse(
+            device_type=int(events.device_type[of_one[0]]),
+            device=int(events.device[of_one[0]]),
+            peak_allocated=int(events.allocated[of_one].max()),
+            peak_reserved=int(events.reserved[of_one].max()),
+        )
+        for of_one in (rows[part] for _, part in groups(keys))
     )
 
 
@@ -152,10 +157,8 @@ def _communication(trace: Trace, use: DeviceUse) -> Communication | None:
     talking = mask(trace.names, work.name[kernels], is_communication)
     if not talking.any():
         return None
-    rows, other = kernels[talking], kernels[~talking]
-    rows = rows[np.argsort(work.start[rows], kind="stable")]
-    busy = union(work.start[rows], work.end[rows])
-    compute = union(work.start[other], work.end[other])
+    rows = kernels[talking]
+    busy, compute = spans_of(work, rows), spans_of(work, kernels[~talking])
     names = Counter(_SIGNATURE.split(trace.names[code])[0] for code in work.name[rows].tolist())
     return Communication(
         use.device, rows, busy, without(busy, compute), dict(names.most_common()), compute
@@ -178,10 +181,10 @@ class Casts:
 def casts(line: Timeline) -> Casts:
     """Conversions on the device. Copies between devices are no kernels, and not among them."""
     trace, tree, launcher = line.trace, line.tree, line.launching_operator
-    converting = mask(trace.names, tree.name, lambda name: name == "aten::_to_copy")
+    converting = mask(trace.names, tree.name, "aten::_to_copy".__eq__)
     work = np.flatnonzero((trace.work.kind == KERNEL) & (launcher >= 0))
     row = launcher[work]
-    above = np.where(converting[row], row, tree.nearest(row, converting)) if len(row) else row
+    above = np.where(converting[row], row, tree.nearest(row, converting))
     inside = above >= 0
     spent = (trace.work.end - trace.work.start)[work[inside]]
     return Casts(np.unique(above[inside]), int(spent.sum()))
@@ -199,7 +202,7 @@ class AwkwardProducts:
 def awkward_products(line: Timeline) -> AwkwardProducts:
     """Products on 16-bit inputs whose sizes do not fit the tensor cores' tiles."""
     trace, spans = line.trace, line.trace.operators
-    wanted = mask(trace.names, spans.name, lambda name: name in PRODUCTS)
+    wanted = mask(trace.names, spans.name, PRODUCTS.__contains__)
     rows = np.flatnonzero(wanted & (spans.shapes >= 0) & (spans.types >= 0))
     keys = np.stack((spans.name[rows], spans.shapes[rows], spans.types[rows]), axis=1)
     unique, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -249,6 +252,7 @@ _PRODUCTS = re.compile(
     r"|winograd|convolve|grouped_conv|hcudnn|conv2d|dot_kernel"
 )
 _CIJK = re.compile(r"_(f8\w*|b8\w*|bbs|b_bs|bb|hhs|h_hs|hb|hh|hss|s_b|sb|ss|dd|db|d_b)_")
+# the first that fits: "b8" before "b"
 _CIJK_CLASSES = {"f": FP8, "b8": FP8, "b": HALF, "h": HALF, "s": FP32, "d": FP64}
 _NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])")
 _NVJET_CLASSES = {"h": HALF, "t": HALF, "q": FP8, "o": FP8, "e": FP8, "s": TF32, "d": FP64}
@@ -287,18 +291,9 @@ def arithmetic(kernel: str) -> str | None:
         return None
     if "cijk" in name:
         found = _CIJK.search(name)
-        return (
-            next(
-                (
-                    kind
-                    for start, kind in _CIJK_CLASSES.items()
-                    if found[1].startswith(start) and (start != "b" or found[1][:2] != "b8")
-                ),
-                OTHER,
-            )
-            if found
-            else OTHER
-        )
+        said = found[1] if found else ""
+        kinds = (kind for start, kind in _CIJK_CLASSES.items() if said.startswith(start))
+        return next(kinds, OTHER)
     if jet := _NVJET.search(name):
         return _NVJET_CLASSES.get(jet[1], OTHER)
     return next((kind for pattern, kind in _RULES if pattern.search(name)), OTHER)
@@ -322,16 +317,7 @@ def products(line: Timeline, use: DeviceUse) -> tuple[Products, ...]:
     return tuple(sorted(found, key=lambda one: -one.ns))
 
 
-MATMULS = frozenset(
-    {
-        "aten::mm",
-        "aten::addmm",
-        "aten::bmm",
-        "aten::baddbmm",
-        "aten::addmv",
-        "aten::_addmm_activation",
-    }
-)
+MATMULS = frozenset({*PRODUCTS, "aten::addmv", "aten::_addmm_activation"})
 
 
 def matmul_ns(line: Timeline, use: DeviceUse) -> dict[str, int]:
@@ -339,11 +325,9 @@ def matmul_ns(line: Timeline, use: DeviceUse) -> dict[str, int]:
     trace, work, tree = line.trace, line.trace.work, line.tree
     if not len(tree.name):
         return {}
-    matmul = np.fromiter((name in MATMULS for name in trace.names), np.bool_, len(trace.names))
     row = line.launching_operator[use.rows]
-    rows = use.rows[
-        (work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]
-    ]
+    matmul = (row >= 0) & mask(trace.names, tree.name[row], MATMULS.__contains__)
+    rows = use.rows[(work.kind[use.rows] == KERNEL) & matmul]
     time = ns_by_name(trace, rows)
     found: dict[str, int] = {}
     for code in np.flatnonzero(time).tolist():

@@ -24,11 +24,26 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Operators:
-    """Spans on the host that torch or the user named, as ``ProfilerStep#7``. In file order."""
+class Spans:
+    """What began and ended, a row each."""
 
     start: Ints
     end: Ints
+
+    def of(self, times: Ints) -> Ints:
+        """Of rows in order of time the one in which each time lies (the last one begun, its end
+        included), -1 outside.
+        """
+        if not len(self.start):
+            return np.full(len(times), -1, np.int64)
+        place = np.searchsorted(self.start, times, side="right") - 1
+        return np.where((place >= 0) & (times <= self.end[np.maximum(place, 0)]), place, -1)
+
+
+@dataclass(frozen=True)
+class Operators(Spans):
+    """Spans on the host that torch or the user named, as ``ProfilerStep#7``. In file order."""
+
     name: Codes
     thread: Codes
     annotation: Flags
@@ -39,22 +54,18 @@ class Operators:
 
 
 @dataclass(frozen=True)
-class Calls:
+class Calls(Spans):
     """Calls of the CUDA/HIP runtime or driver on the host."""
 
-    start: Ints
-    end: Ints
     name: Codes
     thread: Codes
     correlation: Ints
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Spans):
     """What ran on devices: kernels, copies, memsets (:data:`KERNEL` ...). ``bytes`` of copies."""
 
-    start: Ints
-    end: Ints
     name: Codes
     kind: Small
     device: Codes
@@ -64,11 +75,9 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Frames:
+class Frames(Spans):
     """Python functions (``with_stack=True``). Names end in the line of ``def``, not the call's."""
 
-    start: Ints
-    end: Ints
     name: Codes
     thread: Codes
 
@@ -87,21 +96,17 @@ class MemoryEvents:
 
 
 @dataclass(frozen=True)
-class Syncs:
+class Syncs(Spans):
     """``cuda_sync`` events: CUPTI's own record of what a wait waited for."""
 
-    start: Ints
-    end: Ints
     stream: Ints
     correlation: Ints
 
 
 @dataclass(frozen=True)
-class Others:
+class Others(Spans):
     """Spans of every other category: the profiler's overhead, its window, unknown accelerators."""
 
-    start: Ints
-    end: Ints
     category: Codes
 
 

@@ -93,24 +93,20 @@ def call_tree(operators: Operators, calls: Calls, marks: Ints) -> CallTree:
     end = np.concatenate((operators.end, calls.end))
     parent = np.full(len(start), -1, np.int32)
     for _, rows in groups(np.concatenate((operators.thread, calls.thread))):
-        order = rows[_outer_first(start[rows], end[rows], rows >= len(operators.start))]
-        leaf = order >= len(operators.start)
-        above, nested = _nest(start[order], end[order], leaf)
-        if not nested:
-            above = _walk(start[order], end[order], leaf)
-        child = np.flatnonzero(above >= 0)
+        order, above = parents_of(start[rows], end[rows], rows >= len(operators.start))
+        order, child = rows[order], np.flatnonzero(above >= 0)
         parent[order[child]] = order[above[child]]
     parent[marks] = -1
     names = np.concatenate((operators.name, calls.name))
     return CallTree(names, parent, len(operators.start), (operators, calls))
 
 
-def frame_parents(start: Ints, end: Ints) -> tuple[Ints, Codes]:
-    """(order, parent in that order) of the Python frames of one thread."""
-    leaf = np.zeros(len(start), np.bool_)
+def parents_of(start: Ints, end: Ints, leaf: Flags) -> tuple[Ints, Codes]:
+    """(order, parent in that order) of the spans of one thread; a ``leaf`` is no parent."""
     order = _outer_first(start, end, leaf)
-    above, nested = _nest(start[order], end[order], leaf)
-    return order, above if nested else _walk(start[order], end[order], leaf)
+    ordered = start[order], end[order], leaf[order]
+    above, nested = _nest(*ordered)
+    return order, above if nested else _walk(*ordered)
 
 
 def _outer_first(start: Ints, end: Ints, leaf: Flags) -> Ints:
@@ -219,7 +215,7 @@ def places(trace: Trace, thread: Codes, time: Ints) -> list[UserFunction | None]
 def _innermost(trace: Trace, rows: Ints, users: np.ndarray, time: Ints) -> Ints:
     """Rows of the innermost user's frames that are open at each time, -1 for none."""
     start, end = trace.frames.start[rows], trace.frames.end[rows]
-    order, parent = frame_parents(start, end)
+    order, parent = parents_of(start, end, np.zeros(len(rows), np.bool_))
     found = np.searchsorted(start[order], time, side="right") - 1
     while True:
         row = order[np.maximum(found, 0)]

@@ -20,7 +20,7 @@ from auditor.timeline.intervals import (
     is_step,
     mask,
     plain,
-    union,
+    spans_of,
 )
 from auditor.timeline.phases import TraceSteps, loading
 from auditor.timeline.trace import KERNEL, MEMSET, Flags, Ints, Small, Trace
@@ -46,15 +46,10 @@ ITEM, NONZERO, COPY_TO_HOST, COPY_TO_DEVICE, COPY_ON_DEVICE, COPY, OTHER, EXPLIC
 
 ITEM_OPERATORS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
 NONZERO_OPERATORS = frozenset(
-    {
-        "aten::nonzero",
-        "aten::masked_select",
-        "aten::unique",
-        "aten::_unique2",
-        "aten::nonzero_numpy",
-        "aten::unique_dim",
-        "aten::unique_consecutive",
-    }
+    """
+    aten::nonzero aten::masked_select aten::unique aten::_unique2 aten::nonzero_numpy
+    aten::unique_dim aten::unique_consecutive
+    """.split()
 )
 
 
@@ -151,15 +146,11 @@ def _operator_rows(trace: Trace, tree: CallTree) -> Flags:
 def _causes(trace: Trace, tree: CallTree, joined: Launches, call: Ints) -> tuple[Small, Ints]:
     """Cause of each wait, and the operator that it was read from."""
     operator = tree.nearest(call + tree.operators, _operator_rows(trace, tree))
-    name = [
-        trace.names[code] if row >= 0 else ""
-        for row, code in zip(operator, tree.name[operator], strict=True)
-    ]
-    cause = np.full(len(call), OTHER, np.int8)
-    cause[operator < 0] = EXPLICIT
-    cause[[one in ITEM_OPERATORS for one in name]] = ITEM
-    cause[[one in NONZERO_OPERATORS for one in name]] = NONZERO
-    copying = np.flatnonzero([one == "aten::copy_" for one in name])
+    known, name = operator >= 0, tree.name[operator]
+    cause = np.where(known, OTHER, EXPLICIT).astype(np.int8)
+    cause[known & mask(trace.names, name, ITEM_OPERATORS.__contains__)] = ITEM
+    cause[known & mask(trace.names, name, NONZERO_OPERATORS.__contains__)] = NONZERO
+    copying = np.flatnonzero(known & mask(trace.names, name, "aten::copy_".__eq__))
     direction = _directions(trace, tree, joined)
     own = np.where(
         joined.copy_of_call[call[copying]] >= 0, direction[call[copying] + tree.operators], -1
@@ -179,26 +170,15 @@ def _directions(trace: Trace, tree: CallTree, joined: Launches) -> Small:
     copying = copying[np.argsort(trace.calls.start[copying], kind="stable")]
     kind = by_name[trace.work.name[joined.copy_of_call[copying]]]
     result[copying + tree.operators] = kind
-    around = tree.nearest(
-        copying + tree.operators, mask(trace.names, tree.name, lambda name: name == "aten::copy_")
-    )
+    copies = mask(trace.names, tree.name, "aten::copy_".__eq__)
+    around = tree.nearest(copying + tree.operators, copies)
     result[around[around >= 0]] = kind[around >= 0]
     return result
 
 
 def _direction(name: str) -> int:
-    return next(
-        (
-            kind
-            for key, kind in (
-                ("DtoH", COPY_TO_HOST),
-                ("HtoD", COPY_TO_DEVICE),
-                ("DtoD", COPY_ON_DEVICE),
-            )
-            if key in name
-        ),
-        COPY,
-    )
+    kinds = {"DtoH": COPY_TO_HOST, "HtoD": COPY_TO_DEVICE, "DtoD": COPY_ON_DEVICE}
+    return next((kind for key, kind in kinds.items() if key in name), COPY)
 
 
 def _profilers(trace: Trace, call: Ints, cause: Small, steps: TraceSteps) -> Flags:
@@ -275,8 +255,7 @@ def won_back(line: Timeline, waits: tuple[Ints, Ints]) -> Ints:
     start, end = waits
     if not used or not len(end):
         return np.zeros(len(end), np.int64)
-    busy, work = used[0].busy, trace.work
-    rows = used[0].rows[np.argsort(work.start[used[0].rows], kind="stable")]
+    busy, rows, work = used[0].busy, used[0].rows, trace.work
     # the first busy interval that ends after the wait
     place = np.searchsorted(busy.end, end, side="right")
     coming = np.minimum(place, len(busy.start) - 1)
@@ -418,11 +397,10 @@ def idle(line: Timeline) -> Idle | None:
     gaps, calls = _outside(use.busy).within(windows), line.driver_calls
     length = gaps.end - gaps.start
     waited = loading(line).covered(gaps.start, gaps.end)
-    ends, won = _gap_of(gaps, waits.end), waits.won_back
-    waiting, of_waits = _shared_out(_Claims(ends, won), length - waited)
+    waiting, of_waits = _shared_out(gaps.of(waits.end), waits.won_back, length - waited)
     left = length - waited - waiting
-    claims, whose = _driver_claims(trace, gaps, calls, call_prices(line, calls))
-    driver, of_claims = _shared_out(claims, left)
+    gap, ns, whose = _driver_claims(trace, gaps, calls, call_prices(line, calls))
+    driver, of_claims = _shared_out(gap, ns, left)
     left = left - driver
     profiler = np.minimum(profilers_own(trace).covered(gaps.start, gaps.end), left)
     left = left - profiler
@@ -450,29 +428,22 @@ def idle(line: Timeline) -> Idle | None:
     )
 
 
-@dataclass(frozen=True)
-class _Claims:
-    """Amounts in ns that a cause claims of a gap; ``gap`` is -1 for time outside gaps."""
-
-    gap: Ints
-    ns: Ints
-
-
-def _shared_out(claims: _Claims, left: Ints) -> tuple[Ints, Ints]:
-    """What is claimed of each gap, no more than is left of it; and each claim's part of that."""
-    good = claims.gap >= 0
-    asked = np.bincount(claims.gap[good], weights=claims.ns[good], minlength=len(left)).astype(
-        np.int64
-    )
+def _shared_out(gap: Ints, ns: Ints, left: Ints) -> tuple[Ints, Ints]:
+    """What a cause claims of each gap, no more than is left of it; and each claim's part of that.
+    ``gap`` is -1 for time outside gaps.
+    """
+    good = gap >= 0
+    gap, part = gap[good], np.zeros(len(ns), np.int64)
+    asked = np.bincount(gap, weights=ns[good], minlength=len(left)).astype(np.int64)
     given = np.minimum(asked, left)
-    part = np.zeros(len(claims.ns), np.int64)
-    gap = claims.gap[good]
-    part[good] = (claims.ns[good] * (given[gap] / np.maximum(asked[gap], 1))).astype(np.int64)
+    part[good] = (ns[good] * (given[gap] / np.maximum(asked[gap], 1))).astype(np.int64)
     return given, part
 
 
-def _driver_claims(trace: Trace, gaps: Intervals, calls: Ints, after: Ints) -> tuple[_Claims, Ints]:
-    """The part of each gap in which a call ran, what it cost after its end, and whose it is."""
+def _driver_claims(
+    trace: Trace, gaps: Intervals, calls: Ints, after: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """(gap, ns, whose): the time of gaps in which a call ran, and what it cost after its end."""
     start, end = trace.calls.start[calls], trace.calls.end[calls]
     first = np.searchsorted(gaps.end, start, side="right")
     number = np.maximum(np.searchsorted(gaps.start, end) - first, 0)
@@ -483,16 +454,11 @@ def _driver_claims(trace: Trace, gaps: Intervals, calls: Ints, after: Ints) -> t
         - np.repeat(np.cumsum(number) - number, number)
     )
     during = np.minimum(end[whose], gaps.end[gap]) - np.maximum(start[whose], gaps.start[gap])
-    claims = _Claims(np.concatenate((gap, _gap_of(gaps, end))), np.concatenate((during, after)))
-    return claims, np.concatenate((whose, np.arange(len(calls))))
-
-
-def _gap_of(gaps: Intervals, times: Ints) -> Ints:
-    """The gap in which each time lies, its end included; -1 for none."""
-    if not len(gaps.start):
-        return np.full(len(times), -1, np.int64)
-    place = np.searchsorted(gaps.start, times, side="right") - 1
-    return np.where((place >= 0) & (times <= gaps.end[np.maximum(place, 0)]), place, -1)
+    return (
+        np.concatenate((gap, gaps.of(end))),
+        np.concatenate((during, after)),
+        np.concatenate((whose, np.arange(len(calls)))),
+    )
 
 
 def _outside(busy: Intervals) -> Intervals:
@@ -503,13 +469,12 @@ def _outside(busy: Intervals) -> Intervals:
 def profilers_own(trace: Trace) -> Intervals:
     """Time that the profiler spent on itself, as far as it says so (buffers of CUPTI)."""
     own = mask(trace.names, trace.others.category, lambda category: category.lower() == "overhead")
-    return union(trace.others.start[own], trace.others.end[own])
+    return spans_of(trace.others, own)
 
 
 def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals) -> Ints:
     """The call that launched the work which ends each gap."""
-    work = trace.work
-    rows = use.rows[np.argsort(work.start[use.rows], kind="stable")]
+    work, rows = trace.work, use.rows
     place = np.searchsorted(work.start[rows], gaps.end)
     first = rows[np.minimum(place, len(rows) - 1)]
     result: Ints = np.where(
@@ -530,16 +495,12 @@ def queue_depth(line: Timeline) -> Ints:
 
 def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
     """The shortest call, operator or function of the thread that covers half of a stretch."""
-    spans = (
-        (trace.calls.start, trace.calls.end, trace.calls.name, trace.calls.thread),
-        (trace.operators.start, trace.operators.end, trace.operators.name, trace.operators.thread),
-        (trace.frames.start, trace.frames.end, trace.frames.name, trace.frames.thread),
-    )
     found: list[tuple[int, str]] = []
-    for start, end, name, threads in spans:
-        covered = np.minimum(end, stretch[1]) - np.maximum(start, stretch[0])
-        rows = np.flatnonzero((threads == thread) & (2 * covered >= stretch[1] - stretch[0]))
-        found += [(int(end[row] - start[row]), trace.names[name[row]]) for row in rows.tolist()]
+    for table in (trace.calls, trace.operators, trace.frames):
+        covered = np.minimum(table.end, stretch[1]) - np.maximum(table.start, stretch[0])
+        rows = np.flatnonzero((table.thread == thread) & (2 * covered >= stretch[1] - stretch[0]))
+        names = (trace.names[code] for code in table.name[rows])
+        found += zip((table.end[rows] - table.start[rows]).tolist(), names, strict=True)
     return min((one for one in found if not is_step(one[1])), default=(0, ""))[1]
 
 
