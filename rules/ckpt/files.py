@@ -328,7 +328,9 @@ class SaveBlocksStep(LineReport):
                     f"torch.save writes the whole storage of a view: {amounts.size(beside)} that are no "
                     f"part of the saved tensors, on {line.pattern}",
                     facts=(),
-                    remedy=Remedy("Save view.clone(): a view is saved with all that it was cut from."),
+                    remedy=Remedy(
+                        "Save view.clone(): a view is saved with all that it was cut from."
+                    ),
                 )
             share = line.us / saves.step_us if saves.step_us else 0.0
             if len(line.rows) < 2 or share < self.share:

@@ -355,7 +355,10 @@ class SoftmaxOverOneValue(DependenceSays):
     SAID: ClassVar = {
         "single": "{row.function} goes over a dimension of size 1: the result is the same for all "
         "inputs, and layers that feed only it are not trained",
+        "itself": "a tensor is divided by its own {row.function} over a dimension of size 1: all "
+        "{row.of} results are 1, whatever it holds",
     }
+    INSTEAD: ClassVar = {"itself": "Take the mean over the dimension that has several values."}
     advice = (
         "Take the softmax over the alternatives: over their dimension, or by group where an index "
         "groups them (edges of a node). For two classes with one score train with "
@@ -396,8 +399,8 @@ class ShiftTakenAway(DependenceSays):
         "cancels it: it has no effect, and the layers that compute it are not trained",
     }
     INSTEAD: ClassVar = {
-        "bias": "Give it a value for each key, along the softmax's dimension: bias[..., None, :] for "
-        "[..., None]."
+        "bias": "Give it a value for each alternative or key, along the softmax's dimension: "
+        "bias[..., None, :] for [..., None]."
     }
     advice = "Add it after the norm, as FiLM and adaptive norms do: norm(x) * (1 + scale) + shift."
 

@@ -93,7 +93,7 @@ class DependenceRow(PassRow, kw_only=True):
             "that weighs log-probabilities, on the values it is made of; `soft`: the target of a "
             "divergence, on the network; `axis`: probabilities over one dimension, whose targets sum "
             "to 1 over another; `weights`: weights of "
-            "samples, after their mean; `single`: a softmax over one value; `backward`: an "
+            "samples, after their mean; `single`: a softmax over one value; `itself`: a tensor, on none of its values; `backward`: an "
             "`autograd.Function` whose backward is not the derivative of its forward; `sorted`: rows of "
             "a batch, compared with targets in the original order; `ratio`: old log-probabilities, picked for "
             "other actions than the new ones; `self`: similarities of rows with themselves, among the "

@@ -129,7 +129,8 @@ class SaveRow(CalledRow, kw_only=True):
         ),
     ] = ""
     beside: Annotated[
-        int, doc("bytes of its tensors' storages that are of none of them, at the line's first save")
+        int,
+        doc("bytes of its tensors' storages that are of none of them, at the line's first save"),
     ] = 0
 
 

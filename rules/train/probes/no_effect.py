@@ -30,10 +30,14 @@ def weighs_a_scalar(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
     """``weights``: a mean over samples is multiplied by weights of single samples, which then act by
     their sum alone. ``single``: a softmax over one value, which is 1 whatever the value is.
+    ``itself``: a tensor is divided by its own mean over a dimension of size 1.
     ``axis``: a softmax or logsumexp over another dimension than what it meets. ``shift``: a norm of
     a sum with something that the norm subtracts.
     """
     for call in tape.calls.values():
+        own = _own_statistic(tape, call) if call.at is not None else None
+        if own is not None:
+            yield Dependence("itself", replace(own, at=call.at), 0, call.result.numel())
         if call.at is None or not call.gives_gradient:
             continue
         given = tuple(tensor for tensor, _ in call.parents)
@@ -54,8 +58,10 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
                 yield Dependence("axis", call, axis % call.parents[0][0].dim(), other)
         shift = _shift_taken_away(tape, call) if call.name in NORMS else None
         if shift is not None:
-            kind = "bias" if "softmax" in call.name else "shift"
-            yield Dependence(kind, replace(call, at=shift.at or call.at), 0, 0)
+            kind = "bias" if call.name in SOFTMAX else "shift"
+            yield Dependence(
+                kind, replace(call, at=call.at if shift.at is None else shift.at), 0, 0
+            )
 
 
 def _is_summed(tape: FunctionTape, call: TapedCall) -> bool:
@@ -77,6 +83,16 @@ def _is_over_one_value(call: TapedCall) -> bool:
     return isinstance(axis, int) and call.result.numel() > 1 and call.result.shape[axis] == 1
 
 
+def _own_statistic(tape: FunctionTape, call: TapedCall) -> TapedCall | None:
+    """The statistic that a tensor is divided by, which is over dimensions of size 1 of that tensor."""
+    if call.name != "div" or len(call.parents) != 2 or not call.result.dim():
+        return None
+    (one, _), (other, _) = call.parents
+    made = tape.maker_before(call, other)
+    of_one = made is not None and made.name in ("mean", "sum") and made.parents[0][0] is one
+    return made if of_one and one.shape == other.shape and one.numel() > 1 else None
+
+
 def _axis_of_weights(tape: FunctionTape, call: TapedCall) -> int | None:
     """The dimension of the log_softmax whose result, with something added, a logsumexp over a
     loader's batch is given. Over topics or states such a sum is meant.
@@ -92,7 +108,8 @@ def _axis_of_weights(tape: FunctionTape, call: TapedCall) -> int | None:
     return axis % given.dim() if isinstance(axis, int) else None
 
 
-NORMS = frozenset({"group_norm", "instance_norm", "layer_norm", "softmax", "log_softmax"})
+SOFTMAX = frozenset({"softmax", "log_softmax", "cross_entropy"})
+NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"}) | SOFTMAX
 """Functions that subtract a mean; a softmax divides by what is the same for all its values."""
 
 
@@ -108,35 +125,38 @@ def adds_a_shift(name: str, given: tuple[torch.Tensor, ...]) -> bool:
 
 
 def _shift_taken_away(tape: FunctionTape, call: TapedCall) -> TapedCall | None:
-    """The sum that a norm is given, if a part of it, which is computed, is constant over what the
-    norm averages; None if none is.
+    """The sum that a norm is given, or a part of which it is given, if one of its parts, which is
+    computed, is constant over what the norm averages, and nothing else learns from it; else None.
     """
     given, first = call.parents[0][0], 2
-    _, made = tape.origin(call, given, FILLED)
-    if call.name in ("softmax", "log_softmax"):
-        first = given.dim() - 1
-        if call.argument(1, "dim") not in (-1, first):
+    if call.name in SOFTMAX:
+        first, axis = given.dim() - 1, call.argument(1, "dim")
+        if (given.dim() != 2) if call.name == "cross_entropy" else axis not in (-1, first):
             return None
     elif call.name == "layer_norm":
         first = given.dim() - len(call.argument(1, "normalized_shape"))
     elif call.name == "group_norm" and call.argument(1, "num_groups") != given.shape[1]:
         return None
-    if made is None or made.name != "add" or first >= given.dim() or given.shape[-1] == 1:
+    if first >= given.dim() or given.shape[-1] == 1:
         return None
-    constant = any(
-        each.requires_grad
-        and not isinstance(
-            each, torch.nn.Parameter
-        )  # a bias, of which torch's own layers have some
-        and each.dim() == given.dim()
-        and all(size == 1 for size in each.shape[first:])
-        for each, _ in made.parents
-    )
-    return made if constant else None
+    waiting = [(call, given)]
+    for user, tensor in waiting:  # grows as it is read
+        made = tape.maker_before(user, tensor)
+        alone = made is not None and sum(each.gives_gradient for each in tape.users(made)) == 1
+        if made is None or not alone or made.name not in ("add", "masked_fill"):
+            continue
+        parts = [each for each, _ in made.parents]
+        if made.name == "add" and any(_is_constant(each, given, first) for each in parts):
+            return made
+        waiting += [(made, each) for each in parts if each.shape == given.shape]
+    return None
 
 
-FILLED = frozenset({"masked_fill"})
-"""Between a sum and its softmax: what is not masked keeps its shift."""
+def _is_constant(part: torch.Tensor, given: torch.Tensor, first: int) -> bool:
+    """Computed, and no bias: torch's own layers have some."""
+    computed = part.requires_grad and not isinstance(part, torch.nn.Parameter)
+    of_one = all(size == 1 for size in part.shape[first:])
+    return computed and part.dim() == given.dim() and of_one
 
 
 def _axis_of_targets(tape: FunctionTape, call: TapedCall) -> int | None:

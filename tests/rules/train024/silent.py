@@ -18,3 +18,8 @@ def over_the_batch__no_note():
 
 def probabilities__no_note():
     return _trained(lambda out: F.cross_entropy(out, torch.rand(16, 1)))
+
+
+def weights_divided_by_their_mean_over_the_batch__no_note():
+    weights = torch.rand(16, 1)
+    return _trained(lambda out: (weights / weights.mean(0, keepdim=True) * out).square().mean())

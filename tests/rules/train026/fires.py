@@ -1,5 +1,6 @@
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 
 def condition_in_front_of_an_instance_norm():
@@ -34,3 +35,22 @@ def biases_of_queries():
         return products.masked_fill(future, float("-inf")).softmax(dim=-1)
 
     return _attending(weigh)
+
+
+def _choosing(loss_of):
+    torch.manual_seed(0)
+    items, user = nn.Linear(5, 1), nn.Linear(3, 1)
+
+    def step():
+        scores, beside = items(torch.randn(4, 6, 5)).squeeze(-1), user(torch.randn(4, 3))
+        loss_of(scores, beside, torch.randint(0, 6, (4,))).backward()
+
+    return step
+
+
+def scores_of_users_in_a_choice():
+    def loss_of(scores, beside, choice):
+        scores = scores + beside + torch.linspace(0, 1, 6)  # TRAIN026
+        return F.cross_entropy(scores.masked_fill(torch.arange(6) == 7, -1e9), choice)
+
+    return _choosing(loss_of)

@@ -1,9 +1,9 @@
 import torch
 from torch import nn
-
-from tests.rules.train026.fires import _attending
+from torch.nn import functional as F
 
 from tests.rules.programs import losses
+from tests.rules.train026.fires import _attending, _choosing
 
 
 def _conditioned(norm, shift):
@@ -48,3 +48,23 @@ def biases_of_queries_that_are_clipped():
 
 def biases_of_queries_in_a_softmax_over_queries():
     return _attending(lambda products, bias: (products + bias[..., None]).softmax(2))
+
+
+def scores_of_users_that_are_kept_small():
+    def loss_of(scores, beside, choice):
+        scores = scores + beside
+        return F.cross_entropy(scores, choice) + 0.01 * scores.logsumexp(-1).square().mean()
+
+    return _choosing(loss_of)
+
+
+def scores_of_users_that_a_value_reads():
+    def loss_of(scores, beside, choice):
+        own = scores + beside
+        return F.cross_entropy(own + scores.detach(), choice) + own.square().mean()
+
+    return _choosing(loss_of)
+
+
+def scores_of_users_that_are_multiplied():
+    return _choosing(lambda scores, beside, choice: F.cross_entropy(scores * beside, choice))
