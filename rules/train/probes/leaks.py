@@ -67,25 +67,42 @@ def scaled_by_targets(tape: FunctionTape, tail: Tail) -> Dependence | None:
         cuts = [each for each in leading_to(tape, target) if each.name in CUTS]
         given = list(leading_to(tape, out)) if cuts and not target.requires_grad else []
         for cut in cuts:
-            whole = cut.parents[0][0]
-            axis = _cut_axis(whole, cut.result)
-            of_whole = [each for each in given if each.parents and each.parents[0][0] is whole]
-            sizes = [each.result.shape[axis] for each in of_whole if _cuts(each, whole, axis)]
-            n, of = cut.result.shape[axis], whole.shape[axis]
-            if axis and sizes and n + max(sizes) <= of:  # no position is in both
-                for each in of_whole:
-                    if each.name in OVER_DIMENSIONS and axis in _dimensions(each):
-                        return Dependence("horizon", each, n, of)
+            whole, part = cut.parents[0][0], cut.result
+            axis = _cut_axis(whole, part)
+            if axis is None:
+                continue
+            sizes = [each.result.shape[axis] for each in given if _cuts(each, whole, axis)]
+            if (
+                sizes and part.shape[axis] + max(sizes) <= whole.shape[axis]
+            ):  # no position is in both
+                scaled = _scaled(tape, cut)
+                for each in given:
+                    of = each.parents[0][0] if each.parents else None
+                    over = each.name in OVER_DIMENSIONS and any(of is one for one in scaled)
+                    if over and axis in _dimensions(each):
+                        return Dependence("horizon", each, part.shape[axis], whole.shape[axis])
     return None
 
 
-def _cut_axis(whole: torch.Tensor, part: torch.Tensor) -> int:
-    """The only dimension of which it has a part; 0 if there is none behind the first."""
+def _scaled(tape: FunctionTape, cut: TapedCall) -> list[torch.Tensor]:
+    """What a call cuts, and what that was before it was scaled."""
+    found, waiting = [cut.parents[0][0]], [tape.maker_before(cut, cut.parents[0][0])]
+    for made in waiting:  # grows as it is read
+        if made is not None and made.name in ("add", "sub", "mul", "div"):
+            alike = [each for each, _ in made.parents if each.shape == made.result.shape]
+            found += alike
+            waiting += [tape.maker_before(made, each) for each in alike]
+    return found
+
+
+def _cut_axis(whole: torch.Tensor, part: torch.Tensor) -> int | None:
+    """The only dimension of which it has a part: the first one holds a batch, if there are others."""
     if whole.dim() != part.dim():
-        return 0
+        return None
     pairs = enumerate(zip(whole.shape, part.shape, strict=True))
     apart = [axis for axis, (one, other) in pairs if one != other]
-    return apart[0] if len(apart) == 1 and part.shape[apart[0]] > 1 else 0
+    one = len(apart) == 1 and part.shape[apart[0]] > 1 and (apart[0] > 0 or part.dim() == 1)
+    return apart[0] if one else None
 
 
 def _cuts(call: TapedCall, whole: torch.Tensor, axis: int) -> bool:

@@ -369,3 +369,18 @@ def a_deviation_of_what_follows_too():
         return past.mean(1, keepdim=True), std
 
     return _scaled(scale)
+
+
+@losses(lambda: nn.Linear(12, 5))
+def a_window_cut_once_it_is_scaled(model):
+    window = torch.randn(4, 17).cumsum(1)
+    scaled = window - window.mean(1, keepdim=True)  # TRAIN012
+    return F.mse_loss(model(scaled[:, :12]), scaled[:, 12:])
+
+
+@losses(lambda: nn.Linear(12, 5))
+def windows_scaled_one_by_one(model):
+    samples = [torch.randn(17).cumsum(0) for _ in range(4)]
+    samples = [each / each.std() for each in samples]  # TRAIN012
+    past, future = (torch.stack(each) for each in zip(*((x[:12], x[12:]) for x in samples)))
+    return F.mse_loss(model(past), future)
