@@ -597,10 +597,7 @@ class Builder:
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """Exact to the ns for text with three decimals; ``round(us * 1000)`` is often off by one."""
     whole = np.floor(microseconds)
-    result: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint(
-        (microseconds - whole) * 1000
-    ).astype(np.int64)
-    return result
+    return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
 
 
 def _ints(values: list[Any]) -> NDArray[np.int64]:

@@ -563,8 +563,7 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends]:
 
 
 def _usual(taken: Ints, binding: Ints, slack: Ints) -> Ints:
-    result: Ints = np.where(binding, taken, np.minimum(_middle(taken[binding]), slack))
-    return result
+    return np.where(binding, taken, np.minimum(_middle(taken[binding]), slack))
 
 
 def _middle(values: Ints) -> int:

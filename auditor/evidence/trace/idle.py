@@ -254,8 +254,7 @@ def _kernels_busy(line: Timeline) -> Intervals:
 
 def _inside(line: Timeline, rows: Ints) -> Ints:
     assert line.idle is not None
-    result: Ints = rows[line.idle.windows.holds(line.trace.work.start[rows])]
-    return result
+    return rows[line.idle.windows.holds(line.trace.work.start[rows])]
 
 
 def _copies(line: Timeline, steps: int) -> tuple[CopyUse, ...]:
