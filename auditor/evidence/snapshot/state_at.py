@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from auditor import amounts
 from auditor.allocator import AllocatorSettings
+from auditor.allocator.replay import blocks_of
 from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
-from auditor.evidence.snapshot.history import Allocations, blocks_of, live_at_end
+from auditor.evidence.snapshot.history import Allocations, live_at_end
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Site
