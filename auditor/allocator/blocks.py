@@ -43,13 +43,8 @@ class Block:
     def __init__(
         self, pool: Pool, stream: int, address: int, size: int, reach: ObjectSearch | None = None
     ) -> None:
-        self.pool, self.stream, self.address, self.size, self.reach = (
-            pool,
-            stream,
-            address,
-            size,
-            reach,
-        )
+        self.pool, self.stream, self.reach = pool, stream, reach
+        self.address, self.size = address, size
         self.state: State = "inactive"
         self.requested = 0
         self.mapped = True

@@ -17,71 +17,6 @@ from auditor.allocator.blocks import Block, Frames, ObjectSearch, Pool, Request
 from auditor.allocator.ledger import Entry, Ledger, listed
 from auditor.allocator.settings import INTERVALS, SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
 
-# -- what is given back ----------------------------------------------------------------------------
-
-
-class Reclaim:
-    """The two ways in which torch gives memory back. Only whole segments and pages can be."""
-
-    def __init__(
-        self, ledger: Ledger, settings: AllocatorSettings, expandable: ExpandableSegments
-    ) -> None:
-        self._ledger, self._settings, self._expandable = ledger, settings, expandable
-
-    def cached(self, pool: Pool, frames: Frames, now_us: int) -> None:
-        """All that is free in a pool (``release_blocks``)."""
-        free = pool.free_blocks()
-        for block in free:
-            if block.reach is None and not block.is_split:
-                self._release(block, frames, now_us)
-        for block in free:
-            if block.reach is not None:
-                self._expandable.shrink(block, frames, now_us)
-
-    def oversize(self, request: Request) -> bool:
-        """Just enough oversize blocks for the request (``release_available_cached_blocks``); True
-        if that was enough.
-
-        Oversize blocks are whole segments, but not those that were split before the setting was
-        there (:meth:`CachingAllocator.adopt`).
-        """
-        if self._settings.max_split_size is None or self._settings.expandable_segments:
-            return False  # expandable segments have no whole blocks to give back
-        pool, wanted = request.pool, max(request.size, self._settings.max_split_size)
-        single = next(
-            (block for block in pool.best_fit(request.stream, wanted) if not block.is_split), None
-        )
-        if single is not None:
-            self._release(single, request.frames, request.now_us)
-            return True
-        released = 0
-        while released < wanted:
-            block = pool.largest(request.stream)
-            if block is None or block.is_split or not self._settings.is_oversize(block.size):
-                return False
-            released += block.size
-            self._release(block, request.frames, request.now_us)
-        return True
-
-    def _release(self, block: Block, frames: Frames, now_us: int) -> None:
-        """One whole free segment (``release_block``)."""
-        block.pool.remove(block)
-        entry = Entry(
-            "segment_free",
-            block.address,
-            block.size,
-            block.stream,
-            frames or block.segment_frames,
-            now_us,
-        )
-        self._ledger.give_back(entry, small=block.pool.small)
-        self._ledger.stats.segment.take(1, small=block.pool.small)
-        if self._settings.is_oversize(block.size):
-            self._ledger.stats.oversize_segments.take(1)
-
-
-# -- the allocator ---------------------------------------------------------------------------------
-
 DEFAULTS = AllocatorSettings()
 
 
@@ -104,7 +39,6 @@ class CachingAllocator:
         self._ledger = Ledger(total_bytes, outside_bytes, history_limit)
         self._small, self._large = Pool(small=True), Pool(small=False)
         self._expandable = ExpandableSegments(self._ledger, settings)
-        self._reclaim = Reclaim(self._ledger, settings, self._expandable)
         self._live: dict[int, Block] = {}
         self._pending: dict[int, Block] = {}
 
@@ -171,7 +105,7 @@ class CachingAllocator:
         for block in list(self._pending.values()):
             self._complete_pending(block, now)
         for pool in (self._large, self._small):
-            self._reclaim.cached(pool, frames, now)
+            self._release_cached(pool, frames, now)
 
     # -- what a program asks
 
@@ -266,7 +200,7 @@ class CachingAllocator:
     def _obtain(self, request: Request) -> Block | None:
         """Memory from the device, after giving back what is cached where that must be."""
         block = self._grow(request)
-        if block is None and self._reclaim.oversize(request):
+        if block is None and self._release_oversize(request):
             block = self._grow(request)
         if block is None:
             self.empty_cache(request.now_us, request.frames)
@@ -292,6 +226,55 @@ class CachingAllocator:
         if self.settings.is_oversize(size):
             ledger.stats.oversize_segments.add(1)
         return block
+
+    # -- what is given back: only whole segments and pages can be
+
+    def _release_cached(self, pool: Pool, frames: Frames, now_us: int) -> None:
+        """All that is free in a pool (``release_blocks``)."""
+        free = pool.free_blocks()
+        for block in free:
+            if block.reach is None and not block.is_split:
+                self._release(block, frames, now_us)
+        for block in free:
+            if block.reach is not None:
+                self._expandable.shrink(block, frames, now_us)
+
+    def _release_oversize(self, request: Request) -> bool:
+        """Just enough oversize blocks for the request (``release_available_cached_blocks``); True
+        if that was enough.
+
+        Oversize blocks are whole segments, but not those that were split before the setting was
+        there (:meth:`adopt`).
+        """
+        if self.settings.max_split_size is None or self.settings.expandable_segments:
+            return False  # expandable segments have no whole blocks to give back
+        pool, wanted = request.pool, max(request.size, self.settings.max_split_size)
+        single = next(
+            (block for block in pool.best_fit(request.stream, wanted) if not block.is_split), None
+        )
+        if single is not None:
+            self._release(single, request.frames, request.now_us)
+            return True
+        released = 0
+        while released < wanted:
+            block = pool.largest(request.stream)
+            if block is None or block.is_split or not self.settings.is_oversize(block.size):
+                return False
+            released += block.size
+            self._release(block, request.frames, request.now_us)
+        return True
+
+    def _release(self, block: Block, frames: Frames, now_us: int) -> None:
+        """One whole free segment (``release_block``)."""
+        block.pool.remove(block)
+        stack = frames or block.segment_frames
+        entry = Entry("segment_free", block.address, block.size, block.stream, stack, now_us)
+        self._ledger.give_back(entry, small=block.pool.small)
+        self._ledger.stats.segment.take(1, small=block.pool.small)
+        if self.settings.is_oversize(block.size):
+            self._ledger.stats.oversize_segments.take(1)
+
+    # -- where an allocation goes
 
     def _carve(self, block: Block, size: int) -> Block:
         """Splits off what the request does not need (``alloc_found_block``)."""
@@ -457,19 +440,16 @@ class ExpandableSegments:
         What was mapped before the device was full stays in the pool
         (``try_allocate_expandable_block``).
         """
-        candidate = self._candidate(pool, stream, size)
-        if not candidate.mapped and not self._map(
-            candidate, min(candidate.size, size), frames, now_us
-        ):
-            return None
-        while candidate.size < size:
-            following = candidate.next
+        found: Block | None = self._candidate(pool, stream, size)
+        if found is not None and not found.mapped:
+            found = self._map(found, min(found.size, size), frames, now_us)
+        while found is not None and found.size < size:
+            following = found.next
             assert following is not None  # _candidate() saw enough room
-            if not self._map(following, min(size - candidate.size, following.size), frames, now_us):
-                return None
-            candidate = following
-        pool.remove(candidate)
-        return candidate
+            found = self._map(following, min(size - found.size, following.size), frames, now_us)
+        if found is not None:
+            pool.remove(found)
+        return found
 
     def shrink(self, block: Block, frames: Frames, now_us: int) -> None:
         """Unmaps the whole pages of a free block; either end stays free (``unmap_block``)."""
@@ -515,16 +495,19 @@ class ExpandableSegments:
         pool.add_unmapped(block)
         return block
 
-    def _map(self, block: Block, size: int, frames: Frames, now_us: int) -> bool:
-        """Backs the front of an unmapped block, joins it with free neighbours (``map_block``)."""
+    def _map(self, block: Block, size: int, frames: Frames, now_us: int) -> Block | None:
+        """The front of an unmapped block, backed and joined with free neighbours (``map_block``);
+        None if the device has not enough.
+        """
         assert block.reach is not None
         start, end = block.reach.pages(block.address, block.address + size)
         if end - start > self._ledger.free:
-            return False
+            return None
         pool = block.pool
         pool.remove_unmapped(block)
         if end < block.end:
-            _split_after(block, end - start)
+            rest, block = block, block.cut_before(end - start)
+            pool.add_unmapped(rest)
         block.mapped = True
         self._ledger.take(
             Entry("segment_map", start, end - start, block.stream, frames, now_us), small=pool.small
@@ -534,18 +517,7 @@ class ExpandableSegments:
         pool.add(block)
         if block.previous is None or not block.previous.mapped:
             block.segment_frames = block.segment_frames or frames
-        return True
-
-
-def _split_after(block: Block, size: int) -> None:
-    """Leaves the block its first ``size`` bytes; the rest becomes an unmapped block after it."""
-    rest = Block(block.pool, block.stream, block.address + size, block.size - size, block.reach)
-    rest.mapped = False
-    rest.previous, rest.next = block, block.next
-    if rest.next is not None:
-        rest.next.previous = rest
-    block.next, block.size = rest, size
-    block.pool.add_unmapped(rest)
+        return block
 
 
 def _has_room(block: Block | None, size: int) -> bool:

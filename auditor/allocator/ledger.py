@@ -89,12 +89,6 @@ class Ledger:
 # Counts what the allocator holds, under the keys of ``torch.cuda.memory_stats``.
 
 
-COUNTED = tuple(
-    """
-    allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes
-    inactive_split_bytes requested_bytes
-    """.split()
-)
 EVENTS = (
     "num_alloc_retries",
     "num_ooms",
@@ -185,12 +179,10 @@ class DeviceStats:
         return dict(sorted(found.items()))
 
     def _each(self) -> Iterator[tuple[str, Stat]]:
-        for name in COUNTED:
-            pools: PoolStat = getattr(self, name)
-            yield from (
-                (f"{name}.all", pools.every),
-                (f"{name}.small_pool", pools.small),
-                (f"{name}.large_pool", pools.large),
-            )
-        yield "oversize_allocations", self.oversize_allocations
-        yield "oversize_segments", self.oversize_segments
+        for name, stat in vars(self).items():
+            if isinstance(stat, PoolStat):
+                yield f"{name}.all", stat.every
+                yield f"{name}.small_pool", stat.small
+                yield f"{name}.large_pool", stat.large
+            elif isinstance(stat, Stat):
+                yield name, stat

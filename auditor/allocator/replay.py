@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -98,11 +98,9 @@ class _ReplayRun:
                     live=live,
                 )
             for block in segment.live:
-                place = (
-                    self._allocator.malloc(block.requested, block.stream, now_us=0)
-                    if fresh
-                    else block.address
-                )
+                place = block.address
+                if fresh:
+                    place = self._allocator.malloc(block.requested, block.stream, now_us=0)
                 self._places[block.address] = place
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
@@ -112,7 +110,12 @@ class _ReplayRun:
         if call.action == "alloc":
             self._places[call.address] = allocator.malloc(call.size, call.stream, now_us=call.at)
         elif call.action == "oom":
-            self._fail(call)
+            # a request that failed when it was recorded, and that the program lived to see fail
+            with suppress(OutOfMemory):
+                if self._total is not None:
+                    allocator.free(
+                        allocator.malloc(call.size, call.stream, now_us=call.at), call.at
+                    )
         elif call.action == "empty_cache" and self._empty_caches:
             allocator.empty_cache(call.at)
         elif call.action == "flush" and self._total is None:
@@ -121,21 +124,10 @@ class _ReplayRun:
         elif call.action == "free_ends":
             allocator.complete_free(self._places.pop(call.address, 0), call.at)
         elif call.action in ("free", "free_begins") and call.address in self._places:
-            place = (
-                self._places[call.address]
-                if call.action == "free_begins"
-                else self._places.pop(call.address)
-            )
-            allocator.free(place, call.at, pending=call.action == "free_begins")
-
-    def _fail(self, call: AllocatorCall) -> None:
-        """A request that failed when it was recorded, and that the program lived to see fail."""
-        if self._total is None:
-            return
-        with suppress(OutOfMemory):
-            self._allocator.free(
-                self._allocator.malloc(call.size, call.stream, now_us=call.at), call.at
-            )
+            place, pending = self._places[call.address], call.action == "free_begins"
+            if not pending:
+                del self._places[call.address]
+            allocator.free(place, call.at, pending=pending)
 
     def result(self) -> AllocatorReplay:
         """The figures."""
@@ -256,11 +248,6 @@ class History:
                 f"the snapshot has no readable history of device {device}: {type(error).__name__}"
             ) from None
 
-    @property
-    def starts_late(self) -> bool:
-        """Whether blocks were live before the first event."""
-        return any(segment.live for segment in self.start)
-
 
 class _Reader:
     """Walks a history forwards for the calls, backwards from the final segments for the start."""
@@ -335,14 +322,20 @@ class _Reader:
             )
             for each in self._segments
         }
-        live = {block.address: block for segment in self._segments for block in _live(segment)}
-        for event in reversed(self._trace):
-            action, address, size, stream = (
-                event["action"],
-                event.get("addr", 0),
-                event["size"],
-                event["stream"],
+        live = {
+            address: BlockAtStart(
+                address,
+                size := int(block["size"]),
+                int(block.get("requested_size", size)),
+                int(segment["stream"]),
             )
+            for segment in self._segments
+            for address, block in blocks_of([segment])
+            if block["state"] != "inactive"
+        }
+        for event in reversed(self._trace):
+            action, address = event["action"], event.get("addr", 0)
+            size, stream = event["size"], event["stream"]
             if action == "alloc":
                 live.pop(address, None)
             elif action == "free_completed":
@@ -389,15 +382,13 @@ CALLS: Mapping[str, Action] = {
 }
 
 
-def _live(segment: Event) -> Iterator[BlockAtStart]:
-    address = int(segment["address"])
-    for block in segment["blocks"]:
-        size = int(block["size"])
-        if block["state"] != "inactive":
-            yield BlockAtStart(
-                address, size, int(block.get("requested_size", size)), int(segment["stream"])
-            )
-        address += size
+def blocks_of(segments: Iterable[Event]) -> Iterator[tuple[int, Event]]:
+    """The blocks of segments, each with its address: older snapshots do not write it."""
+    for segment in segments:
+        address = int(segment.get("address", 0))
+        for block in segment["blocks"]:
+            yield address, block
+            address += int(block["size"])
 
 
 def _placed(
@@ -412,15 +403,9 @@ def _placed(
         # in pages that were unmapped since
         if place < 0 or block.address >= starts[place] + segments[place].size:
             size = block.size or settings.round_size(block.requested)
-            segments.append(
-                HeldSegment(
-                    block.address,
-                    size,
-                    block.stream,
-                    size <= SMALL_SIZE,
-                    [replace(block, size=size)],
-                )
-            )
+            own = HeldSegment(block.address, size, block.stream, small=size <= SMALL_SIZE)
+            own.live.append(replace(block, size=size))
+            segments.append(own)
         else:
             inside[place].append(block)
     for place, blocks in inside.items():

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 MIB = 1 << 20
@@ -125,20 +126,11 @@ _PAIR = re.compile(r"(\w+):(\[[^\]]*\]|[^,\[]+)")
 _PART = re.compile(r"(\d+|>):(\d+)")
 
 
-def _mebibytes(value: str) -> int:
-    return int(value) * MIB
-
-
-def _large_segment(value: str) -> int:
-    if _mebibytes(value) <= MIN_LARGE_ALLOC:
+def _mebibytes(value: str, *, least: int = LARGE_BUFFER) -> int:
+    size = int(value) * MIB
+    if size < least:
         raise ValueError(value)
-    return _mebibytes(value)
-
-
-def _not_split(value: str) -> int:
-    if _mebibytes(value) < LARGE_BUFFER:
-        raise ValueError(value)
-    return _mebibytes(value)
+    return size
 
 
 def _divisions(value: str) -> tuple[int, ...]:
@@ -168,8 +160,11 @@ def _division(value: str) -> int:
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "expandable_segments": ("expandable_segments", "True".__eq__),
-    "max_split_size_mb": ("max_split_size", _not_split),
-    "max_non_split_rounding_mb": ("max_non_split_rounding", _not_split),
-    "large_segment_size_mb": ("large_segment_size", _large_segment),
+    "max_split_size_mb": ("max_split_size", _mebibytes),
+    "max_non_split_rounding_mb": ("max_non_split_rounding", _mebibytes),
+    "large_segment_size_mb": (
+        "large_segment_size",
+        partial(_mebibytes, least=MIN_LARGE_ALLOC + MIB),
+    ),
     "roundup_power2_divisions": ("roundup_power2_divisions", _divisions),
 }

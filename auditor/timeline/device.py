@@ -115,8 +115,7 @@ def launch_delay_ns(line: Timeline) -> Ints:
     """Time from the launching call's begin to each kernel's start: how far the host ran ahead."""
     trace, call = line.trace, line.launches.call_of_work
     rows = np.flatnonzero((trace.work.kind == KERNEL) & (call >= 0))
-    delay: Ints = trace.work.start[rows] - trace.calls.start[call[rows]]
-    return delay
+    return trace.work.start[rows] - trace.calls.start[call[rows]]
 
 
 # -- copies ----------------------------------------------------------------------------------------

@@ -29,10 +29,9 @@ class Intervals(Spans):
         whole = np.concatenate(([0], np.cumsum(self.end - self.start)))
         place = np.searchsorted(self.start, times, side="right")
         last = np.maximum(place - 1, 0)
-        result: Ints = np.where(
+        return np.where(
             place > 0, whole[last] + np.minimum(times, self.end[last]) - self.start[last], 0
         )
-        return result
 
     def covered(self, start: Ints, end: Ints) -> Ints:
         """Time covered inside each of the given intervals (which may overlap one another)."""
@@ -41,12 +40,11 @@ class Intervals(Spans):
     def holds(self, times: Ints) -> Flags:
         """Whether each of ``times`` lies inside."""
         place = np.searchsorted(self.start, times, side="right") - 1
-        inside: Flags = (
+        return (
             (place >= 0) & (times < self.end[place])
             if len(self.start)
             else np.zeros(len(times), np.bool_)
         )
-        return inside
 
     def overlap(self, other: Intervals) -> int:
         """Time covered by both."""

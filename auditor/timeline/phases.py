@@ -44,8 +44,7 @@ def that_count(trace: Trace) -> Flags:
         spans.name,
         lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")),
     )
-    found: Flags = (~spans.annotation | phase) & ~mask(trace.names, spans.name, is_step)
-    return found
+    return (~spans.annotation | phase) & ~mask(trace.names, spans.name, is_step)
 
 
 @dataclass(frozen=True)
@@ -331,8 +330,7 @@ def outermost(line: Timeline) -> Ints:
     wanted = np.zeros(len(tree.name), np.bool_)
     wanted[: tree.operators] = that_count(line.trace)
     rows = np.flatnonzero(wanted)
-    result: Ints = rows[tree.nearest(rows, wanted) < 0]
-    return result
+    return rows[tree.nearest(rows, wanted) < 0]
 
 
 def phases(line: Timeline) -> Ints:

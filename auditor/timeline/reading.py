@@ -87,7 +87,7 @@ class Inflating:
                     text = stream.decompress(packed, TEXT_CHUNK)
                 except tuple(_ERRORS):
                     said = f"its gzip data cannot be unpacked after {self.raw_bytes:,} bytes"
-                    raise AuditProblem(f"{self.path} is damaged: {said}", AGAIN) from None
+                    raise damaged(self.path, said) from None
                 if text:
                     yield text
                 if not stream.eof:
@@ -97,7 +97,7 @@ class Inflating:
                 if packed[:2] != GZIP_MAGIC:
                     return
                 stream = _decompressor(31)  # members put one behind another are one text
-        raise AuditProblem(f"{self.path} is damaged: its gzip data ends in the middle", AGAIN)
+        raise damaged(self.path, "its gzip data ends in the middle")
 
 
 def read(path: Path | str, *, limit: int = RAW_LIMIT) -> Trace:
@@ -180,14 +180,10 @@ class _Header(Struct):
 
 _HEADER = msgspec.json.Decoder(_Header, strict=False)
 _KEYS = msgspec.json.Decoder(dict[str, Any])
-_VERSIONS = (
-    "cupti_version",
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-    "roctracer_version",
-)
+_VERSIONS = """
+    cupti_version cuda_runtime_version cuda_driver_version hip_runtime_version hip_driver_version
+    roctracer_version
+    """.split()
 
 
 def _info(path: Path, head: bytes, tail: bytes) -> Info:
@@ -304,23 +300,17 @@ class Pieces:
         raise self._not_a_trace(start)
 
     def _not_a_trace(self, start: bytes) -> AuditProblem:
-        path = self._path
-        if not start:
-            return AuditProblem(
-                f"{path} holds no text", "record the trace again, or copy it again in binary mode"
-            )
-        if start[:1] == b"<":
-            return AuditProblem(
-                f"{path} is a web page, not a trace", "download the raw file behind that page"
-            )
-        if start[:1] == b"{":
-            return AuditProblem(
-                f'{path} holds no "traceEvents"',
+        known = {
+            b"": ("holds no text", "record the trace again, or copy it again in binary mode"),
+            b"<": ("is a web page, not a trace", "download the raw file behind that page"),
+            b"{": (
+                'holds no "traceEvents"',
                 "export it with torch.profiler's export_chrome_trace()",
-            )
-        return AuditProblem(
-            f"{path} is not JSON", "a trace is the .json or .json.gz that torch.profiler wrote"
-        )
+            ),
+        }
+        other = "is not JSON", "a trace is the .json or .json.gz that torch.profiler wrote"
+        said, cure = known.get(start[:1], other)
+        return AuditProblem(f"{self._path} {said}", cure)
 
     def _learnt(self, rest: bytes) -> tuple[bytes, bytes]:
         """The text that was read so far, and what stands between its first two events: the end of
@@ -597,10 +587,7 @@ class Builder:
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """Exact to the ns for text with three decimals; ``round(us * 1000)`` is often off by one."""
     whole = np.floor(microseconds)
-    result: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint(
-        (microseconds - whole) * 1000
-    ).astype(np.int64)
-    return result
+    return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
 
 
 def _ints(values: list[Any]) -> NDArray[np.int64]:

@@ -20,7 +20,6 @@ import numpy as np
 from auditor.timeline.device import Launches, join
 from auditor.timeline.intervals import DEVICE_WIDE, GRAPH_LAUNCHES, groups, is_launch, mask, plain
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
-from auditor.timeline.waits import Waits
 
 if TYPE_CHECKING:
     from auditor.timeline.timeline import Timeline
@@ -50,21 +49,28 @@ class Schedule:
     end: Ints
     call: Ints
     """Row of :class:`Calls`; :data:`NO_CALL` for boundaries of steps and work without a launch."""
-    orphan: Ints
-    """Row of :class:`Work` that no call launched, else -1."""
-    boundary: Ints
-    """Number of the boundary (two a step: its begin and its end), else -1."""
     thread: Ints
     own: Ints
     """Time that the call takes alone: without what it waited for, or a full queue."""
-    before: Ints
-    """The event of the same thread that ended last before this one began, -1 without."""
-    after: Ints
+    before: list[int]
+    """The event of the same thread that ended last before this one began, :data:`NO_EVENT`
+    without. This and what follows are lists where a replay goes through them one by one.
+    """
+    after: list[int]
     """The event, of any thread, after which this one begins, -1 for the first ones."""
     gap: Ints
     """The host's time between that event's end and this one's start."""
-    waited: Waited
+    waited: list[tuple[int, ...]]
+    """Rows of :class:`Streams` that must have ended before the call returns."""
+    late: list[int]
+    """From the last of those ends to the call's return; below 0 if it returns before."""
+    queued: list[list[int]]
+    """Rows of :class:`Streams` that each event queues."""
+    boundaries: list[int]
+    """Events that are boundaries of steps, in order: the begin and the end of each step."""
     streams: Streams
+    full: list[int]
+    """For each work the row whose begin makes room in its stream's queue; -1 if none is awaited."""
     steps: int
     limit: int
     """Launches that a stream holds."""
@@ -75,73 +81,6 @@ class Schedule:
     def count(self) -> int:
         """Number of events."""
         return len(self.start)
-
-    @cached_property
-    def lists(self) -> Lists:
-        """What no edit changes, as lists."""
-        streams = self.streams
-        event = streams.event.tolist()
-        queued: list[list[int]] = [[] for _ in range(self.count)]
-        for row, one in enumerate(event):
-            if one >= 0:
-                queued[one].append(row)
-        lost = (self.orphan[streams.event] >= 0) & (streams.event >= 0)
-        full = np.where(lost, -1, streams.places_before(self.limit))
-        marks = np.flatnonzero(self.boundary >= 0)
-        return Lists(
-            before=np.where(self.before < 0, NO_EVENT, self.before).tolist(),
-            after=self.after.tolist(),
-            queued=queued,
-            waited=self.waited.rows,
-            late=self.waited.late.tolist(),
-            boundaries=marks[np.argsort(self.boundary[marks], kind="stable")].tolist(),
-            start=streams.start.tolist(),
-            end=streams.end.tolist(),
-            stream=streams.stream.tolist(),
-            streams=int(streams.stream.max(initial=-1)) + 1,
-            lag=streams.lag.tolist(),
-            simple=(~lost & (streams.rigid < 0)).tolist(),
-            full=full.tolist(),
-            distance=streams.distance.tolist(),
-            rigid=streams.rigid.tolist(),
-            depends=streams.depends,
-            inside=[row for row, one in enumerate(event) if one >= 0],
-            outside=[row for row, one in enumerate(event) if one < 0],
-        )
-
-
-@dataclass(frozen=True)
-class Lists:
-    """A :class:`Schedule` as lists, by event and (from ``start`` on) by row of :class:`Streams`:
-    a replay goes through them one by one, and lists are faster at that than arrays.
-    """
-
-    before: list[int]
-    """:data:`NO_EVENT` without one."""
-    after: list[int]
-    """-1 where there is none."""
-    queued: list[list[int]]
-    """Rows of :class:`Streams` that each event queues."""
-    waited: tuple[tuple[int, ...], ...]
-    late: list[int]
-    boundaries: list[int]
-    """Events that are boundaries, in the order of their numbers."""
-    start: list[int]
-    end: list[int]
-    stream: list[int]
-    streams: int
-    lag: list[int]
-    simple: list[bool]
-    """Work that begins by its launch: the trace shows one, and it is no further work of a graph."""
-    full: list[int]
-    """The row whose begin makes room in the stream's queue for this one; -1 if none is awaited."""
-    distance: list[int]
-    rigid: list[int]
-    depends: tuple[tuple[tuple[int, int], ...], ...]
-    inside: list[int]
-    """Rows that were queued inside the window."""
-    outside: list[int]
-    """Rows that were queued before it."""
 
 
 def schedule(line: Timeline) -> Schedule | None:
@@ -163,26 +102,34 @@ def schedule(line: Timeline) -> Schedule | None:
     events = _events(line, rows, orphans)
     order = np.lexsort((events[2] != NO_CALL, events[0]))
     start, end, call, orphan, boundary, thread = (column[order] for column in events)
+    event_of_call = np.full(len(calls.start), -1)
+    event_of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
     before, after, gap = host_links(start, end, thread, _busy_since(line, call, start))
-    streams = streams_of(trace, joined, call, orphan, begin)
-    waited = waited_for(trace, line.waits, joined, call, streams)
+    streams = streams_of(trace, joined, event_of_call, orphan, begin)
     own, limit = _own(line, call, start, end, streams)
-    own = np.where(waited.own >= 0, waited.own, own)
+    waited, late = waited_for(line, event_of_call, streams, own)
+    queued: list[list[int]] = [[] for _ in start]
+    for row, event in enumerate(streams.event.tolist()):
+        if event >= 0:
+            queued[event].append(row)
+    full = np.where(known[streams.work], streams.places_before(limit), -1)
     length = work.end - work.start
     total = int(length[inside].sum())
     return Schedule(
         start=start,
         end=end,
         call=call,
-        orphan=orphan,
-        boundary=boundary,
         thread=thread,
         own=own,
         before=before,
         after=after,
         gap=gap,
         waited=waited,
+        late=late,
+        queued=queued,
+        boundaries=np.argsort(boundary, kind="stable")[-2 * steps.count :].tolist(),
         streams=streams,
+        full=full.tolist(),
         steps=steps.count,
         limit=limit,
         unlaunched=int(length[orphans].sum()) / total if total else 0.0,
@@ -242,16 +189,19 @@ def _own(line: Timeline, call: Ints, start: Ints, end: Ints, streams: Streams) -
 # that handed over (a backward pass runs on a thread of its own while the loop's thread waits).
 
 
-def host_links(start: Ints, end: Ints, thread: Ints, since: Ints) -> tuple[Ints, Ints, Ints]:
+def host_links(
+    start: Ints, end: Ints, thread: Ints, since: Ints
+) -> tuple[list[int], list[int], Ints]:
     """(event before on the same thread, event that it follows, time between that one's end and its
-    start) for events in order of their start; -1 without one, and then the time counts from the
-    first event's start.
+    start) for events in order of their start; :data:`NO_EVENT` or -1 without one, and then the time
+    counts from the first event's start.
 
     An event follows the one of its thread that ended last, unless another thread's ended after that
     one and before its own thread was busy again (``since`` is the begin of the outermost operator
     around each event): nothing else tells in a trace that one thread went on when another was done.
     """
-    before, after = np.full(len(start), -1), np.full(len(start), -1)
+    before: list[int] = []
+    after: list[int] = []
     last_of: dict[int, int] = {}
     running: list[tuple[int, int]] = []
     over: list[int] = []
@@ -263,15 +213,14 @@ def host_links(start: Ints, end: Ints, thread: Ints, since: Ints) -> tuple[Ints,
             over.append(latest)
             over_at.append(ended)
             last_of[threads[latest]] = latest
-        before[row] = follows = last_of.get(threads[row], -1)
+        follows = last_of.get(threads[row], NO_EVENT)
+        before.append(follows)
         place = bisect_right(over_at, busy) - 1
         if place >= 0 and (follows < 0 or ends[follows] < over_at[place]):
             follows = over[place]
-        after[row] = follows
+        after.append(max(follows, -1))
         heappush(running, (ends[row], row))
-    first = int(start[0]) if len(start) else 0
-    gap = start - np.where(after >= 0, end[after], first) if len(start) else start
-    return before, after, gap
+    return before, after, start - np.append(end, start[:1])[after]
 
 
 # -- waited ----------------------------------------------------------------------------------------
@@ -285,83 +234,54 @@ old traces count in whole microseconds."""
 EVENTS = frozenset({"cudaEventSynchronize", "cuEventSynchronize", "hipEventSynchronize"})
 
 
-@dataclass(frozen=True)
-class Waited:
-    """For each event of a schedule."""
-
-    rows: tuple[tuple[int, ...], ...]
-    """Rows of :class:`Streams` that must have ended before the call returns."""
-    late: Ints
-    """From the last of those ends to the call's return; below 0 if it returns before."""
-    own: Ints
-    """What the call takes alone; -1 for events that are no waits."""
-
-
 def waited_for(
-    trace: Trace, waits: Waits, joined: Launches, call: Ints, streams: Streams
-) -> Waited:
-    """What the events of a schedule waited for. ``call`` is its column."""
-    size = len(call)
-    rows: list[tuple[int, ...]] = [()] * size
-    late, own = np.zeros(size, np.int64), np.full(size, -1)
-    event_of_call = np.full(len(trace.calls.start), -1)
-    event_of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
-    finder = _Finder(trace, waits, joined, streams)
-    ends, starts = trace.calls.end, trace.calls.start
-    held: list[tuple[int, int, int]] = []
+    line: Timeline, event_of_call: Ints, streams: Streams, own: Ints
+) -> tuple[list[tuple[int, ...]], list[int]]:
+    """``waited`` and ``late`` of a schedule. In ``own`` waits get what they take alone."""
+    rows: list[tuple[int, ...]] = [()] * len(own)
+    late = [0] * len(own)
+    calls, finder = line.trace.calls, _Finder(line, streams)
+    held: list[int] = []
     free: list[int] = []
-    for wait, one in enumerate(waits.call.tolist()):
+    for wait, one in enumerate(line.waits.call.tolist()):
         event = int(event_of_call[one])
         if event < 0:
             continue
         rows[event] = found = finder.of(wait, one)
-        length = int(ends[one] - starts[one])
-        last = max((int(streams.end[row]) for row in found), default=int(starts[one]))
-        own[event] = length
-        late[event] = int(ends[one]) - last
-        if last > starts[one]:
-            held.append((event, length, last))
-        else:
-            free.append(length)
-    usual = int(np.median(free)) if free else 0
-    after = int(np.median([late[event] for event, _, _ in held])) if held else 0
-    bound = {event for event, _, _ in held}
-    for event, length, _ in held:
-        own[event] = min(length, usual)
-        late[event] = min(int(late[event]), LONGEST_NS)
-    for event in np.flatnonzero(own >= 0).tolist():
-        if event not in bound:
-            late[event] = min(int(late[event]), max(after, 0))
-    return Waited(tuple(rows), late, own)
+        begin = int(calls.start[one])
+        last = max((int(streams.end[row]) for row in found), default=begin)
+        late[event] = int(calls.end[one]) - last
+        (held if last > begin else free).append(event)
+    after = _middle(np.array([late[event] for event in held]))
+    own[held] = np.minimum(own[held], _middle(own[free]))
+    for events, most in ((held, LONGEST_NS), (free, max(after, 0))):
+        for event in events:
+            late[event] = min(late[event], most)
+    return rows, late
 
 
 class _Finder:
     """Finds the work that a call waited for."""
 
-    def __init__(self, trace: Trace, waits: Waits, joined: Launches, streams: Streams) -> None:
-        self.trace, self.waits, self.joined, self.streams = trace, waits, joined, streams
+    def __init__(self, line: Timeline, streams: Streams) -> None:
+        trace, joined = line.trace, line.launches
+        self.trace, self.waits, self.joined, self.streams = trace, line.waits, joined, streams
         self.row_of_work = np.full(len(trace.work.start), -1)
         self.row_of_work[streams.work] = np.arange(len(streams.work))
-        self.by_stream = groups(streams.stream)
-        self.rows_of = dict(self.by_stream)
-        self.queued = {key: self._queued_at(rows) for key, rows in self.by_stream}
-        self.reach = {key: np.maximum.accumulate(streams.end[rows]) for key, rows in self.by_stream}
+        self.rows_of = dict(groups(streams.stream))
+        call = joined.call_of_work[streams.work]
+        queued = np.where(call >= 0, trace.calls.start[call], streams.start)
+        self.queued = {key: queued[rows] for key, rows in self.rows_of.items()}
+        self.reach = {
+            key: np.maximum.accumulate(streams.end[rows]) for key, rows in self.rows_of.items()
+        }
         self.number: dict[int, list[int]] = {}  # each device has its own
-        for key, rows in self.by_stream:
-            number = int(self.trace.work.stream[self.streams.work[rows[0]]])
+        for key, rows in self.rows_of.items():
+            number = int(trace.work.stream[streams.work[rows[0]]])
             self.number.setdefault(number, []).append(key)
         said = join(trace.calls.correlation, trace.syncs.correlation)
-        self.said = (
-            np.where(said >= 0, trace.syncs.stream[said], -1)
-            if len(trace.syncs.stream)
-            else np.full(len(said), -1)
-        )
+        self.said = np.append(trace.syncs.stream, -1)[said]
         self.last_copy: dict[int, int] = {}
-
-    def _queued_at(self, rows: Ints) -> Ints:
-        work = self.streams.work[rows]
-        call = self.joined.call_of_work[work]
-        return np.where(call >= 0, self.trace.calls.start[call], self.streams.start[rows])
 
     def of(self, wait: int, call: int) -> tuple[int, ...]:
         """Rows of :class:`Streams`."""
@@ -385,7 +305,7 @@ class _Finder:
             return self.number[said]
         if name not in DEVICE_WIDE and name not in EVENTS and operator in self.last_copy:
             return [self.last_copy[operator]]
-        return [key for key, _ in self.by_stream]
+        return list(self.rows_of)
 
     def _last(self, known: list[int], call: int, whole: bool) -> tuple[int, ...]:
         """The last work that each stream held when the call began, where it had ended when the call
@@ -435,14 +355,21 @@ class Streams:
     """Number of device and stream together, from 0."""
     start: Ints
     end: Ints
-    lag: Ints
+    lag: list[int]
     """From the begin of the launching call to the work's begin, where nothing else held it."""
-    distance: Ints
+    distance: list[int]
     """From the end of the work before it on its stream, where that held it."""
     depends: tuple[tuple[tuple[int, int], ...], ...]
     """For each the (row, distance) of work on other streams whose end it came after."""
-    rigid: Ints
+    rigid: list[int]
     """The row from whose begin it keeps its distance (of the same graph launch), else -1."""
+    simple: list[bool]
+    """Whether it begins by its launch: the trace shows one, and it is no later work of a graph."""
+
+    @cached_property
+    def lists(self) -> tuple[list[int], list[int], list[int]]:
+        """``stream``, ``start`` and ``end`` for a replay."""
+        return self.stream.tolist(), self.start.tolist(), self.end.tolist()
 
     def depth(self, times: Ints) -> Ints:
         """For each event's start the launches on the stream of its work that had not begun."""
@@ -517,11 +444,11 @@ class _Queue:
         return result
 
 
-def streams_of(trace: Trace, joined: Launches, call: Ints, orphan: Ints, begin: Ints) -> Streams:
-    """Streams of a trace. ``call``, ``orphan`` of the schedule; ``begin`` of the launching call."""
+def streams_of(
+    trace: Trace, joined: Launches, event_of_call: Ints, orphan: Ints, begin: Ints
+) -> Streams:
+    """Streams of a trace. ``orphan``: the work of an event; ``begin``: of the launching call."""
     table = trace.work
-    event_of_call = np.full(len(trace.calls.start), -1)
-    event_of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
     event = np.where(joined.call_of_work >= 0, event_of_call[joined.call_of_work], -1)
     event[orphan[orphan >= 0]] = np.flatnonzero(orphan >= 0)
     rows = np.flatnonzero((event >= 0) | (begin <= begin[event >= 0].max(initial=LONG_AGO)))
@@ -542,7 +469,18 @@ def streams_of(trace: Trace, joined: Launches, call: Ints, orphan: Ints, begin: 
     )
     rigid = _rigid(queue.event)
     lag, distance, depends = _delays(queue, rigid)
-    return Streams(rows, queue.event, stream, queue.start, queue.end, lag, distance, depends, rigid)
+    return Streams(
+        work=rows,
+        event=queue.event,
+        stream=stream,
+        start=queue.start,
+        end=queue.end,
+        lag=lag.tolist(),
+        distance=distance.tolist(),
+        depends=depends,
+        rigid=rigid.tolist(),
+        simple=((launched >= 0) & (rigid < 0)).tolist(),
+    )
 
 
 def _tells(call: str) -> bool:
@@ -625,8 +563,7 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends]:
 
 
 def _usual(taken: Ints, binding: Ints, slack: Ints) -> Ints:
-    result: Ints = np.where(binding, taken, np.minimum(_middle(taken[binding]), slack))
-    return result
+    return np.where(binding, taken, np.minimum(_middle(taken[binding]), slack))
 
 
 def _middle(values: Ints) -> int:

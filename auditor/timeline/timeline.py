@@ -225,8 +225,7 @@ class Timeline:
         """What calls among :attr:`driver_calls` cost: idle ns because they held the host."""
         if self.idle is None:
             return np.zeros(len(rows), np.int64)
-        result: Ints = self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
-        return result
+        return self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
 
     def functions_at(self, times: Ints, threads: Codes) -> list[UserFunction | None]:
         """The user's innermost function at moments of a host thread, if the trace has frames."""
@@ -263,8 +262,7 @@ class Timeline:
         spent = np.bincount(
             launcher[known], weights=(work.end - work.start)[known], minlength=len(self.tree.name)
         )
-        result: Ints = spent.astype(np.int64)
-        return result
+        return spent.astype(np.int64)
 
     @cached_property
     def operator_calls(self) -> dict[str, int]:

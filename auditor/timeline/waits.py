@@ -290,8 +290,7 @@ def call_prices(line: Timeline, rows: Ints) -> Ints:
     if not line.devices:
         return np.zeros(len(rows), np.int64)
     idle = end - start - line.devices[0].busy.covered(start, end)
-    result: Ints = np.minimum(end - start - idle, won_back(line, (start, end)))
-    return result
+    return np.minimum(end - start - idle, won_back(line, (start, end)))
 
 
 def _shared(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
@@ -477,10 +476,9 @@ def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals
     work, rows = trace.work, use.rows
     place = np.searchsorted(work.start[rows], gaps.end)
     first = rows[np.minimum(place, len(rows) - 1)]
-    result: Ints = np.where(
+    return np.where(
         (place < len(rows)) & (work.start[first] == gaps.end), joined.call_of_work[first], -1
     )
-    return result
 
 
 def queue_depth(line: Timeline) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from auditor.model.what_if import Change
 from auditor.timeline.device import OVERHEAD_NS
 from auditor.timeline.intervals import Intervals, is_communication, is_launch, mask, union, without
 from auditor.timeline.phases import loading
-from auditor.timeline.schedule import Lists, Schedule, schedule
+from auditor.timeline.schedule import Schedule, schedule
 from auditor.timeline.trace import Flags, Ints
 from auditor.timeline.waits import LONG_GAP_NS
 
@@ -250,7 +250,7 @@ def recorded(plan: Schedule) -> ReplayedTimes:
         plan.end.tolist(),
         plan.streams.start.tolist(),
         plan.streams.end.tolist(),
-        plan.start[plan.lists.boundaries].tolist(),
+        plan.start[plan.boundaries].tolist(),
         int(plan.streams.end[inside].max(initial=plan.start[0])),
     )
 
@@ -258,69 +258,61 @@ def recorded(plan: Schedule) -> ReplayedTimes:
 def replay(plan: Schedule, edits: Edits | None = None) -> ReplayedTimes:
     """The schedule played with these edits."""
     edits = edits or Edits.none(plan)
-    lists, devices = plan.lists, _Devices(plan, edits)
-    first = int(plan.start[0])
-    begins = [0] * plan.count
+    queue, work_start, work_end = _devices(plan, edits.length.tolist())
+    first, begins = int(plan.start[0]), [0] * plan.count
     ends = [0] * plan.count + [NEVER, first]  # two for events that follow none
     waited = edits.waits.tolist()
-    events = zip(lists.after, lists.before, edits.gap.tolist(), edits.own.tolist(), strict=True)
+    events = zip(plan.after, plan.before, edits.gap.tolist(), edits.own.tolist(), strict=True)
     for event, (follows, previous, gap, own) in enumerate(events):
-        begin = ends[follows] + gap
-        begin = max(begin, ends[previous])
+        begin = max(ends[follows] + gap, ends[previous])
         end = begin + own
-        for row in lists.queued[event]:
-            free = devices.queue(row, begin)
-            end = max(end, free)
-        if lists.waited[event] and waited[event]:
-            until = max([devices.end[row] for row in lists.waited[event]]) + lists.late[event]
+        for row in plan.queued[event]:
+            end = max(end, queue(row, begin))
+        if plan.waited[event] and waited[event]:
+            until = max([work_end[row] for row in plan.waited[event]]) + plan.late[event]
             end = max(end, until)
         begins[event], ends[event] = begin, end
     return ReplayedTimes(
         begins,
         ends[: plan.count],
-        devices.start,
-        devices.end,
-        [ends[event] for event in lists.boundaries],
-        max((devices.end[row] for row in lists.inside), default=first),
+        work_start,
+        work_end,
+        [ends[event] for event in plan.boundaries],
+        max((work_end[row] for rows in plan.queued for row in rows), default=first),
     )
 
 
-class _Devices:
-    """The streams of all devices. Lists, not arrays: each work depends on the one before it."""
-
-    def __init__(self, plan: Schedule, edits: Edits) -> None:
-        lists: Lists = plan.lists
-        length = edits.length.tolist()
-        start, end = list(lists.start), list(lists.end)
-        free: list[int] = [NEVER] * lists.streams
-        for row in lists.outside:
-            free[lists.stream[row]] = max(free[lists.stream[row]], end[row])
-        self.start, self.end = start, end
-        stream, lag, distance, full = lists.stream, lists.lag, lists.distance, lists.full
-        depends, simple = lists.depends, lists.simple
-
-        def queue(row: int, at: int) -> int:
-            place = stream[row]
-            before = free[place]
-            begin = at + lag[row] if simple[row] else _earliest(lists, row, start, before)
-            if depends[row]:
-                begin = max(begin, *[end[other] + late for other, late in depends[row]])
-            begin = max(begin, before + distance[row])
-            start[row] = begin
-            end[row] = done = begin + length[row]
-            if done > before:
-                free[place] = done
-            return start[full[row]] if full[row] >= 0 else NEVER
-
-        self.queue = queue
-        """The host queues one work (row) at a moment; when its launch finds room in the queue."""
-
-
-def _earliest(lists: Lists, row: int, start: Sequence[int], free: int) -> int:
-    """When work begins that has no launch, or keeps its distance from other work of its launch.
-    Work without a launch comes after the work before it on its stream, as in the recording.
+def _devices(
+    plan: Schedule, length: Sequence[int]
+) -> tuple[Callable[[int, int], int], list[int], list[int]]:
+    """(queue, start, end): ``queue(row, at)`` gives a work to its stream and says when its launch
+    finds room in the queue. Lists, not arrays: each work depends on the one before it.
     """
-    first = lists.rigid[row]
-    if first >= 0:
-        return start[first] + lists.start[row] - lists.start[first]
-    return lists.start[row] if free == NEVER else NEVER
+    streams = plan.streams
+    stream, recorded, ended = streams.lists
+    start, end = recorded.copy(), ended.copy()
+    free = [NEVER] * (int(streams.stream.max(initial=-1)) + 1)
+    for row in np.flatnonzero(streams.event < 0).tolist():
+        free[stream[row]] = max(free[stream[row]], end[row])
+    lag, distance, depends, rigid = streams.lag, streams.distance, streams.depends, streams.rigid
+    simple, full = streams.simple, plan.full
+
+    def queue(row: int, at: int) -> int:
+        place = stream[row]
+        before = free[place]
+        if simple[row]:
+            begin = at + lag[row]
+        elif (first := rigid[row]) >= 0:  # it keeps its distance from other work of its launch
+            begin = start[first] + recorded[row] - recorded[first]
+        else:  # without a launch it comes after the work before it, as in the recording
+            begin = recorded[row] if before == NEVER else NEVER
+        if depends[row]:
+            begin = max(begin, *[end[other] + late for other, late in depends[row]])
+        begin = max(begin, before + distance[row])
+        start[row] = begin
+        end[row] = done = begin + length[row]
+        if done > before:
+            free[place] = done
+        return start[full[row]] if full[row] >= 0 else NEVER
+
+    return queue, start, end

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
+from auditor.allocator.replay import GAINS, LOSSES
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.snapshot.file import snapshot_of
-from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
+from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.state_at import NeverFreed, origins_of
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.evidence.trace.facts import timeline_of

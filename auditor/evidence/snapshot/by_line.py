@@ -43,14 +43,6 @@ class OwnedHistory:
     """Bytes of each owner before the first event."""
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Bytes of each owner after some events (``at``)."""
-
-    at: tuple[int, ...]
-    held: tuple[tuple[int, ...], ...]
-
-
 def told(data: SnapshotData, course: Course, origins: Origins) -> OwnedHistory:
     """Who allocated and freed, event by event."""
     numbers: dict[Owner, int] = {OLDER: 0}
@@ -79,26 +71,35 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> OwnedHistory:
 def layers(history: OwnedHistory, steps: Sequence[tuple[float, str]], *, note: str) -> Layers:
     """The chart; ``steps`` are times in us since the epoch, with their names."""
     course = history.course
-    moments = held_at(history, positions(course, POINTS // (LINES + 3)))
+    at = positions(course, POINTS // (LINES + 3))
+    moments = held_at(history, at)
     shown = largest(moments, LINES)
-    tones = [Tone(named(history.owners[number]), colour) for colour, number in enumerate(shown, 1)]
+    owners = [history.owners[number] for number in shown]
+    names = [owner if isinstance(owner, str) else placed(owner) for owner in owners]
+    tones = [Tone(name, colour) for colour, name in enumerate(names, 1)]
     rest = set(range(len(history.owners))).difference(shown)
-    rows = [tuple(held[number] for held in moments.held) for number in shown]
-    others = tuple(sum(held[number] for number in rest) for held in moments.held)
+    rows = [tuple(held[number] for held in moments) for number in shown]
+    others = tuple(sum(held[number] for number in rest) for held in moments)
     stacked = [*zip(tones, rows, strict=True), *([(Tone(REST, -1), others)] if any(others) else [])]
-    by_time = len(course.time_us) > 1 and course.time_us[-1] > course.time_us[0]
+    times = course.time_us
+    by_time = len(times) > 1 and times[-1] > times[0]
+
+    def place_of(index: int) -> float:
+        return float(times[index] - times[0]) if by_time else float(index)
+
+    marks = [(place_of(index), "out of memory") for index in course.ooms]
+    for us, name in steps:
+        if times and times[0] <= us <= times[-1]:
+            marks.append((us - times[0] if by_time else float(bisect_left(times, us)), name))
     return Layers(
         title=f"Memory on cuda:{course.device} over time, by the line that allocated it",
         note=note,
         x_unit="us" if by_time else "event",
-        x=tuple(
-            float(course.time_us[index] - course.time_us[0]) if by_time else float(index)
-            for index in moments.at
-        ),
+        x=tuple(map(place_of, at)),
         layers=tuple(tone for tone, _ in stacked),
         held=tuple(row for _, row in stacked),
-        reserved=tuple(course.reserved[index] for index in moments.at),
-        marks=tuple(_marks(course, steps, by_time=by_time)),
+        reserved=tuple(course.reserved[index] for index in at),
+        marks=tuple(marks),
         events=len(course.reserved),
         codes=("MEM", "GRAPH", "SYNC012"),
     )
@@ -128,54 +129,31 @@ def _extremes(column: Sequence[int], start: int, end: int) -> tuple[int, ...]:
     return (start + part.index(low), start + part.index(high)) if low < high else ()
 
 
-def held_at(history: OwnedHistory, at: tuple[int, ...]) -> Moments:
-    """Who held how much after these events (sorted)."""
+def held_at(history: OwnedHistory, at: Sequence[int]) -> list[tuple[int, ...]]:
+    """Bytes of each owner after these events (sorted)."""
     now, last, held = list(history.before), history.course.start_allocated, []
-    wanted = iter((*at, -1))
-    following = next(wanted)
-    for index, (number, total) in enumerate(
-        zip(history.owner, history.course.allocated, strict=True)
-    ):
+    wanted = set(at)
+    changes = zip(history.owner, history.course.allocated, strict=True)
+    for index, (number, total) in enumerate(changes):
         if number >= 0:
             now[number] += total - last
         last = total
-        if index == following:
+        if index in wanted:
             held.append(tuple(now))
-            following = next(wanted)
-    return Moments(at, tuple(held))
+    return held
 
 
-def largest(moments: Moments, count: int) -> tuple[int, ...]:
+def largest(moments: Sequence[tuple[int, ...]], count: int) -> tuple[int, ...]:
     """The owners that ever held most, the steadiest first: it lies at the bottom."""
-    most = [max(column) for column in zip(*moments.held, strict=True)]
-    mean = [sum(column) / len(column) for column in zip(*moments.held, strict=True)]
-    least = SEEN * max((sum(held) for held in moments.held), default=0)
+    columns = list(zip(*moments, strict=True))
+    most = [max(column) for column in columns]
+    mean = [sum(column) / len(column) for column in columns]
+    least = SEEN * max((sum(held) for held in moments), default=0)
     chosen = sorted(
         (number for number, high in enumerate(most) if high > least),
         key=lambda number: -most[number],
     )[:count]
     return tuple(sorted(chosen, key=lambda number: -mean[number] / most[number]))
-
-
-def named(owner: Owner) -> str:
-    """``trainer.py:152 step``; of a long path its last two parts."""
-    return owner if isinstance(owner, str) else placed(owner)
-
-
-def _marks(
-    course: Course, steps: Sequence[tuple[float, str]], *, by_time: bool
-) -> Iterator[tuple[float, str]]:
-    for index in course.ooms:
-        yield (
-            (float(course.time_us[index] - course.time_us[0]) if by_time else float(index)),
-            "out of memory",
-        )
-    if not course.time_us:
-        return
-    first, last = course.time_us[0], course.time_us[-1]
-    for us, name in steps:
-        if first <= us <= last:
-            yield (us - first if by_time else float(bisect_left(course.time_us, us))), name
 
 
 # -- charts ----------------------------------------------------------------------------------------
@@ -207,9 +185,8 @@ def memory_charts(evidence: Evidence, *, predicted: bool) -> tuple[Layers, ...]:
 
 def _chart(evidence: Evidence, course: Course, *, predicted: bool) -> Layers:
     data, origins = snapshot_of(evidence), origins_of(evidence)
-    said = (
-        "" if not predicted else PREDICTED_NULL if evidence.recording.device.null else PREDICTED
-    ) + (TIMES_SAID if predicted else "")
+    how = PREDICTED_NULL if evidence.recording.device.null else PREDICTED
+    said = f"{how}{TIMES_SAID}" if predicted else ""
     history = told(data, course, origins)
     about = (
         "Memory allocated before the history began has no line."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -11,11 +11,10 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.allocator import History
+from auditor.allocator.replay import GAINS, LOSSES, blocks_of
 from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
 from auditor.evidence.table import Evidence, Table
 from auditor.rule import NotLooked
-
-GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
 @dataclass(frozen=True)
@@ -186,15 +185,6 @@ def _backwards(
     for column in columns:
         column.reverse()
     return columns
-
-
-def blocks_of(segments: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """The blocks of segments, each with its address: older snapshots do not write it."""
-    for segment in segments:
-        address = int(segment.get("address", 0))
-        for block in segment["blocks"]:
-            yield address, block
-            address += int(block["size"])
 
 
 def live_at_end(segments: Sequence[Event], *, pending: bool = True) -> dict[int, int]:

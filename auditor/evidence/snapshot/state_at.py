@@ -13,13 +13,15 @@ from typing import Any, ClassVar
 
 from auditor import amounts
 from auditor.allocator import AllocatorSettings
+from auditor.allocator.replay import blocks_of
 from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
-from auditor.evidence.snapshot.history import Allocations, blocks_of, live_at_end
+from auditor.evidence.snapshot.history import Allocations, live_at_end
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import MALFORMED, Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema.sync import OwnerRow
 from auditor.rule import NotLooked
+from auditor.syntax.index import grouped
 
 Frames = Sequence[Mapping[str, Any]]
 
@@ -45,17 +47,16 @@ class State:
     @property
     def largest_free(self) -> int:
         """Bytes of the largest stretch of a segment without a live block."""
-        inside = defaultdict(list)
         starts = sorted(self.segments)
-        place = 0
-        for block in sorted(self.blocks, key=lambda each: each.address):
-            while place + 1 < len(starts) and starts[place + 1] <= block.address:
-                place += 1
-            inside[starts[place] if starts else 0].append(block)
-        return max(
-            (_gap(start, start + size, inside[start]) for start, size in self.segments.items()),
-            default=0,
+        ordered = sorted(self.blocks, key=lambda each: each.address)
+        inside = grouped(
+            (max(0, bisect_right(starts, block.address) - 1), block) for block in ordered
         )
+        gaps = (
+            _gap(start, start + self.segments[start], inside.get(place, ()))
+            for place, start in enumerate(starts)
+        )
+        return max(gaps, default=0)
 
 
 def _gap(start: int, end: int, blocks: Iterable[LiveBlock]) -> int:
@@ -91,7 +92,11 @@ def state_after(data: SnapshotData, device: int, index: int) -> State:
             _take_out(held, address, size)
         elif action == "segment_unmap":
             _put_back(held, address, size)
-    kept = _frames_at_end(segments)
+    kept = {
+        address: block.get("frames")
+        for address, block in blocks_of(segments)
+        if block["state"] != FREE
+    }
     born = {
         event["addr"]: at
         for at, event in enumerate(trace[: index + 1])
@@ -124,15 +129,6 @@ def _put_back(held: dict[int, int], address: int, size: int) -> None:
     before = next((start for start, length in held.items() if start + length == address), address)
     size += (held.pop(before) if before != address else 0) + held.pop(address + size, 0)
     held[before] = size
-
-
-def _frames_at_end(segments: Sequence[Event]) -> dict[int, Frames]:
-    """Stacks of the live blocks."""
-    return {
-        address: block.get("frames") or ()
-        for address, block in blocks_of(segments)
-        if block["state"] != "inactive"
-    }
 
 
 def placed(site: Site) -> str:
@@ -312,7 +308,8 @@ class Owners:
         self._marks: dict[str, dict[int, list[int]]] = {what: defaultdict(list) for what in NAMES}
         self.steps: list[int] = []
         self._updates: list[tuple[int, int]] = []
-        for row in _rows(evidence):
+        # of the run that the snapshot is of
+        for row in (evidence.recording.to_oom or evidence).rows(OwnerRow):
             if row.what == STEP:
                 self.steps.append(int(row.time_us))
                 continue
@@ -350,11 +347,6 @@ class Owners:
         if began >= 0 and born_us >= self.steps[began]:
             return OF_STEP
         return KEPT if self.steps and born_us >= self.steps[0] else EARLIER
-
-
-def _rows(evidence: Evidence) -> Sequence[OwnerRow]:
-    """Of the run that the snapshot is of."""
-    return (evidence.recording.to_oom or evidence).rows(OwnerRow)
 
 
 def by_category(
@@ -492,27 +484,19 @@ class Snapshot(Table):
     @property
     def untold_bytes(self) -> int:
         """Free bytes pinned by blocks from before the history, or of autograd's threads."""
-        return sum(
-            segment.free_bytes
-            for segment in self._pinned
-            if segment.pin is not None and segment.pin.site is None
-        )
+        return sum(segment.free_bytes for segment in self._pinned.get(None, ()))
 
     @property
-    def _pinned(self) -> list[Segment]:
-        return [
-            each
+    def _pinned(self) -> dict[Site | None, list[Segment]]:
+        return grouped(
+            (each.pin.site, each)
             for each in self.segments
             if each.pin is not None and each.free_bytes and not each.expandable
-        ]
+        )
 
     def pins(self) -> list[Pin]:
         """Lines that pin partly free segments, most first. Each segment is told to one line."""
-        by_site: dict[Site, list[Segment]] = defaultdict(list)
-        for segment in self._pinned:
-            if segment.pin is not None and segment.pin.site is not None:
-                by_site[segment.pin.site].append(segment)
-        pins = [Pin(site, tuple(segments)) for site, segments in by_site.items()]
+        pins = [Pin(site, tuple(each)) for site, each in self._pinned.items() if site is not None]
         return sorted(pins, key=lambda pin: pin.free_bytes, reverse=True)
 
 

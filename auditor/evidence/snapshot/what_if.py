@@ -299,10 +299,8 @@ def ran_out(evidence: Evidence) -> RanOut | None:
         return None
     left = oom.device_free
     short = oom.tried - left if oom.tried is not None and left is not None else 0
-    error = evidence.recording.manifest.get("error") or {}
-    found = CAPACITY.search(str(error.get("message", "")))
     return RanOut(
-        limit=round(float(found[1]) * UNITS[found[2]]) if found else None,
+        limit=_in_message(evidence, CAPACITY),
         in_use=oom.live,
         reserved=oom.reserved,
         requested=oom.requested,
@@ -340,9 +338,6 @@ def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> Out
 
 def _from_message(data: SnapshotData, evidence: Evidence, why: str) -> OutOfMemory:
     """Without a history: the state is the snapshot's, the request is in torch's message."""
-    error = evidence.recording.manifest.get("error") or {}
-    found = ASKED.search(str(error.get("message", "")))
-    asked = round(float(found[1]) * UNITS[found[2]]) if found else None
     device = max(
         data.devices,
         key=lambda number: sum(int(each["total_size"]) for each in data.of(number)),
@@ -353,11 +348,18 @@ def _from_message(data: SnapshotData, evidence: Evidence, why: str) -> OutOfMemo
         state,
         origins_of(evidence),
         device=device,
-        requested=asked,
+        requested=_in_message(evidence, ASKED),
         site=_raised_at(evidence),
         why_no_what_if=why,
         timed=False,
     )
+
+
+def _in_message(evidence: Evidence, pattern: re.Pattern[str]) -> int | None:
+    """Bytes that torch's message names."""
+    error = evidence.recording.manifest.get("error") or {}
+    found = pattern.search(str(error.get("message", "")))
+    return round(float(found[1]) * UNITS[found[2]]) if found else None
 
 
 def _raised_at(evidence: Evidence) -> Site | None:

@@ -221,8 +221,7 @@ class TraceSteps(Table):
 
     def share(self, part: str) -> float:
         """Share of all steps' time that a field of :class:`TraceStep` takes."""
-        total = sum(step.us for step in self.steps)
-        return float(sum(getattr(step, part) for step in self.steps)) / total if total else 0.0
+        return _share(self.steps, part)
 
     def mean(self, part: str) -> float:
         """Mean of a field of :class:`TraceStep` in us."""
@@ -234,9 +233,7 @@ class TraceSteps(Table):
 
     def steady(self, part: str) -> float:
         """The share without the first step (loaders start, models are sent), if over two."""
-        later = self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps
-        total = sum(step.us for step in later)
-        return float(sum(getattr(step, part) for step in later)) / total if total else 0.0
+        return _share(self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps, part)
 
     def recurs(self, part: str, share: float) -> bool:
         """Whether a part takes at least this share of two steps or more, the first left out."""
@@ -245,6 +242,11 @@ class TraceSteps(Table):
     def steps_above(self, part: str, share: float) -> int:
         """Steps of whose time a field of :class:`TraceStep` takes at least this share."""
         return sum(getattr(step, part) >= share * step.us for step in self.steps)
+
+
+def _share(steps: tuple[TraceStep, ...], part: str) -> float:
+    total = sum(step.us for step in steps)
+    return float(sum(getattr(step, part) for step in steps)) / total if total else 0.0
 
 
 def _steps(line: Timeline) -> tuple[TraceStep, ...]:

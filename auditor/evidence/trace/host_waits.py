@@ -162,81 +162,55 @@ class TraceWaits(Table):
         return sorted(chosen, key=lambda place: -place.won_us)
 
 
-@dataclass(frozen=True)
-class _Key:
-    """What makes two waits one finding."""
-
-    cause: Cause
-    operator: str
-    place: UserFunction | None
-    backward: bool
-    asynchronous: bool
+_Key = tuple[Cause, str, "UserFunction | None", bool, bool]
+"""What makes two waits one finding: cause, operator, place, backward, asynchronous."""
 
 
 def _places(line: Timeline) -> Iterator[WaitPlace]:
-    waits = line.waits
+    trace, waits, tree = line.trace, line.waits, line.tree
     inside = ~waits.profiler & ((waits.step >= 0) | (not line.steps.marked))
     groups: dict[_Key, list[int]] = defaultdict(list)
     synchronised = frozenset(waits.operator[waits.synchronises & (waits.operator >= 0)].tolist())
     for row in inside.nonzero()[0].tolist():
+        outermost = int(waits.outermost[row])
+        operator = trace.names[tree.name[outermost]] if outermost >= 0 else ""
+        cause = _cause(waits.cause_name(row, trace, tree), operator)
         alone = not waits.synchronises[row] and int(waits.operator[row]) not in synchronised
-        groups[_key(line, row, alone)].append(row)
+        backward, asynchronous = bool(waits.backward[row]), alone and cause in COPYING
+        groups[cause, operator, line.wait_places[row], backward, asynchronous].append(row)
     for key, rows in groups.items():
         yield _place(line, key, rows)
 
 
-def _key(line: Timeline, row: int, asynchronous: bool) -> _Key:
-    trace, waits, tree = line.trace, line.waits, line.tree
-    outermost = int(waits.outermost[row])
-    operator = trace.names[tree.name[outermost]] if outermost >= 0 else ""
-    cause = _cause(waits.cause_name(row, trace, tree), operator)
-    return _Key(
-        cause,
-        operator,
-        line.wait_places[row],
-        bool(waits.backward[row]),
-        asynchronous and cause in COPYING,
-    )
-
-
 def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
-    trace, waits, place = line.trace, line.waits, key.place
+    import numpy as np
+
+    trace, waits, made, lost = line.trace, line.waits, line.copies, line.pageable
+    cause, operator, place, backward, asynchronous = key
     longest = max(rows, key=lambda row: int(waits.held[row]))
-    slow, copying, rate = _slow(line, rows)
     # a copy and its synchronisation are one wait
     synchronised = int(waits.synchronises[rows].sum())
-    work = line.launches.copy_of_call[line.waits.call[rows]]
-    sizes = line.trace.work.bytes[work[work >= 0]]
+    work = line.launches.copy_of_call[waits.call[rows]]
+    copies = np.searchsorted(made.work, work[work >= 0])
+    sizes = made.bytes[copies]
     return WaitPlace(
-        cause=key.cause,
-        operator=key.operator,
+        cause=cause,
+        operator=operator,
         api=trace.names[trace.calls.name[waits.call[longest]]],
         site=Site(place.file, place.line, place.function) if place is not None else None,
-        backward=key.backward,
-        asynchronous=key.asynchronous,
+        backward=backward,
+        asynchronous=asynchronous,
         seen=frozenset(max(0, int(step)) for step in waits.step[rows]),
         n=synchronised or len(rows),
         held_us=float(waits.held[rows].sum()) / 1e3,
         won_us=float(line.wait_prices[rows].sum()) / 1e3,
         of=line.steps.count,
         copied=int(sizes.sum()) if (sizes >= 0).all() else -1,
-        slow_us=slow,
-        copying_us=copying,
-        pinned=rate,
+        slow_us=float(lost.slow_ns[copies].sum()) / 1e3,
+        copying_us=float(made.ns[copies].sum()) / 1e3,
+        pinned=str(lost.to_host if made.to_host[copies].any() else lost.to_device),
         rows=tuple(rows),
     )
-
-
-def _slow(line: Timeline, rows: list[int]) -> tuple[float, float, str]:
-    """Us that these copies took longer than pinned ones would, us in all, and the rate in words."""
-    import numpy as np
-
-    made = line.copies
-    work = line.launches.copy_of_call[line.waits.call[rows]]
-    mine = np.searchsorted(made.work, work[work >= 0])
-    lost = line.pageable
-    rate = lost.to_host if made.to_host[mine].any() else lost.to_device
-    return float(lost.slow_ns[mine].sum()) / 1e3, float(made.ns[mine].sum()) / 1e3, str(rate)
 
 
 def _cause(name: str, operator: str) -> Cause:

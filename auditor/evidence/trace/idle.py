@@ -91,7 +91,20 @@ class DeviceIdle(Table):
         found = line.idle
         need_a_device(shown=found is not None, missing=line.device_missing)
         assert found is not None
-        return _table(line, found)
+        use, delay, gaps = line.devices[0], line.launch_delay_ns, found.of_host()
+        return cls(
+            steps=line.steps.count,
+            marked=line.steps.marked,
+            window_us=found.windows.length / 1e3,
+            idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
+            gap_steps=len(set(line.steps.of(found.start[gaps]).tolist()) - {-1}),
+            gaps=tuple(_gap(line, found, row) for row in gaps[:LONGEST].tolist()),
+            queued=tuple(_queued(line, found, row) for row in found.of_queue()[:LONGEST].tolist()),
+            kernels=use.kernels,
+            short=use.short_kernels,
+            median_kernel_us=use.median_kernel_ns / 1e3,
+            empty=float((delay < EMPTY_NS).mean()) if len(delay) else 0.0,
+        )
 
     @property
     def share(self) -> float:
@@ -154,23 +167,6 @@ class DeviceIdle(Table):
         )
 
 
-def _table(line: Timeline, found: Idle) -> DeviceIdle:
-    use, delay = line.devices[0], line.launch_delay_ns
-    return DeviceIdle(
-        steps=line.steps.count,
-        marked=line.steps.marked,
-        window_us=found.windows.length / 1e3,
-        idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
-        gap_steps=len(set(line.steps.of(found.start[found.of_host()]).tolist()) - {-1}),
-        gaps=tuple(_gap(line, found, row) for row in found.of_host()[:LONGEST].tolist()),
-        queued=tuple(_queued(line, found, row) for row in found.of_queue()[:LONGEST].tolist()),
-        kernels=use.kernels,
-        short=use.short_kernels,
-        median_kernel_us=use.median_kernel_ns / 1e3,
-        empty=float((delay < EMPTY_NS).mean()) if len(delay) else 0.0,
-    )
-
-
 def _gap(line: Timeline, found: Idle, row: int) -> Gap:
     start, end = int(found.start[row]), int(found.start[row] + found.dry[row])
     at, call = start - int(found.windows.start[0]), int(found.call[row])
@@ -207,11 +203,8 @@ def device_time(evidence: Evidence) -> DeviceTime | None:
         line = timed_timeline(evidence)
     except NotLooked:
         return None
-    return _of(line) if line.idle is not None and line.idle.windows.length else None
-
-
-def _of(line: Timeline) -> DeviceTime:
-    assert line.idle is not None
+    if line.idle is None or not line.idle.windows.length:
+        return None
     use, windows, steps = line.devices[0], line.idle.windows, line.steps.count
     each, total = 1e3 * steps, windows.length
     talk = next((one for one in line.communication if one.device == use.device), None)
@@ -243,27 +236,30 @@ def _of(line: Timeline) -> DeviceTime:
     )
 
 
+def _rows(line: Timeline, kind: int) -> Ints:
+    rows = line.devices[0].rows
+    mine: Ints = rows[line.trace.work.kind[rows] == kind]
+    return mine
+
+
 def _kernels_busy(line: Timeline) -> Intervals:
-    from auditor.timeline.intervals import union
+    from auditor.timeline.intervals import spans_of
     from auditor.timeline.trace import KERNEL
 
-    work, rows = line.trace.work, line.devices[0].rows
-    rows = rows[work.kind[rows] == KERNEL]
-    return union(work.start[rows], work.end[rows])
+    return spans_of(line.trace.work, _rows(line, KERNEL))
 
 
-def _inside(line: Timeline, rows: Ints) -> Ints:
+def _inside(line: Timeline, kind: int) -> Ints:
     assert line.idle is not None
-    result: Ints = rows[line.idle.windows.holds(line.trace.work.start[rows])]
-    return result
+    rows = _rows(line, kind)
+    return rows[line.idle.windows.holds(line.trace.work.start[rows])]
 
 
 def _copies(line: Timeline, steps: int) -> tuple[CopyUse, ...]:
     from auditor.timeline.intervals import groups
     from auditor.timeline.trace import MEMCPY
 
-    use, work = line.devices[0], line.trace.work
-    rows = _inside(line, use.rows[work.kind[use.rows] == MEMCPY])
+    work, rows = line.trace.work, _inside(line, MEMCPY)
     found = []
     for code, part in groups(work.name[rows]):
         ns = int((work.end[rows[part]] - work.start[rows[part]]).sum())
@@ -298,9 +294,8 @@ def _kernels(line: Timeline, steps: int) -> tuple[KernelUse, ...]:
     from auditor.timeline.trace import KERNEL
 
     assert line.idle is not None
-    use, work, names = line.devices[0], line.trace.work, line.trace.names
-    rows = _inside(line, use.rows[work.kind[use.rows] == KERNEL])
-    calls = np.bincount(work.name[rows], minlength=len(names))
+    names, rows = line.trace.names, _inside(line, KERNEL)
+    calls = np.bincount(line.trace.work.name[rows], minlength=len(names))
     ns = ns_by_name(line.trace, rows)
     costliest = sorted(np.flatnonzero(calls).tolist(), key=lambda code: (-ns[code], names[code]))[
         :KERNELS

@@ -62,7 +62,21 @@ class Structure(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> Structure:
         """From the trace. Raises :class:`NotLooked` if it shows no kernel."""
-        return _table(kernel_timeline(evidence))
+        line = kernel_timeline(evidence)
+        return cls(
+            steps=line.steps.count,
+            marked=line.steps.marked,
+            kernel_us=line.devices[0].kernel_ns / 1e3,
+            attentions=len(line.attention.softmax),
+            attention_us=line.attention.ns / 1e3,
+            attention_at=where(line, line.attention.softmax),
+            transposes=tuple(
+                (one.name, one.ns / 1e3)
+                for one in line.kernels
+                if any(word in one.name for word in TRANSPOSES)
+            ),
+            tuning=_tuning(line),
+        )
 
     @property
     def attention_share(self) -> float:
@@ -80,43 +94,17 @@ class Structure(Table):
         return step_pattern(set(self.tuning.seen) if self.tuning else set(), self.steps)
 
 
-def _table(line: Timeline) -> Structure:
-    use, steps = line.devices[0], line.steps.count
-    return Structure(
-        steps=steps,
-        marked=line.steps.marked,
-        kernel_us=use.kernel_ns / 1e3,
-        attentions=len(line.attention.softmax),
-        attention_us=line.attention.ns / 1e3,
-        attention_at=where(line, line.attention.softmax),
-        transposes=tuple(
-            (one.name, one.ns / 1e3)
-            for one in line.kernels
-            if any(word in one.name for word in TRANSPOSES)
-        ),
-        tuning=_tuning(line),
-    )
-
-
 def _tuning(line: Timeline) -> Tuning | None:
     waits, tree, names = line.waits, line.tree, line.trace.names
-    seen: set[int] = set()
-    times, held = 0, 0
-    for row in waits.synchronises.nonzero()[0].tolist():
-        operator, step = int(waits.operator[row]), int(waits.step[row])
-        if (
-            operator < 0
-            or step < 0
-            or "EventSynchronize" not in names[line.trace.calls.name[waits.call[row]]]
-        ):
-            continue
-        if (
-            "cudnn_convolution" in names[tree.name[operator]]
-            or names[tree.name[operator]] == "aten::convolution_backward"
-        ):
-            seen.add(step)
-            times, held = times + 1, held + int(waits.held[row])
-    return Tuning(frozenset(seen), times, held / 1e3) if seen else None
+    known = waits.synchronises & (waits.operator >= 0) & (waits.step >= 0)
+    rows = []
+    for row in known.nonzero()[0].tolist():
+        operator = names[tree.name[waits.operator[row]]]
+        convolves = "cudnn_convolution" in operator or operator == "aten::convolution_backward"
+        if convolves and "EventSynchronize" in names[line.trace.calls.name[waits.call[row]]]:
+            rows.append(row)
+    seen = frozenset(waits.step[rows].tolist())
+    return Tuning(seen, len(rows), int(waits.held[rows].sum()) / 1e3) if rows else None
 
 
 # -- optimizers ------------------------------------------------------------------------------------
@@ -185,10 +173,9 @@ class OptimizerCalls(Table):
 
 
 def _idle_ns(line: Timeline) -> int:
-    from auditor.timeline.intervals import union
+    from auditor.timeline.intervals import spans_of
     from auditor.timeline.waits import launched_in
 
     assert line.optimizer is not None
-    rows = line.optimizer.rows
-    spans = union(line.trace.operators.start[rows], line.trace.operators.end[rows])
+    spans = spans_of(line.trace.operators, line.optimizer.rows)
     return launched_in(line.idle, spans) if line.idle is not None else 0
