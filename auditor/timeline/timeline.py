@@ -33,7 +33,7 @@ from auditor.timeline.intervals import (
 )
 from auditor.timeline.phases import loading, steps_of, that_count
 from auditor.timeline.reading import read
-from auditor.timeline.trace import Codes, Flags, Ints, Trace
+from auditor.timeline.trace import Flags, Ints, Trace
 from auditor.timeline.tree import CallTree, UserFunction, call_tree
 from auditor.timeline.waits import profilers_own
 
@@ -227,10 +227,6 @@ class Timeline:
             return np.zeros(len(rows), np.int64)
         return self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
 
-    def functions_at(self, times: Ints, threads: Codes) -> list[UserFunction | None]:
-        """The user's innermost function at moments of a host thread, if the trace has frames."""
-        return tree.places(self.trace, threads, times)
-
     @cached_property
     def longest_unknown(self) -> tuple[UserFunction | None, str]:
         """The user's function, and anybody's innermost, in the longest stretch without events."""
@@ -238,7 +234,7 @@ class Timeline:
         thread = self.main_thread
         middle, threads = np.array([(start + end) // 2]), np.array([thread], np.int32)
         innermost = tree.around(self.trace, thread, start, end)
-        return self.functions_at(middle, threads)[0], innermost
+        return tree.places(self.trace, threads, middle)[0], innermost
 
     @cached_property
     def step_thread(self) -> int:

@@ -10,12 +10,13 @@ from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
+from auditor.allocator.replay import LOSSES
 from auditor.evidence.recorded.lines import Line, Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
-from auditor.evidence.snapshot.history import LOSSES, Allocations, Course
+from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.state_at import Origins, origins_of
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table

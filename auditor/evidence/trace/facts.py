@@ -268,7 +268,7 @@ def _loader_site(line: Timeline) -> Site | None:
         return None
     spans, rows = line.trace.operators, line.loader.rows
     longest = rows[[int((spans.end[rows] - spans.start[rows]).argmax())]]
-    return _site(line.functions_at(spans.start[longest], spans.thread[longest])[0])
+    return _site(line.places_of(longest)[0])
 
 
 def _silence(line: Timeline) -> Silence | None:
