@@ -24,8 +24,6 @@ class AllocatorReplay:
     (``shortage``), the program could not have gone on, and all else holds up to it.
     """
 
-    settings: AllocatorSettings
-    total_bytes: int | None
     peak_reserved: int
     peak_allocated: int
     start_reserved: int
@@ -133,8 +131,6 @@ class _ReplayRun:
         """The figures."""
         stats = self._allocator.stats()
         return AllocatorReplay(
-            settings=self._allocator.settings,
-            total_bytes=self._total,
             peak_reserved=stats["reserved_bytes.all.peak"],
             peak_allocated=stats["allocated_bytes.all.peak"],
             start_reserved=self._start_reserved,
@@ -303,15 +299,13 @@ class _Reader:
         following = events[-1][0] + 1
         after = self._trace[following] if following < len(self._trace) else {"action": ""}
         frames = first.get("frames") or []
-        in_allocation = after["action"] in (*GAINS, "alloc", "oom")
-        if (
-            any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames)
-            or not in_allocation
-        ):
-            return AllocatorCall("empty_cache", at=index)
-        if frames and frames == (after.get("frames") or []):
+        emptied = any(
+            "empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames
+        )
+        called = emptied or after["action"] not in (*GAINS, "alloc", "oom")
+        if not called and frames and frames == (after.get("frames") or []):
             return AllocatorCall("flush", at=index)
-        self.unknown_flushes += 1
+        self.unknown_flushes += not called
         return AllocatorCall("empty_cache", at=index)
 
     def start(self) -> list[HeldSegment]:

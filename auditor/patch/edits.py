@@ -179,7 +179,8 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
         return set_values(raw, edits)
     module = _untouched.pop(raw, None) or Module(SourceText.from_bytes(raw))
     try:
-        changes = _changes(module, list({edit_key(edit): edit for edit in edits}.values()))
+        unique = {edit_key(edit): edit for edit in edits}
+        changes = list(_changes(module, list(unique.values())))
         splices = [splice for change in changes for splice in change.splices]
         for one, other in itertools.pairwise(sorted(splices)):
             if other.start < one.end or (one.start, one.end) == (other.start, other.end):
@@ -238,41 +239,31 @@ class _NodeChanges:
                     raise Refused("an earlier edit replaces the same call")
 
 
-def _changes(module: Module, edits: Sequence[Edit]) -> list[SourceChange]:
+def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[SourceChange]:
     wanted = _NodeChanges()
     for edit in edits:
         module.expect_line(edit)
         wanted.add(module, edit)
-    return [*_written(module, wanted), *drop_statements(module, wanted.doomed)]
-
-
-def _written(module: Module, wanted: _NodeChanges) -> Iterator[SourceChange]:
-    yield from (
-        change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items()
-    )
-    yield from (detach(module, value) for value in wanted.detached)
+    for call, keywords in wanted.keywords.items():
+        yield change_keywords(module, call, keywords)
+    for value in wanted.detached:
+        yield detach(module, value)
     for call, edit in wanted.renamed.items():
-        yield _replaced(module, call, edit)
-    for value, text in wanted.constants.items():
-        yield SourceChange(
-            (Splice(*module.source.span(value), text),),
-            partial(module.replace, value, parse_expression(text)),
-        )
+        if edit.action == "modernize_amp":
+            yield modernize_amp(module, call, edit)
+        elif edit.action == "make_on_device":
+            yield make_on_device(module, call)
+        else:
+            yield rename_call(module, call, edit)
+    for constant, text in wanted.constants.items():
+        splice = Splice(*module.source.span(constant), text)
+        yield SourceChange((splice,), partial(module.replace, constant, parse_expression(text)))
     for edit in wanted.inserted:
         yield INSERTS[edit.action](module, edit)
-    # Last, because it puts statements a level deeper, where the changes above would not look for
+    # Here, because it puts statements a level deeper, where the changes above would not look for
     # them.
     yield from throttle(module, wanted.logged)
-
-
-def _replaced(module: Module, call: ast.Call, edit: Edit) -> SourceChange:
-    if edit.action == "modernize_amp":
-        return modernize_amp(module, call, edit)
-    return (
-        make_on_device(module, call)
-        if edit.action == "make_on_device"
-        else rename_call(module, call, edit)
-    )
+    yield from drop_statements(module, wanted.doomed)
 
 
 # -- constants -------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def launches(line: Timeline) -> Launches:
     return Launches(
         call_of_work=join(work.correlation, calls.correlation),
         work_of_call=join(calls.correlation, work.correlation),
-        copy_of_call=np.where(copy >= 0, copies[np.maximum(copy, 0)], -1) if len(copies) else copy,
+        copy_of_call=np.append(copies, -1)[copy],
     )
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,14 +158,6 @@ def _decoded(piece: bytes) -> list[Event]:
 # What a trace says about itself before and after its events.
 
 
-class _Device(Struct):
-    id: int = -1
-    name: str = ""
-    major: int = field(default=0, name="computeMajor")
-    minor: int = field(default=0, name="computeMinor")
-    memory: int = field(default=0, name="totalGlobalMem")
-
-
 class _Job(Struct):
     rank: int | None = None
     world_size: int | None = None
@@ -173,7 +166,7 @@ class _Job(Struct):
 
 
 class _Header(Struct):
-    devices: list[_Device] = field(default_factory=list, name="deviceProperties")
+    devices: list[Device] = field(default_factory=list, name="deviceProperties")
     job: _Job = field(default_factory=_Job, name="distributedInfo")
     host: str = field(default="", name="host_name")
 
@@ -199,10 +192,7 @@ def _info(path: Path, head: bytes, tail: bytes) -> Info:
     if job.nccl:
         versions.append(("nccl_version", job.nccl))
     return Info(
-        devices=tuple(
-            Device(each.id, each.name, (each.major, each.minor), each.memory)
-            for each in told.devices
-        ),
+        devices=tuple(told.devices),
         rank=job.rank,
         world_size=job.world_size,
         backend=job.backend,
@@ -590,19 +580,16 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
     return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
 
 
-def _ints(values: list[Any]) -> NDArray[np.int64]:
+def _column(values: list[Any], dtype: Any, read: Callable[[Any], int]) -> NDArray[Any]:
     """Numbers as a column; other values, or too large ones, are -1."""
     try:
-        return np.fromiter(values, np.int64, len(values))
+        return np.fromiter(values, dtype, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(whole, values), np.int64, len(values))
+        return np.fromiter(map(read, values), dtype, len(values))
 
 
-def _codes(values: list[Any]) -> NDArray[np.int32]:
-    try:
-        return np.fromiter(values, np.int32, len(values))
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(small, values), np.int32, len(values))
+_ints = partial(_column, dtype=np.int64, read=whole)
+_codes = partial(_column, dtype=np.int32, read=small)
 
 
 def _stream(event: Event) -> Any:

@@ -49,6 +49,8 @@ class Schedule:
     end: Ints
     call: Ints
     """Row of :class:`Calls`; :data:`NO_CALL` for boundaries of steps and work without a launch."""
+    launching: Flags
+    """Whether the call launches a kernel."""
     thread: Ints
     own: Ints
     """Time that the call takes alone: without what it waited for, or a full queue."""
@@ -106,7 +108,9 @@ def schedule(line: Timeline) -> Schedule | None:
     event_of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
     before, after, gap = host_links(start, end, thread, _busy_since(line, call, start))
     streams = streams_of(trace, joined, event_of_call, orphan, begin)
-    own, limit = _own(line, call, start, end, streams)
+    launching = np.zeros(len(call), np.bool_)
+    launching[call >= 0] = mask(trace.names, calls.name[call[call >= 0]], is_launch)
+    own, limit = _own(launching, end - start, streams.depth(start))
     waited, late = waited_for(line, event_of_call, streams, own)
     queued: list[list[int]] = [[] for _ in start]
     for row, event in enumerate(streams.event.tolist()):
@@ -119,6 +123,7 @@ def schedule(line: Timeline) -> Schedule | None:
         start=start,
         end=end,
         call=call,
+        launching=launching,
         thread=thread,
         own=own,
         before=before,
@@ -170,17 +175,11 @@ def _busy_since(line: Timeline, call: Ints, start: Ints) -> Ints:
     return result
 
 
-def _own(line: Timeline, call: Ints, start: Ints, end: Ints, streams: Streams) -> tuple[Ints, int]:
+def _own(launching: Flags, took: Ints, depth: Ints) -> tuple[Ints, int]:
     """What each call takes alone, and how many launches a stream holds."""
-    own, trace = end - start, line.trace
-    depth = streams.depth(start)
-    launching = np.zeros(len(call), np.bool_)
-    launching[call >= 0] = mask(trace.names, trace.calls.name[call[call >= 0]], is_launch)
-    held = launching & (depth >= QUEUE - 1) & (own >= SLOW_LAUNCH_NS)
-    free = launching & ~held
-    if held.any():
-        usual = int(np.median(own[free])) if free.any() else 0
-        own = np.where(held, np.minimum(own, usual), own)
+    held = launching & (depth >= QUEUE - 1) & (took >= SLOW_LAUNCH_NS)
+    usual = _middle(took[launching & ~held])
+    own = np.where(held, np.minimum(took, usual), took)
     return own, max(QUEUE, int(depth.max(initial=0)))
 
 
@@ -414,34 +413,29 @@ class _Queue:
     def by_stream(self) -> list[tuple[int, Ints]]:
         return groups(self.stream)
 
-    @cached_property
-    def previous(self) -> Ints:
-        """For each work the one before it on its stream, -1 for the first."""
-        result = np.full(len(self.start), -1)
+    def before(self, values: Ints) -> Ints:
+        """For each work the value of the one before it on its stream."""
+        result = np.full(len(values), LONG_AGO)
         for _, rows in self.by_stream:
-            result[rows[1:]] = rows[:-1]
+            result[rows[1:]] = values[rows[:-1]]
         return result
 
     @cached_property
-    def ends(self) -> dict[int, Ints]:
-        return {key: np.maximum.accumulate(self.end[rows]) for key, rows in self.by_stream}
+    def latest(self) -> Ints:
+        """For each work the latest end on its stream up to it."""
+        result = np.empty_like(self.end)
+        for _, rows in self.by_stream:
+            result[rows] = np.maximum.accumulate(self.end[rows])
+        return result
 
     @cached_property
     def of_device(self) -> dict[int, list[tuple[int, list[int], list[int]]]]:
         """For each device its streams: number, rows, and latest ends up to each."""
         found: dict[int, list[tuple[int, list[int], list[int]]]] = {}
         for key, rows in self.by_stream:
-            one = key, rows.tolist(), self.ends[key].tolist()
+            one = key, rows.tolist(), self.latest[rows].tolist()
             found.setdefault(int(self.device[rows[0]]), []).append(one)
         return found
-
-    @cached_property
-    def reach(self) -> Ints:
-        """For each work the latest end of those before it on its stream."""
-        result = np.full(len(self.start), LONG_AGO)
-        for key, rows in self.by_stream:
-            result[rows[1:]] = self.ends[key][:-1]
-        return result
 
 
 def streams_of(
@@ -489,11 +483,10 @@ def _tells(call: str) -> bool:
 
 def _rigid(event: Ints) -> Ints:
     """The first row of its call for each later row: a graph's work keeps order and distances."""
-    result = np.full(len(event), -1)
-    again = np.flatnonzero((event[1:] == event[:-1]) & (event[1:] >= 0)) + 1
-    for row in again.tolist():
-        result[row] = result[row - 1] if result[row - 1] >= 0 else row - 1
-    return result
+    again = np.zeros(len(event), np.bool_)
+    again[1:] = (event[1:] == event[:-1]) & (event[1:] >= 0)
+    first = np.maximum.accumulate(np.where(again, 0, np.arange(len(event))))
+    return np.where(again, first, -1)
 
 
 def _after(queue: _Queue, row: int, told: bool) -> list[int]:
@@ -526,12 +519,11 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends]:
     What held each work back is what came last before its begin; its delay is that of this work.
     Of everything else the usual delay is taken, or less where the recording shows less.
     """
-    start, begin, reach = queue.start, queue.begin, queue.reach
+    start, begin, reach = queue.start, queue.begin, queue.before(queue.latest)
     known = (queue.event >= 0) & (rigid < 0)
     late = start - np.maximum(begin, reach) > LONGEST_NS
-    before = queue.previous
-    since = np.where(before >= 0, queue.begin[before], LONG_AGO)
-    low, high = (np.searchsorted(queue.told, when, side="right") for when in (since, queue.begin))
+    since = queue.before(begin)
+    low, high = (np.searchsorted(queue.told, when, side="right") for when in (since, begin))
     told: Flags = low < high
     others: list[list[int]] = [[]] * len(start)
     other = np.full(len(start), LONG_AGO)

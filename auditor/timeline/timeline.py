@@ -14,7 +14,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from auditor.errors import AuditProblem
 from auditor.model import Rank
@@ -33,7 +32,7 @@ from auditor.timeline.intervals import (
 )
 from auditor.timeline.phases import loading, steps_of, that_count
 from auditor.timeline.reading import read
-from auditor.timeline.trace import Codes, Flags, Ints, Trace
+from auditor.timeline.trace import Flags, Ints, Trace
 from auditor.timeline.tree import CallTree, UserFunction, call_tree
 from auditor.timeline.waits import profilers_own
 
@@ -227,10 +226,6 @@ class Timeline:
             return np.zeros(len(rows), np.int64)
         return self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
 
-    def functions_at(self, times: Ints, threads: Codes) -> list[UserFunction | None]:
-        """The user's innermost function at moments of a host thread, if the trace has frames."""
-        return tree.places(self.trace, threads, times)
-
     @cached_property
     def longest_unknown(self) -> tuple[UserFunction | None, str]:
         """The user's function, and anybody's innermost, in the longest stretch without events."""
@@ -238,7 +233,7 @@ class Timeline:
         thread = self.main_thread
         middle, threads = np.array([(start + end) // 2]), np.array([thread], np.int32)
         innermost = tree.around(self.trace, thread, start, end)
-        return self.functions_at(middle, threads)[0], innermost
+        return tree.places(self.trace, threads, middle)[0], innermost
 
     @cached_property
     def step_thread(self) -> int:
@@ -418,7 +413,7 @@ def fleet(paths: Sequence[Path]) -> Fleet:
         missing=tuple(islice((rank for rank in range(world) if rank not in present), MISSING))
         if len(ranks) < world
         else (),
-        late=latest([(one.collectives, one.collective_start, one.collective_end) for one in ranks]),
+        late=latest(ranks),
         unread=unread,
         warnings=warnings,
     )
@@ -462,10 +457,6 @@ def _rank_in(name: str) -> int | None:
 # Clocks of ranks set by their collectives, and who came last to them.
 
 
-Sequenced = tuple[Sequence[str], Ints, Ints]
-"""A rank's collectives in order of time: kernel names, starts, ends."""
-
-
 @dataclass(frozen=True)
 class Late:
     """The rank whose lateness to collectives cost the others most, by its place in the list."""
@@ -480,13 +471,14 @@ class Late:
     """How far apart the ranks' clocks still are after they were set by the ends of collectives."""
 
 
-def latest(ranks: Sequence[Sequenced]) -> Late | None:
+def latest(ranks: Sequence[RankFacts]) -> Late | None:
     """The late one; None for fewer than two, or without shared collectives."""
     rows = _shared(ranks) if len(ranks) > 1 else []
     if not rows or not len(rows[0]):
         return None
-    start = np.stack([one[1][row] for one, row in zip(ranks, rows, strict=True)])
-    end = np.stack([one[2][row] for one, row in zip(ranks, rows, strict=True)])
+    pairs = list(zip(ranks, rows, strict=True))
+    start = np.stack([rank.collective_start[row] for rank, row in pairs])
+    end = np.stack([rank.collective_end[row] for rank, row in pairs])
     offset = np.median(end - end[0], axis=1).astype(np.int64)
     start, end = start - offset[:, None], end - offset[:, None]
     last = start.argmax(axis=0)
@@ -502,13 +494,13 @@ def latest(ranks: Sequence[Sequenced]) -> Late | None:
     )
 
 
-def _shared(ranks: Sequence[Sequenced]) -> list[Ints]:
+def _shared(ranks: Sequence[RankFacts]) -> list[Ints]:
     """For each rank its rows of the collectives that every rank ran equally often, in order."""
-    counts = [Counter(names) for names, _, _ in ranks]
+    counts = [Counter(rank.collectives) for rank in ranks]
     common = {name for name in counts[0] if all(count[name] == counts[0][name] for count in counts)}
-    order: NDArray[np.int64] = _by_name_and_turn(ranks[0][0], common)
-    turn = np.argsort(order, kind="stable")  # the first rank's order of time, for all
-    return [_by_name_and_turn(names, common)[turn] for names, _, _ in ranks]
+    orders = [_by_name_and_turn(rank.collectives, common) for rank in ranks]
+    turn = np.argsort(orders[0], kind="stable")  # the first rank's order of time, for all
+    return [order[turn] for order in orders]
 
 
 def _by_name_and_turn(names: Sequence[str], common: set[str]) -> Ints:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -125,17 +126,22 @@ DTYPES: dict[str, Any] = {"Ints": np.int64, "Codes": np.int32, "Small": np.int8,
 
 def schema(table: type[Any]) -> tuple[tuple[str, Any], ...]:
     """(column, dtype) of a table, in order."""
-    return tuple((field.name, DTYPES[str(field.type)]) for field in fields(table))
+    return tuple((column.name, DTYPES[str(column.type)]) for column in fields(table))
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """One entry of ``deviceProperties``. Capability (0, 0), memory 0 if not given."""
 
-    index: int
-    name: str
-    capability: tuple[int, int]
-    memory_bytes: int
+    index: int = field(default=-1, name="id")
+    name: str = ""
+    major: int = field(default=0, name="computeMajor")
+    minor: int = field(default=0, name="computeMinor")
+    memory_bytes: int = field(default=0, name="totalGlobalMem")
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Compute capability, as (8, 0)."""
+        return self.major, self.minor
 
 
 NULL_DEVICE = str(0x6E756C00)

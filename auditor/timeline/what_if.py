@@ -11,7 +11,7 @@ import numpy as np
 
 from auditor.model.what_if import Change
 from auditor.timeline.device import OVERHEAD_NS
-from auditor.timeline.intervals import Intervals, is_communication, is_launch, mask, union, without
+from auditor.timeline.intervals import Intervals, is_communication, mask, union, without
 from auditor.timeline.phases import loading
 from auditor.timeline.schedule import Schedule, schedule
 from auditor.timeline.trace import Flags, Ints
@@ -161,19 +161,11 @@ class Replays:
 
     def _merge(self, edits: Edits, events: Flags) -> None:
         """Launches as if one call made all; what the host does for :data:`LONG_GAP_NS` stays."""
-        mine, plan = self._launching & events, self.plan
+        plan = self.plan
+        mine = plan.launching & events
         paced = mine & (plan.gap > 0) & (plan.gap < LONG_GAP_NS)
         edits.gap[paced] -= plan.gap[paced]
         edits.own[mine & (plan.own < LONG_GAP_NS)] = 0
-
-    @cached_property
-    def _launching(self) -> Flags:
-        """Events that launch a kernel."""
-        call, trace = self.plan.call, self.line.trace
-        result = np.zeros(len(call), np.bool_)
-        known = np.flatnonzero(call >= 0)
-        result[known] = mask(trace.names, trace.calls.name[call[known]], is_launch)
-        return result
 
 
 def replays(line: Timeline) -> Replays | None:

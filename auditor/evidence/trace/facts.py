@@ -46,7 +46,7 @@ def need_a_device(*, shown: bool, missing: bool) -> None:
 def gpu_timeline(evidence: Evidence) -> Timeline:
     """The trace, for rules about a GPU. Raises :class:`NotLooked` if it shows no GPU at work."""
     line = timed_timeline(evidence)
-    if line.device_missing or not line.devices:
+    if not line.devices:
         raise NotLooked("the trace shows no GPU")
     return line
 
@@ -268,7 +268,7 @@ def _loader_site(line: Timeline) -> Site | None:
         return None
     spans, rows = line.trace.operators, line.loader.rows
     longest = rows[[int((spans.end[rows] - spans.start[rows]).argmax())]]
-    return _site(line.functions_at(spans.start[longest], spans.thread[longest])[0])
+    return _site(line.places_of(longest)[0])
 
 
 def _silence(line: Timeline) -> Silence | None:
