@@ -530,13 +530,18 @@ class IgnoredIsTrained(DependenceSays):
     advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
 
 
-class SampleWithoutGradient(DependenceSays):
-    """The loss reads a sample that gives its distribution no gradient."""
+class WithoutGradient(DependenceSays):
+    """The loss reads a sample or a derivative that gives the parameters behind it no gradient."""
 
     code = "TRAIN034"
     SAID: ClassVar = {
         "sample": "{called} gives no gradient: the loss is computed from the sample, and only its "
         "other parts (a divergence from a prior) train the parameters of the distribution",
+        "derivative": "the derivative is taken without create_graph and enters the loss as a "
+        "constant: its term trains none of the parameters that the derivative depends on",
+    }
+    INSTEAD: ClassVar = {
+        "derivative": "Give it create_graph=True; detach it where it is meant as a constant."
     }
     advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
 

@@ -142,6 +142,7 @@ class LossRepairsProbe(OptimizerProbe):
             or ratios.may_be_old(name, given)
             or voids.makes_targets(name, given)
             or contrasts.puts_together(name, given)
+            or drawn.differentiates(name, given)
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -219,7 +220,7 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        for found in _in_loss(tape, tail):
+        for found in (*_in_loss(tape, tail), *drawn.constant_derivatives(tape, loss)):
             self._depends(found)
         for drawn_row in self._samples.without_gradient(tape, loss):
             self.context.add(drawn_row)
