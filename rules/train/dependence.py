@@ -480,13 +480,16 @@ class RowsStaySorted(DependenceSays):
 
 
 class RatioOfOtherActions(DependenceSays):
-    """The old log-probabilities of a ratio belong to other actions than the new ones."""
+    """The old log-probabilities of a ratio are of other actions, or follow the policy as well."""
 
     code = "TRAIN031"
     SAID: ClassVar = {
         "ratio": "{row.n} of {row.of} old log-probabilities that are picked here belong to other "
         "actions: the rollout buffer holds those of the ratio's actions at other indices",
+        "cancelled": "both sides of a difference or ratio of {row.of} numbers are equal and get the "
+        "same gradients, which cancel: it trains no parameter",
     }
+    INSTEAD: ClassVar = {"cancelled": "Detach the old ones, or compute them under torch.no_grad()."}
     advice = "Pick observations, actions and old log-probabilities by the same index."
 
 

@@ -43,7 +43,7 @@ from .token_weights import ONE_BY_ONE, Sums, mean_of, sum_of, weights_of
 ROWS = 8
 """Losses of one line that are compared in a step."""
 
-ANYWHERE = frozenset({"future", "documents"})
+ANYWHERE = frozenset({"future", "documents", "cancelled"})
 """Kinds that begin at any function, also at one that is not placed: its line is enough."""
 
 THOROUGH = 1
@@ -236,6 +236,9 @@ class LossRepairsProbe(OptimizerProbe):
             self._depends(leaks.scaled_by_targets(tape, tail))
             with suppress(RuntimeError):  # of lstsq
                 self._depends(leaks.channel_ahead(tape, tail))
+            with suppress(RuntimeError):  # a graph that may be walked once
+                both = ratios.cancelled(tape, tail, call.walked if plain else None)
+                self._depends(next(both, None))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
