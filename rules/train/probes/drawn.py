@@ -96,11 +96,6 @@ class Samples:
                 yield row
 
 
-def differentiates(name: str, given: tuple[torch.Tensor, ...]) -> bool:
-    """Whether a call may be ``torch.autograd.grad``, and no attribute of one tensor."""
-    return name == "grad" and len(given) > 1
-
-
 def constant_derivatives(tape: FunctionTape, loss: torch.Tensor) -> Iterator[Dependence]:
     """Derivatives by data, taken without ``create_graph``, that stand in the loss beside what trains
     all parameters that they depend on. Not those that a layer is given: steps of an attack or of a
@@ -116,23 +111,22 @@ def constant_derivatives(tape: FunctionTape, loss: torch.Tensor) -> Iterator[Dep
         layers = any(each.name in MIXES or _weights(each) for each in reached)
         if layers or not behind or _parameters(call.argument(1, "inputs")):
             continue
-        made = _without_gradient(tape, call)
-        if any(
-            each.name in MEETING
-            and any(number in made for _, number in each.parents)
-            and behind <= _parameters([tensor for tensor, _ in each.parents])
-            for each in reached
-        ):
-            yield Dependence("derivative", call, 0, sum(each.numel() for each in call.results))
+        constant = _without_gradient(tape, call)
+        for each in reached:
+            beside, made = zip(*each.parents, strict=True)
+            meets = each.name in MEETING and not constant.isdisjoint(made)
+            if meets and behind <= _parameters(beside):
+                yield Dependence("derivative", call, 0, call.result.numel())
+                break
 
 
 def _without_gradient(tape: FunctionTape, first: TapedCall) -> set[int]:
     """Numbers of the calls that make other numbers of what one gave, all without a gradient."""
     made = {first.number}
     for call in tape.calls.values():
-        constant = not (call.gives_gradient or call.name in CUTTING)
-        if constant and call.result.is_floating_point():
-            made.update({call.number} if any(each in made for _, each in call.parents) else ())
+        ends = call.gives_gradient or call.name in CUTTING or not call.result.is_floating_point()
+        if not ends and any(number in made for _, number in call.parents):
+            made.add(call.number)
     return made
 
 

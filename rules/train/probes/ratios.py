@@ -64,8 +64,9 @@ def of_other_actions(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
 
 
 def cancelled(tape: FunctionTape, tail: Tail, walked: Walk | None) -> Iterator[Dependence]:
-    """The call that made the earlier one of two equal tensors of the loss whose difference or ratio
-    trains nothing, or that one: each alone has a gradient, and both have the same one at all parameters.
+    """Differences or ratios of two equal tensors that train nothing: each alone has a gradient, and
+    both have the same one at all parameters. The call is what made the earlier tensor; if one line
+    made both, it is the one that compares them.
     """
     nodes = set(walked.nodes) if walked is not None and trained(walked) else set[Any]()
     for call in tail.calls:
@@ -88,13 +89,12 @@ def _move_alike(pair: list[torch.Tensor]) -> bool:
     weights = weights.view_as(pair[0]).to(pair[0].dtype)
     with nothing_left_behind():
         one, two = (
-            torch.autograd.grad(each, leaves, weights, retain_graph=True, allow_unused=True)
+            torch.autograd.grad(
+                each, leaves, weights, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
             for each in pair
         )
-    known = [(a, b) for a, b in zip(one, two, strict=True) if not (a is None and b is None)]
-    return any(a is not None and bool(a.count_nonzero()) for a, _ in known) and all(
-        a is not None and b is not None and torch.equal(a, b) for a, b in known
-    )
+    return any(map(torch.count_nonzero, one)) and all(map(torch.equal, one, two))
 
 
 def _picked(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> TapedCall | None:
