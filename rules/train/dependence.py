@@ -483,13 +483,16 @@ class RowsStaySorted(DependenceSays):
 
 
 class RatioOfOtherActions(DependenceSays):
-    """The old log-probabilities of a ratio belong to other actions than the new ones."""
+    """The old log-probabilities of a ratio are of other actions, or follow the policy as well."""
 
     code = "TRAIN031"
     SAID: ClassVar = {
         "ratio": "{row.n} of {row.of} old log-probabilities that are picked here belong to other "
         "actions: the rollout buffer holds those of the ratio's actions at other indices",
+        "cancelled": "both sides of a difference or ratio of {row.of} numbers are equal and get the "
+        "same gradients, which cancel: it trains no parameter",
     }
+    INSTEAD: ClassVar = {"cancelled": "Detach the old ones, or compute them under torch.no_grad()."}
     advice = "Pick observations, actions and old log-probabilities by the same index."
 
 
@@ -533,13 +536,18 @@ class IgnoredIsTrained(DependenceSays):
     advice = "Multiply outputs and targets of the other part by target != ignore_index as well."
 
 
-class SampleWithoutGradient(DependenceSays):
-    """The loss reads a sample that gives its distribution no gradient."""
+class WithoutGradient(DependenceSays):
+    """The loss reads a sample or a derivative that gives the parameters behind it no gradient."""
 
     code = "TRAIN034"
     SAID: ClassVar = {
         "sample": "{called} gives no gradient: the loss is computed from the sample, and only its "
         "other parts (a divergence from a prior) train the parameters of the distribution",
+        "derivative": "the derivative is taken without create_graph and enters the loss as a "
+        "constant: its term trains none of the parameters that the derivative depends on",
+    }
+    INSTEAD: ClassVar = {
+        "derivative": "Give it create_graph=True; detach it where it is meant as a constant."
     }
     advice = "Use rsample(), or mean + scale * torch.randn_like(scale)."
 

@@ -1,4 +1,4 @@
-"""Samples of a distribution that the loss reads, without the gradient that its parameters need."""
+"""Samples of a distribution, and derivatives, that the loss reads without the gradient they need."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,14 +7,17 @@ from typing import Any
 import torch
 from torch.distributions import Distribution, Normal
 
+from auditor.capture.instruments.autograd_graph import node_of, walk
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.probes.base import Context
 
 from ..rows import DependenceRow
 from .bootstraps import FORMING
-from .dependence import leading_to
+from .dependence import COMPARED, Dependence, leading_to
 from .function_tape import FunctionTape, TapedCall
 from .padded_texts import reached_from
+from .second_gradient import MIXES
 
 MOST = 64
 """Samples that are kept, the newest ones."""
@@ -26,6 +29,12 @@ SHAPING = FORMING | frozenset(
     """.split()
 )
 """Functions between what a layer gives and a parameter of a distribution."""
+
+MEETING = COMPARED | {"add", "sub", "cat", "stack"}
+"""Functions that put a term beside others: one that is multiplied may be a weight."""
+
+CUTTING = frozenset({"detach", "data", "sign"})
+"""Functions behind which no gradient is expected."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,47 @@ class Samples:
                 row = DependenceRow(at=sample.at, kind="sample", function=sample.of, n=0, of=0)
                 row.of = sample.value.numel()
                 yield row
+
+
+def constant_derivatives(tape: FunctionTape, loss: torch.Tensor) -> Iterator[Dependence]:
+    """Derivatives by data, taken without ``create_graph``, that stand in the loss beside what trains
+    all parameters that they depend on. Not those that a layer is given: steps of an attack or of a
+    sampler are constants on purpose. ``of``: how many numbers.
+    """
+    taken = [each for each in tape.calls.values() if each.function is torch.autograd.grad]
+    leading = {call.number: call for call in _trained(tape, loss)} if taken else {}
+    for call in taken:
+        if call.gives_gradient or call.argument(4, "create_graph", default=False):
+            continue
+        behind = _parameters(call.argument(0, "outputs"))
+        reached = [leading[each] for each in reached_from(tape, [call]) & leading.keys()]
+        layers = any(each.name in MIXES or _weights(each) for each in reached)
+        if layers or not behind or _parameters(call.argument(1, "inputs")):
+            continue
+        constant = _without_gradient(tape, call)
+        for each in reached:
+            beside, made = zip(*each.parents, strict=True)
+            meets = each.name in MEETING and not constant.isdisjoint(made)
+            if meets and behind <= _parameters(beside):
+                yield Dependence("derivative", call, 0, call.result.numel())
+                break
+
+
+def _without_gradient(tape: FunctionTape, first: TapedCall) -> set[int]:
+    """Numbers of the calls that make other numbers of what one gave, all without a gradient."""
+    made = {first.number}
+    for call in tape.calls.values():
+        ends = call.gives_gradient or call.name in CUTTING or not call.result.is_floating_point()
+        if not ends and any(number in made for _, number in call.parents):
+            made.add(call.number)
+    return made
+
+
+def _parameters(given: Any) -> set[int]:
+    """``id`` of those that a gradient of these reaches."""
+    held = list(tensors((given,)))
+    leaves = [leaf.variable for leaf in walk(map(node_of, held)).leaves]
+    return {id(each) for each in (*held, *leaves) if isinstance(each, torch.nn.Parameter)}
 
 
 def _drawn_by_normal(tape: FunctionTape) -> Iterator[_Sample]:

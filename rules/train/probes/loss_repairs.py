@@ -43,7 +43,7 @@ from .token_weights import ONE_BY_ONE, Sums, mean_of, sum_of, weights_of
 ROWS = 8
 """Losses of one line that are compared in a step."""
 
-ANYWHERE = frozenset({"future", "documents"})
+ANYWHERE = frozenset({"future", "documents", "cancelled"})
 """Kinds that begin at any function, also at one that is not placed: its line is enough."""
 
 THOROUGH = 1
@@ -142,6 +142,7 @@ class LossRepairsProbe(OptimizerProbe):
             or ratios.may_be_old(name, given)
             or voids.makes_targets(name, given)
             or contrasts.puts_together(name, given)
+            or (name == "grad" and len(given) > 1)  # of torch.autograd, no attribute
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
             or broadcasts.may_broadcast(name, given)
@@ -219,7 +220,7 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        for found in _in_loss(tape, tail):
+        for found in (*_in_loss(tape, tail), *drawn.constant_derivatives(tape, loss)):
             self._depends(found)
         for drawn_row in self._samples.without_gradient(tape, loss):
             self.context.add(drawn_row)
@@ -235,6 +236,9 @@ class LossRepairsProbe(OptimizerProbe):
             self._depends(leaks.scaled_by_targets(tape, tail))
             with suppress(RuntimeError):  # of lstsq
                 self._depends(leaks.channel_ahead(tape, tail))
+            with suppress(RuntimeError):  # a graph that may be walked once
+                both = ratios.cancelled(tape, tail, call.walked if plain else None)
+                self._depends(next(both, None))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:

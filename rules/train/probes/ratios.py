@@ -1,15 +1,21 @@
-"""Ratios of a policy's probabilities whose numerator and denominator are of different actions."""
+"""Ratios of a policy's probabilities whose numerator and denominator are of different actions, or
+both follow the policy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any
 
 import torch
+
+from auditor.capture.instruments.autograd_graph import Walk, node_of, walk
 
 from .bootstraps import FORMING, formed
 from .dependence import Dependence, leading_to
 from .function_tape import FunctionTape, TapedCall, version
-from .second_gradient import Tail
+from .second_gradient import Tail, nothing_left_behind, trained
 
 PICKED = frozenset({"getitem", "index_select", "narrow"})
 
@@ -55,6 +61,40 @@ def of_other_actions(tape: FunctionTape, tail: Tail) -> Iterator[Dependence]:
         elsewhere = _elsewhere(new.detach().flatten(), old.flatten(), store.detach().flatten())
         if elsewhere * 2 > new.numel():
             yield Dependence("ratio", picked, elsewhere, new.numel())
+
+
+def cancelled(tape: FunctionTape, tail: Tail, walked: Walk | None) -> Iterator[Dependence]:
+    """Differences or ratios of two equal tensors that train nothing: each alone has a gradient, and
+    both have the same one at all parameters. The call is what made the earlier tensor; if one line
+    made both, it is the one that compares them.
+    """
+    nodes = set(walked.nodes) if walked is not None and trained(walked) else set[Any]()
+    for call in tail.calls:
+        pair = [tensor for tensor, _ in call.parents if tensor.requires_grad]
+        if call.name not in ("sub", "div") or len(pair) != 2 or node_of(call.result) not in nodes:
+            continue
+        one, two = pair
+        made = [each for tensor in pair if (each := tape.maker_before(call, tensor)) is not None]
+        several = one is not two and one.numel() > 1 and one.dtype == two.dtype
+        if len(made) == 2 and several and torch.equal(one, two) and _move_alike(pair):
+            apart = len({each.spot for each in made}) == 2  # else one function made both
+            at = min(made, key=attrgetter("number")) if apart else call
+            yield Dependence("cancelled", at, 0, one.numel())
+
+
+def _move_alike(pair: list[torch.Tensor]) -> bool:
+    """The same weighted sum of both has the same gradient, which is not zero."""
+    leaves = trained(walk(map(node_of, pair)))
+    weights = torch.arange(1.0, pair[0].numel() + 1, device=pair[0].device).sin()
+    weights = weights.view_as(pair[0]).to(pair[0].dtype)
+    with nothing_left_behind():
+        one, two = (
+            torch.autograd.grad(
+                each, leaves, weights, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
+            for each in pair
+        )
+    return any(map(torch.count_nonzero, one)) and all(map(torch.equal, one, two))
 
 
 def _picked(tape: FunctionTape, user: TapedCall, tensor: torch.Tensor) -> TapedCall | None:

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from torch.distributions import Categorical, Normal
 
-from tests.rules.programs import optimized
+from tests.rules.programs import losses, optimized
 
 
 class _Rollout:
@@ -68,3 +68,35 @@ def environments_first_beside_steps_first():
         run.update(run.log_prob(run.obs[index], run.act[index]), kept, run.adv[index])
 
     return step
+
+
+def old_ones_that_follow_the_policy():
+    run = _Gaussian()
+
+    def step():
+        run.collect()
+        old = run.dist(run.obs).log_prob(run.act).sum(-1)  # TRAIN031
+        new = run.dist(run.obs).log_prob(run.act).sum(-1)
+        run.update(new, old, run.adv)
+
+    return step
+
+
+def both_made_by_one_function():
+    run = _Rollout()
+
+    def step():
+        run.collect()
+        old, new = (run.log_prob(run.obs, run.act) for _ in range(2))
+        ratio = torch.exp(new - old)  # TRAIN031
+        (-ratio * run.adv).mean().backward()
+
+    return step
+
+
+@losses(lambda: nn.Linear(4, 3))
+def importance_weights_that_cancel(net):
+    x, reward = torch.randn(16, 4), torch.randn(16, 3)
+    behavior = net(x).softmax(-1)  # TRAIN031
+    now = net(x).softmax(-1)
+    return -(now / behavior * reward).mean() - 0.01 * now.log().mean()

@@ -1,5 +1,7 @@
 import torch
+from torch import nn
 
+from tests.rules.programs import losses
 from tests.rules.train031.fires import _Gaussian, _Rollout
 
 
@@ -78,3 +80,39 @@ def of_few_states():
         run.update(new, run.old.flatten()[index], run.adv[index])
 
     return step
+
+
+def of_the_policy_itself_without_its_gradient():
+    run = _Rollout()
+
+    def step():
+        run.collect()
+        old = run.log_prob(run.obs, run.act).detach()
+        run.update(run.log_prob(run.obs, run.act), old, run.adv)
+
+    return step
+
+
+def _zeroed(outputs):
+    head = nn.Linear(4, outputs)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+@losses(lambda: _zeroed(3))
+def equal_outputs_of_a_head_of_zeros(head):
+    return (head(torch.randn(16, 4)) - head(torch.randn(16, 4)) - 1).square().mean()
+
+
+@losses(lambda: (_zeroed(3), _zeroed(3)))
+def equal_outputs_of_two_networks(one, two):
+    x = torch.randn(16, 4)
+    return (one(x) - two(x) - 1).square().mean()
+
+
+@losses(lambda: nn.Linear(4, 3))
+def a_rounding_that_changes_nothing(net):
+    out = net(torch.randn(16, 4))
+    kept = out.clone()
+    return (out + (kept - out).detach() - 1).square().mean()

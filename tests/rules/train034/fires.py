@@ -40,3 +40,38 @@ def drawn_by_a_function(encoder, decoder):
     z = torch.normal(mean, torch.exp(0.5 * log_variance))  # TRAIN034
     divergence = -0.5 * (1 + log_variance - mean.pow(2) - log_variance.exp()).sum(-1)
     return F.mse_loss(decoder(z), x) + divergence.mean()
+
+
+def _by(out, x, **how):
+    return torch.autograd.grad(out, x, torch.ones_like(out), **how)[0]
+
+
+def _smooth(inputs):
+    return nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, 1))
+
+
+@losses(lambda: _smooth(2))
+def a_second_derivative_in_a_residual(net):
+    x = torch.rand(20, 2, requires_grad=True)
+    u = net(x)
+    first = _by(u, x, create_graph=True)
+    second = torch.autograd.grad(first[:, 0].sum(), x, retain_graph=True)[0]  # TRAIN034
+    residual = first[:, 1:] - 0.1 * second[:, :1] + u
+    return residual.square().mean() + (net(torch.rand(5, 2)) - 1).square().mean()
+
+
+@losses(lambda: _smooth(3))
+def a_gradient_penalty(critic):
+    real, fake = torch.randn(8, 3), torch.rand(8, 3)
+    between = real.lerp(fake, torch.rand(8, 1)).requires_grad_()
+    slope = torch.autograd.grad(critic(between).sum(), between)[0]  # TRAIN034
+    penalty = (slope.norm(2, dim=1) - 1).square().mean()
+    return critic(fake).mean() - critic(real).mean() + 10 * penalty
+
+
+@losses(lambda: _smooth(3))
+def forces_beside_an_energy(net):
+    positions = torch.randn(8, 5, 3, requires_grad=True)
+    energy = net(positions).sum((1, 2))
+    (slope,) = torch.autograd.grad([energy.sum()], [positions], retain_graph=True)  # TRAIN034
+    return F.mse_loss(energy, torch.zeros(8)) + F.l1_loss(-slope, torch.ones(8, 5, 3))

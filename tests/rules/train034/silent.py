@@ -4,7 +4,7 @@ from torch.distributions import Categorical, Normal, kl_divergence
 from torch.nn import functional as F
 
 from tests.rules.programs import losses
-from tests.rules.train034.fires import _parts, _prior
+from tests.rules.train034.fires import _by, _parts, _prior, _smooth
 
 
 def _q(encoder, x):
@@ -87,3 +87,69 @@ def a_sample_that_is_only_scored(encoder, decoder):
     q = _q(encoder, x)
     far = (q.sample() - 1).square().mean()
     return F.mse_loss(decoder(q.rsample()), x) + kl_divergence(q, _prior(q)).mean() + far
+
+
+@losses(lambda: _smooth(2))
+def a_second_derivative_with_its_graph(net):
+    x = torch.rand(20, 2, requires_grad=True)
+    u = net(x)
+    first = _by(u, x, create_graph=True)
+    second = _by(first[:, :1], x, create_graph=True)
+    return (first[:, 1:] - 0.1 * second[:, :1] + u).square().mean()
+
+
+@losses(lambda: _smooth(3))
+def an_attack_that_the_model_is_given(net):
+    x = torch.rand(8, 3, requires_grad=True)
+    out = net(x)
+    slope = _by(out, x, retain_graph=True)
+    return out.square().mean() + net(x + 0.1 * slope).square().mean()
+
+
+@losses(lambda: _smooth(3))
+def a_penalty_that_is_only_printed(critic):
+    x = torch.rand(8, 3, requires_grad=True)
+    out = critic(x)
+    float((_by(out, x, retain_graph=True).norm(2, dim=1) - 1).square().mean())
+    return out.mean() - critic(torch.randn(8, 3)).mean()
+
+
+@losses(lambda: _smooth(3))
+def a_derivative_that_is_detached(net):
+    x = torch.rand(8, 3, requires_grad=True)
+    out = net(x)
+    return (out - _by(out, x, retain_graph=True).detach().sum(1, keepdim=True)).square().mean()
+
+
+@losses(lambda: _smooth(3))
+def weights_of_samples_by_their_slope(net):
+    x = torch.rand(8, 3, requires_grad=True)
+    out = net(x)
+    weights = 1 / (1 + _by(out, x, retain_graph=True).norm(dim=1, keepdim=True))
+    return (weights * (out - 1).square()).mean()
+
+
+@losses(lambda: _smooth(3))
+def weights_of_terms_by_gradients_of_parameters(net):
+    near, far = net(torch.rand(8, 3)).square().mean(), (net(torch.rand(8, 3)) - 1).abs().mean()
+    sizes = [
+        torch.autograd.grad(each, net[2].weight, retain_graph=True)[0].norm()
+        for each in (near, far)
+    ]
+    return near + far * sizes[0] / (sizes[1] + 1e-6) + (sizes[0] - sizes[1]).abs()
+
+
+@losses(lambda: (_smooth(3), _smooth(3)))
+def slopes_of_another_network(student, teacher):
+    x = torch.rand(8, 3, requires_grad=True)
+    slope = _by(teacher(x), x)
+    out = student(x)
+    own = _by(out, x, create_graph=True)
+    return F.mse_loss(own, slope) + out.square().mean()
+
+
+@losses(lambda: nn.Linear(4, 3))
+def a_code_that_is_fitted_in_an_inner_step(net):
+    code = torch.zeros(8, 4, requires_grad=True)
+    code = code - 0.1 * torch.autograd.grad((net(code) - 1).square().mean(), code)[0]
+    return net(code).square().mean() + 0.1 * code.square().mean()
