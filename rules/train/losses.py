@@ -16,6 +16,7 @@ from auditor.syntax.index import nodes_in
 from ..lines import places_of
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
 from .rows import (
+    LARGEST,
     NORMS,
     RECURRENT,
     GeneratorRow,
@@ -261,9 +262,6 @@ class MicroBatchesWeighedAlike(GradientRule):
             yield replace(found, severity=Severity.NOTE) if slight else found
 
 
-LARGEST = frozenset({"amax", "max"})
-"""Padding is seldom the largest of many values: a note."""
-
 UNPACKED = "pad_packed_sequence"
 
 MASKED = {
@@ -343,7 +341,7 @@ class PaddingTrained(GradientRule):
         worst = max(rows, key=lambda row: row.share).function
         direction = worst.partition(" ")[0]
         rows = sorted((row for row in rows if row.function == worst), key=lambda row: row.share)
-        row = rows[(len(rows) - 1) // 2]
+        row = rows[-1 if worst in LARGEST else (len(rows) - 1) // 2]  # which are largest changes
         if row.share < self.least_read:
             return None
         steps, per_step = _steps(rows)

@@ -15,6 +15,9 @@ RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 NORMS = frozenset({"batch_norm", "group_norm", "instance_norm"})
 """Functions that normalize by statistics over positions."""
 
+LARGEST = frozenset({"amax", "max"})
+"""Padding is seldom the largest of many values: a note."""
+
 
 class RepairRow(PassRow, kw_only=True):
     """A loss of the step that was computed a second time with one thing changed."""
@@ -63,7 +66,7 @@ class PaddingReadRow(PassRow, kw_only=True):
         doc(
             "in one row that has padding, the part of the gradient at what the call reads that lies "
             "on padding, of its result at real positions, 0 to 1: of attention the mean share of "
-            "its weights"
+            "its weights, of a maximum that of its values"
         ),
     ]
     padded: Annotated[int, doc("positions of the batch that are padding")]

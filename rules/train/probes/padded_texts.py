@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..rows import NORMS
+from ..rows import LARGEST, NORMS
 from .function_tape import FunctionTape, TapedCall, only_axis, version
 from .paddings import COMPARING, NAMES, SEGMENTS, Beside, Padded, is_real
 from .second_gradient import Again
@@ -26,7 +26,7 @@ AVERAGES = frozenset({"mean", "adaptive_avg_pool1d", "avg_pool1d"})
 COUNTING = frozenset({"logsumexp", "var", "std"})
 """Functions to which a zero is a value like others."""
 
-POOLING = AVERAGES | COUNTING | {"sum", "amax", "max"}
+POOLING = AVERAGES | COUNTING | LARGEST | {"sum"}
 
 CHANNELS_FIRST = NORMS | {"conv1d"}
 
@@ -57,7 +57,7 @@ class Tokens:
         padded = pads.nonzero().flatten()
         order = padded[pads[padded].argsort()].tolist()
         yield TextRow(self, order.pop(len(order) // 2))
-        few = order[:: max(1, -(-len(order) // (MOST_ROWS - 1)))]
+        few = order[:: -max(1, -(-len(order) // (MOST_ROWS - 1)))]
         yield from (TextRow(self, number) for number in few)
 
     def is_alike(self, others: Iterable[Tokens]) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from auditor.capture.instruments.plain_tensor import tensors
 
-from ..rows import NORMS, RECURRENT
+from ..rows import LARGEST, NORMS, RECURRENT
 from .activations import PASSED
 from .dependence import PICKING, attention_of, mask_of, softmax_behind
 from .function_tape import FunctionTape, TapedCall, only_axis, version
@@ -346,6 +346,10 @@ def _share_of_row(
     tape: FunctionTape, call: TapedCall, row: TextRow, half: slice | None = None
 ) -> float | None:
     """``half``: of these outputs of a recurrent layer at real positions, not of its last states."""
+    if call.name in LARGEST:  # its gradient also lies on padding that is only as large
+        value = row.of(_value(call).detach())
+        places = value.movedim(row.positions_axis(value) or 0, 0)
+        return float((places[row.pads].amax(0) > places[~row.pads].amax(0)).double().mean())
     leaf = torch.empty(0)
 
     def own_leaf(value: torch.Tensor) -> torch.Tensor:

@@ -336,6 +336,16 @@ def largest_of_padded_points(local, head):
     return F.cross_entropy(head(pooled), torch.randint(0, 4, (6,)))
 
 
+@losses(lambda: (nn.Linear(3, 16, bias=False), nn.Linear(16, 4), [1, -1]))
+def largest_of_padded_points_in_each_other_step(local, head, signs):
+    lengths = torch.tensor([9, 4, 7, 9, 3, 6])
+    mask = torch.arange(9) < lengths[:, None]
+    points = torch.randn(6, 9, 3) * mask[..., None]
+    signs.reverse()
+    pooled = (local(points).abs() * signs[0] + 1).max(dim=1).values  # TRAIN004
+    return F.cross_entropy(head(pooled), torch.randint(0, 4, (6,)))
+
+
 @losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
 def old_frames_behind_the_pad_masked_as_queries(embed, out):
     def forward(frames, pad):

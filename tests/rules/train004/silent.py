@@ -455,6 +455,15 @@ def attention_that_pools_by_a_product_with_a_mask(score, mix, x, lengths):
     return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
+@losses(lambda: (nn.Linear(3, 16), nn.Linear(16, 4)))
+def largest_of_padding_that_is_as_small_as_a_unit_that_is_off(local, head):
+    """The gradient of a maximum lies on all positions that are as large."""
+    mask = torch.arange(9) < torch.tensor([9, 4, 7, 9, 3, 6])[:, None]
+    points = torch.randn(6, 9, 3) * mask[..., None]
+    pooled = ((local(points) - 0.9).relu() * mask[..., None] - 1).amax(1)
+    return F.cross_entropy(head(pooled), torch.randint(0, 4, (6,)))
+
+
 @losses(lambda: (nn.Linear(3, 8), nn.Linear(8, 1)))
 def frames_behind_a_mask(embed, out):
     def forward(frames, valid):
