@@ -233,7 +233,7 @@ def reads(text, *rows):
             "torch/distributions/categorical.py:sample",
             "inside torch/distributions/categorical.py:sample",
         ),
-        ("", "loss.detach()"),
+        ("", "running tensor"),
     ],
 )
 def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
@@ -252,7 +252,7 @@ def test_functions_of_a_framework_are_counted_one_by_one():
     ("kind", "via", "checks", "advice"),
     [
         ("check", "", True, "inv_ex"),
-        ("item", "", False, "loss.detach()"),
+        ("item", "", False, "running tensor"),
         ("check", "torch/distributions/lowrank.py:rsample", True, "not yours to edit"),
     ],
 )
