@@ -123,7 +123,7 @@ def _checkpoint(path: Path) -> None:
     if isinstance(scan, NotACheckpoint):
         raise scan
     evidence = Evidence(CheckpointRecording((scan,)))
-    rules = checkpoints.rules_for_checkpoints(catalogue.choose((), ()))
+    rules = tuple(filter(checkpoints.asks_for_checkpoints, catalogue.choose((), ())))
     report = write_results.judge(evidence, rules, config.Settings())
     checkpoints._show(evidence, report)
     _delivered(report, evidence, own=True)

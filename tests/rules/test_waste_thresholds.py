@@ -30,6 +30,7 @@ SITE = Site("train.py", 3, "step", "")
 
 NOTHING: dict[type, dict[str, Any]] = {
     ComputedTwice: {"equal": Rows()},
+    CopiedUnread: {"deep": Rows()},
 }
 """What these rules are told besides."""
 
@@ -138,7 +139,9 @@ def test_copies_of_branches_or_libraries(
     below = "      " if branch.endswith(":") else "    "
     text = f"def step():\n  for number in it:\n    {line}\n    {branch}\n{below}{read}\n"
     text += "    turns += 1\n"
-    found = CopiedUnread().detect(table("copy"), Machine("rehearsal"), Source({"train.py": text}))
+    found = CopiedUnread().detect(
+        table("copy"), Machine("rehearsal"), Source({"train.py": text}), deep=Rows()
+    )
     assert [each.severity for each in found] == severities
 
 
