@@ -147,7 +147,7 @@ def _unfed(stepped: FedRow, data: Site | None, kind: str) -> str:
         if data is not None
         else "; this line puts their module in another's place, where nothing calls its forward"
         if kind == "unrun"
-        else "; this line replaces the module that held them"
+        else "; this line puts others in their place"
         if stepped.put_at is not None
         else f"; {CUTS[stepped.cut]}"
         if stepped.cut_at is not None

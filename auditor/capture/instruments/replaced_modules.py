@@ -9,10 +9,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from auditor.capture.instruments.live_objects import alive
-from auditor.capture.instruments.torch_private.training import own_children
+from auditor.capture.instruments.torch_private.training import own_children, own_parameters
 from auditor.capture.instruments.user_frames import Frames
 
 MOST, OFTEN = 10_000, 8
@@ -21,10 +24,11 @@ MOST, OFTEN = 10_000, 8
 
 @dataclass(frozen=True)
 class Replaced:
-    """What a parameter's module took the place of, or lost its own to."""
+    """What a parameter or its module took the place of, or lost its own to."""
 
     parameter: weakref.ref[torch.Tensor]
-    module: weakref.ref[nn.Module]
+    module: Callable[[], nn.Module | None]
+    """None of a parameter that was replaced itself."""
     holder: weakref.ref[nn.Module]
     gone: dict[int, weakref.ref[torch.Tensor]]
     """By ``id``, parameters that the new module has not, nor had the old one in its turn."""
@@ -38,7 +42,9 @@ class Replaced:
 
 
 class ReplacedModules:
-    """Costs nothing while no module takes another's place, and little where they take turns."""
+    """Costs nothing while no module or parameter takes another's place, and little where they take
+    turns.
+    """
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -47,15 +53,27 @@ class ReplacedModules:
 
     def watch(self, guarded: Callable[..., Any]) -> Callable[[], None]:
         """From now on; the result ends it."""
-        return register_module_module_registration_hook(guarded(self._comes)).remove
+        modules = register_module_module_registration_hook(guarded(self._module_comes))
+        parameters = register_module_parameter_registration_hook(guarded(self._comes))
+
+        def end() -> None:
+            modules.remove()
+            parameters.remove()
+
+        return end
 
     def of(self, parameter: torch.Tensor) -> Replaced | None:
         """The last time that its module, or what holds it, came or went."""
         found = self._of.get(id(parameter))
         return found if found is not None and alive(found.parameter) is parameter else None
 
-    def _comes(self, owner: nn.Module, name: str, made: Any) -> None:
-        old = own_children(owner).get(name)
+    def _module_comes(self, owner: nn.Module, name: str, made: Any) -> None:
+        self._comes(owner, name, made, own_children(owner))
+
+    def _comes(
+        self, owner: nn.Module, name: str, made: Any, held: dict[str, Any] | None = None
+    ) -> None:
+        old = (own_parameters(owner) if held is None else held).get(name)
         if old is None or made is None or old is made or len(self._of) > MOST:
             return
         self._times[id(owner), name] += 1
@@ -63,13 +81,23 @@ class ReplacedModules:
         frames = [] if often else self._frames.user_frames(sys._getframe(1))
         if not frames:
             return
-        others = (each for each in frames if not isinstance(each.f_locals.get("self"), nn.Module))
+        inside = isinstance(made, nn.Module)  # a parameter's values can change where it is replaced
+        others = (
+            each
+            for each in frames
+            if not (inside and isinstance(each.f_locals.get("self"), nn.Module))
+        )
         at, outside = map(self._frames.number, (frames[0], next(others, frames[0])))
-        kept = set(map(id, made.parameters()))
-        before = [told for told in map(self.of, old.parameters()) if told is not None]
-        gone = {id(each): weakref.ref(each) for each in old.parameters() if id(each) not in kept}
+        kept, went = set(map(id, _parameters(made))), _parameters(old)
+        before = [told for told in map(self.of, went) if told is not None]
+        gone = {id(each): weakref.ref(each) for each in went if id(each) not in kept}
         gone |= {number: told.gone[number] for told in before for number in told.lost()}
         for module in (old, made):
-            both = weakref.ref(module), weakref.ref(owner)
-            for each in module.parameters():
+            whole = isinstance(module, nn.Module)
+            both = weakref.ref(module) if whole else lambda: None, weakref.ref(owner)
+            for each in _parameters(module):
                 self._of[id(each)] = Replaced(weakref.ref(each), *both, gone, at, outside)
+
+
+def _parameters(put: nn.Module | torch.Tensor) -> list[torch.Tensor]:
+    return [*put.parameters()] if isinstance(put, nn.Module) else [put]
