@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 
 import torch
 
@@ -26,6 +27,9 @@ from .summaries import Summaries
 SHORTEST = 8
 """Positions of a series, at least."""
 
+CHANNELS = 8
+"""Of a series, at most, one of which may be what is predicted."""
+
 COMPARING = COMPARED | {"sub"}
 
 
@@ -34,17 +38,21 @@ def future_values(tape: FunctionTape, tail: Tail) -> Dependence | None:
     with the model's own input one position further. None if none does, or it is not known.
     """
     for call in tail.calls:
-        for given, out, axis, along in (*_of_numbers(tape, call), *_of_classes(tape, call)):
+        for given, part, out, axis, along in (*_of_numbers(tape, call), *_of_classes(tape, call)):
             try:
                 with nothing_left_behind():
-                    return _first(tape, given, (out, along), axis)
+                    return _first(tape, given, part, (out, along), axis)
             except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
                 return None  # what cannot be computed alone says nothing
     return None
 
 
-Asked = tuple[torch.Tensor, torch.Tensor, int, int]
-"""What a model was given, its outputs, and the dimension of the positions in each."""
+Part = Callable[[torch.Tensor], torch.Tensor]
+
+Asked = tuple[torch.Tensor, Part, torch.Tensor, int, int]
+"""What a model was given, the part of it that is predicted (others may be known before), its outputs,
+and the dimension of the positions in both.
+"""
 
 
 def _of_numbers(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
@@ -53,7 +61,8 @@ def _of_numbers(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
         return
     target, out = sorted(pair, key=lambda each: each.requires_grad)
     if not target.requires_grad and out.requires_grad and target.is_floating_point():
-        yield from ((given, out, axis, axis) for given, axis in _inputs(tape, target, out))
+        inputs = sorted(_inputs(tape, target, out), key=lambda each: each[0].shape != target.shape)
+        yield from ((given, part, out, axis, axis) for given, part, axis in inputs)
 
 
 def _of_classes(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
@@ -73,47 +82,64 @@ def _of_classes(tape: FunctionTape, call: TapedCall) -> Iterator[Asked]:
             along = only_axis(out, size)
             if along is not None and _is_next(classes, asked, axis):
                 rows = (each.result for each in tape.users(made))
-                yield from ((each, out, axis, along) for each in rows if each.is_floating_point())
+                numbers = (each for each in rows if each.is_floating_point())
+                yield from ((each, torch.Tensor.detach, out, axis, along) for each in numbers)
 
 
 def _is_next(given: torch.Tensor, target: torch.Tensor, axis: int) -> bool:
-    """The target is what was given, one position further."""
+    """The target is what was given, one position further; its last position may be left out."""
     size = given.shape[axis]
-    if size < SHORTEST or torch.equal(given, target) or not target.count_nonzero():
+    if size < SHORTEST or target.shape[axis] not in (size, size - 1):
         return False
-    later, here = given.narrow(axis, 1, size - 1), target.narrow(axis, 0, size - 1)
-    return torch.equal(later, here)
+    now, later = (given.narrow(axis, first, size - 1) for first in (0, 1))
+    here = target.narrow(axis, 0, size - 1)
+    return bool(here.count_nonzero()) and torch.equal(later, here) and not torch.equal(now, here)
 
 
 def _inputs(
     tape: FunctionTape, target: torch.Tensor, out: torch.Tensor
-) -> Iterator[tuple[torch.Tensor, int]]:
-    """Data that lead to an output, of which the target is the next position, and their dimension."""
+) -> Iterator[tuple[torch.Tensor, Part, int]]:
+    """Data that lead to an output, the part of which the target is the next position, and the
+    dimension of these.
+    """
     seen = set[int]()
     for call in leading_to(tape, out):
         for (each, _), before in zip(call.parents, call.versions, strict=True):
             data = each.dtype == target.dtype and not each.requires_grad and version(each) == before
-            if not data or each.shape != target.shape or id(each) in seen:
+            if not data or id(each) in seen:
                 continue
             seen.add(id(each))
-            yield from ((each, n) for n in range(target.dim()) if _is_next(each, target, n))
+            for part in _parts(each, target.dim()):
+                axes = range(target.dim())
+                yield from ((each, part, n) for n in axes if _is_next(part(each), target, n))
+
+
+def _parts(given: torch.Tensor, dimensions: int) -> Iterator[Part]:
+    """All of it, or one of its channels."""
+    if given.dim() == dimensions:
+        yield torch.Tensor.detach
+    elif given.dim() == dimensions + 1 == 3:
+        for axis in (1, 2):
+            if given.shape[axis] <= CHANNELS:
+                for n in range(given.shape[axis]):
+                    yield partial(torch.select, dim=axis, index=n)
 
 
 def _first(
-    tape: FunctionTape, given: torch.Tensor, asked: tuple[torch.Tensor, int], axis: int
+    tape: FunctionTape, given: torch.Tensor, part: Part, asked: tuple[torch.Tensor, int], axis: int
 ) -> Dependence | None:
     """The first call by which the middle of what is asked, along its dimension, depends on values of
-    ``given`` behind it.
+    a part of ``given`` behind it, along the dimension that they have there.
     """
     out = asked[0]
     readers = [each for each in tape.calls.values() if any(one is given for one, _ in each.parents)]
     reached = reached_from(tape, readers)
     calls = [each for each in leading_to(tape, out) if each.number in reached]
-    summed = _summaries_of(tape, calls, given, out, axis)
+    summed = _summaries_of(tape, calls, given, out, part(given).shape[axis])
     if summed is None:
         return None
     leaf = given.detach().requires_grad_()
-    held, size = {id(given): leaf}, given.shape[axis]
+    held, size = {id(given): leaf}, part(given).shape[axis]
     for call in calls:
         if "dropout" in call.name:
             source = call.parents[0][0]
@@ -130,7 +156,7 @@ def _first(
         chosen = result.select(along, middle)
         weights = torch.linspace(0.5, 1, chosen.numel()).to(chosen).view_as(chosen)
         (found,) = torch.autograd.grad(chosen, leaf, weights, retain_graph=True, allow_unused=True)
-        moved = None if found is None else found.movedim(axis, 0)[middle + 1 :]
+        moved = None if found is None else part(found).movedim(axis, 0)[middle + 1 :]
         return 0 if moved is None else int(moved.flatten(1).ne(0).any(1).sum())
 
     n = behind(held[id(out)], asked[1])
@@ -145,12 +171,11 @@ def _first(
 
 
 def _summaries_of(
-    tape: FunctionTape, calls: list[TapedCall], given: torch.Tensor, out: torch.Tensor, axis: int
+    tape: FunctionTape, calls: list[TapedCall], given: torch.Tensor, out: torch.Tensor, size: int
 ) -> Container[int] | None:
     """The statistics over positions among the calls; None if the series goes through something
     without positions, as the latent variable of an autoencoder: what comes of that may know all.
     """
-    size = given.shape[axis]
     lengths, of_series = {size, *(size * each for each in given.shape)}, {id(given)}
     summaries = Summaries(tape, out, lengths)
     for call in calls:

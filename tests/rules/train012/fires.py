@@ -112,6 +112,13 @@ def values_of_a_series_read_in_both_directions(layer, head):
     return (scale + (series[:, 1:] - mean).square() * (-2 * scale).exp()).mean()
 
 
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 1)))
+def a_channel_of_a_series_beside_the_largest_of_its_neighbors(layer, head):
+    series = torch.randn(4, 17, 3).cumsum(1)
+    x = F.max_pool1d(series.mT, 3, stride=1, padding=1).mT  # TRAIN012
+    return F.l1_loss(head(layer(x)[0])[:, :-1, 0], series[:, 1:, 2])
+
+
 @losses(lambda: (nn.Conv1d(6, 8, 3, padding=1), nn.Conv1d(8, 6, 1)))
 def classes_of_a_series_as_one_hot_rows(layer, head):
     classes = torch.randint(0, 6, (4, 17))

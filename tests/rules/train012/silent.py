@@ -250,6 +250,27 @@ def targets_of_another_series():
     return step
 
 
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 1)))
+def a_channel_of_a_series_behind_an_average_that_looks_back(layer, head):
+    series = torch.randn(4, 17, 3).cumsum(1)
+    x = F.avg_pool1d(F.pad(series.mT, (2, 0)), 3, stride=1).mT
+    return F.l1_loss(head(layer(x)[0])[:, :-1, 0], series[:, 1:, 2])
+
+
+@losses(lambda: (nn.GRU(3, 8, batch_first=True), nn.Linear(8, 1)))
+def a_calendar_that_is_known_before(layer, head):
+    series = torch.randn(4, 17, 3).cumsum(1)
+    x = torch.cat([series[..., :2], series[..., 2:].roll(-1, 1)], -1)
+    return F.l1_loss(head(layer(x)[0])[:, :-1, 0], series[:, 1:, 0])
+
+
+@losses(lambda: (nn.GRU(3, 8, batch_first=True, bidirectional=True), nn.Linear(16, 1)))
+def a_class_beside_each_position(layer, head):
+    series = torch.randn(4, 17, 3).cumsum(1)
+    series[..., 2] = torch.arange(1.0, 5.0)[:, None]
+    return F.l1_loss(head(layer(series)[0])[..., 0], series[..., 2].clone())
+
+
 @losses(lambda: (nn.Conv1d(1, 8, 3), nn.Conv1d(8, 1, 1)))
 def a_scale_of_what_came_before(layer, head):
     series = torch.randn(4, 17).cumsum(-1)
