@@ -1,4 +1,4 @@
-"""OPT002, 4 to 6, 8, 15, 17 and 19: gradients cleared, clipped and added up, and weights averaged."""
+"""OPT002, 4 to 6, 8, 15, 17, 19 and 20: gradients cleared, clipped and added up, and weights averaged."""
 
 import ast
 import itertools
@@ -11,7 +11,7 @@ from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Function, Source, name_of, the_only
+from auditor.evidence.source.files import Function, Source, name_of, the_only, unparsed
 from auditor.evidence.table import Rows, together
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import ThrownRow, ZeroGradRow
@@ -20,7 +20,7 @@ from auditor.syntax.index import LOOPS, nodes_in
 
 from ..lines import LineRule, places_of
 from ..reading import ReadingRule
-from .rows import AverageRow, ClippingRow, MicroBatchRow, UnclearedRow
+from .rows import AverageRow, ClippingRow, MaskedRow, MicroBatchRow, UnclearedRow
 
 CHECK = "error_if_nonfinite"
 
@@ -417,3 +417,42 @@ class AverageIsTheWeights(Rule):
                 severity=Severity.NOTE if row.itself and row.copies else None,
                 remedy=ALIASES if row.itself else None,
             )
+
+
+@dataclass(frozen=True)
+class MaskedRowsDecay(Rule):
+    """Weight decay changes rows whose gradients a hook masks."""
+
+    code = "OPT020"
+    severity = Severity.NOTE
+    since = "0.3"
+    advice = (
+        "Give the parameter a group of its own with weight_decay=0: decay needs no gradient. Or keep "
+        "the rows that are trained as a parameter of their own."
+    )
+
+    fewest: int = knob(8, "Report only after this many optimizer steps of the pass.")
+
+    def detect(self, masked: Rows[MaskedRow], source: Source) -> Iterator[Finding]:
+        for row in masked:
+            if 0 < row.n < row.of and row.steps >= self.fewest:
+                yield Finding(
+                    _group_of(source, row) or row.site,
+                    f"{row.n:,} of {row.of:,} rows of {row.name or 'a parameter'}, which has a hook, got "
+                    f"no gradient on {row.steps} steps, and the weight decay of {row.optimizer} changed "
+                    "them",
+                    steps=row.steps,
+                    per_step=1.0,
+                )
+
+
+def _group_of(source: Source, row: MaskedRow) -> Site | None:
+    """The group of an optimizer that is given the parameter, by the end of its name."""
+    own = ".".join(row.name.split(".")[-2:])
+    groups = [
+        (source.site_of(file, node), unparsed(node))
+        for file, node in source.every(ast.Dict)
+        if any(isinstance(key, ast.Constant) and key.value == "params" for key in node.keys)
+    ]
+    hooks = (source.site_of(file, call) for file, call in source.calls_of("register_hook"))
+    return the_only(site for site, text in groups if own and own in text) or the_only(hooks)

@@ -65,6 +65,20 @@ class ClippingRow(PassRow, kw_only=True):
     ] = older(False)
 
 
+class MaskedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per parameter that has a hook and weight decay."""
+
+    part = "masked_rows"
+    when = "loud"
+
+    at: MaybeAt
+    optimizer: Annotated[str, doc("its class")]
+    name: Annotated[str, doc("of the parameter")] = ""
+    n: Annotated[int, doc("rows that had no gradient on all steps, and changed")] = 0
+    of: Annotated[int, doc("how many it has")]
+    steps: Annotated[int, doc("steps of the optimizer")] = 0
+
+
 class SchedulerRow(PassRow, kw_only=True):
     """At the pass's end, one row per scheduler stepped twice or more: of all passes so far."""
 
