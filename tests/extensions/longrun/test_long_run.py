@@ -39,7 +39,7 @@ class Judged:
 
 @pytest.fixture
 def unjudged(monkeypatch):
-    monkeypatch.setattr("auditor.extensions.longrun.judging.Judge", Judged)
+    monkeypatch.setattr(run, "Judge", Judged)
 
 
 # -- the whole -------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_a_fault_of_ours_reaches_no_program(tmp_path, unjudged, caplog, monkeypa
     if where == "begin":
         monkeypatch.setattr(here.Here, "watch_told", broken)
     if where == "leave":
-        monkeypatch.setattr("auditor.extensions.longrun.judging.Look.judged", broken)
+        monkeypatch.setattr(run, "Judge", broken)
     with watched(tmp_path, every=10):
         for _ in range(30):
             step()
