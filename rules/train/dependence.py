@@ -496,33 +496,15 @@ class RatioOfOtherActions(DependenceSays):
     advice = "Pick observations, actions and old log-probabilities by the same index."
 
 
-class WrongPositives(DependenceSays):
-    """A contrastive loss uses the wrong sample as positive, or each row as a candidate for itself."""
+class RowsChooseThemselves(DependenceSays):
+    """A contrastive loss has each row as a candidate for itself."""
 
     code = "TRAIN032"
     SAID: ClassVar = {
-        "pairs": "the second views lie half a batch behind the first ones, and the targets are the "
-        "rows beside (1, 0, 3, 2): each positive is another sample",
         "self": "each of {row.of} rows is compared with itself, too, and is never its own target: "
         "its largest similarity counts against the positive",
     }
-    INSTEAD: ClassVar = {
-        "pairs": "Use (arange(2 * n) + n) % (2 * n) as targets, or stack([a, b], 1).flatten(0, 1).",
-        "self": "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy.",
-    }
-
-    def said(self, row: DependenceRow, **words: str) -> str:
-        if row.kind == "self" or row.function != "stack":
-            return super().said(row)
-        return (
-            "both views of a sample lie beside each other (a, a, b, b), and the targets are half a "
-            "batch away: each positive is another sample"
-        )
-
-    def instead(self, row: DependenceRow) -> str:
-        if row.kind == "self" or row.function != "stack":
-            return super().instead(row)
-        return "Put the views together by torch.cat([a, b]), or use arange(2 * n) ^ 1 as targets."
+    advice = "Leave the diagonal out: scores.fill_diagonal_(-inf) before cross_entropy."
 
 
 class IgnoredIsTrained(DependenceSays):

@@ -141,7 +141,6 @@ class LossRepairsProbe(OptimizerProbe):
             or leaks.compares_values(name, given)
             or ratios.may_be_old(name, given)
             or voids.makes_targets(name, given)
-            or contrasts.puts_together(name, given)
             or (name == "grad" and len(given) > 1)  # of torch.autograd, no attribute
             or (tape is not None and dependence.forms_a_mask(tape, name, given))
             or paddings.may_be_padded(name, given)
@@ -368,7 +367,7 @@ def _in_loss(tape: FunctionTape, tail: Tail) -> Iterator[dependence.Dependence]:
     yield from ratios.of_other_actions(tape, tail)
     yield from readouts.normalized_together(tape, tail)
     yield from readouts.neighbors_of_others(tape)
-    yield from contrasts.wrong_pairs(tape, tail)
+    yield from contrasts.own_candidates(tape, tail)
     yield from voids.trained_voids(tape, tail)
     for kind, made in bootstraps.trained_targets(tape, tail):
         yield dependence.Dependence(kind, made, 0, 0)

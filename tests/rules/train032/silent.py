@@ -19,35 +19,6 @@ def neighbors_and_their_targets(encoder):
 
 
 @losses(_encoder)
-def alternating_rows_that_are_put_into_halves(encoder):
-    x = torch.randn(8, 6)
-    z = encoder(torch.stack([_noisy(x), _noisy(x)], dim=1).flatten(0, 1))
-    return F.cross_entropy(_scores(torch.cat([z[0::2], z[1::2]])), _half_away(16))
-
-
-@losses(_encoder)
-def views_stacked_first(encoder):
-    x = torch.randn(8, 6)
-    views = torch.stack([_noisy(x), _noisy(x)]).flatten(0, 1)
-    return F.cross_entropy(_scores(encoder(views)), _half_away(16))
-
-
-@losses(_encoder)
-def two_batches_with_both_views_in_each(encoder):
-    one, two = (torch.randn(4, 1, 6).expand(4, 2, 6).reshape(8, 6) for _ in range(2))
-    views = torch.cat([_noisy(one), _noisy(two)])
-    return F.cross_entropy(_scores(encoder(views)), torch.arange(16) ^ 1)
-
-
-@losses(_encoder)
-def two_views_and_rows_put_back_by_an_index(encoder):
-    x = torch.randn(8, 6)
-    views = torch.stack([_noisy(x), _noisy(x)], dim=1).flatten(0, 1)
-    order = torch.arange(16).view(8, 2).T.flatten()
-    return F.cross_entropy(_scores(encoder(views[order])), _half_away(16))
-
-
-@losses(_encoder)
 def a_diagonal_that_is_written(encoder):
     x = torch.randn(8, 6)
     z = encoder(torch.cat([_noisy(x), _noisy(x)]))
