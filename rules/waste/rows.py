@@ -39,8 +39,4 @@ class DeepCopyRow(PassRow, kw_only=True):
     us: Annotated[float, doc("time of these calls")] = 0.0
     state: Annotated[int, doc("bytes of the modules' parameters and buffers")]
     bytes: Annotated[int, doc("bytes of tensors and arrays of other shapes than these")]
-    freed: Annotated[bool, doc("the copies of the largest are gone")] = False
-    same: Annotated[
-        bool, doc("all but small ones were the same tensors each time, and not written")
-    ] = False
     all: Annotated[int, doc("steps until then")] = 0

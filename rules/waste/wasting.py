@@ -373,7 +373,7 @@ class CopiedUnread(WasteRule):
         copies = [each for each in deep if each.bytes >= max(self.size, each.state)]
         if machine.device == "cpu" and not copies:
             raise NotLooked("on a CPU nothing is moved to a device")
-        yield from (_deep(each, source) for each in copies)
+        yield from (_deep(each) for each in copies)
         for each in thrown.of("copy"):
             share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
@@ -393,19 +393,14 @@ class CopiedUnread(WasteRule):
             )
 
 
-def _deep(each: DeepCopyRow, source: Source) -> Finding:
-    """A note where the program may want the copy: it is kept, or given on, and of changing data."""
-    held = source.index(each.site.file).parents
-    parts = [held[call] for call in source.calls_at(each.site) if name_of(call.func) == "deepcopy"]
-    picked = (isinstance(of, ast.Attribute) and not isinstance(held[of], ast.Call) for of in parts)
-    freed = each.freed and any(picked)
-    needless = ", which are freed" * freed or ", which did not change" * each.same
+def _deep(each: DeepCopyRow) -> Finding:
+    """A note: the program may want all of the copy."""
     return Finding(
         each.site,
         f"this deep copy of {each.name} takes {amounts.duration(each.us / each.n)}: beside "
         f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other "
-        f"data{needless}",
-        severity=None if needless else Severity.NOTE,
+        "data",
+        severity=Severity.NOTE,
         steps=each.all,
         per_step=each.n / each.all,
         lost_us_per_step=each.us / each.all,

@@ -3,7 +3,6 @@
 import copy
 import functools
 import time
-import weakref
 from typing import Any
 
 import torch
@@ -13,10 +12,6 @@ from auditor.capture.instruments.storages import storage_bytes, storage_key
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import DeepCopyRow
-from .equal_calls import changes_of
-
-SMALL = 0.01
-"""Of the largest: data that may differ from copy to copy (counters, states of generators)."""
 
 
 class DeepCopiesProbe(Probe):
@@ -27,8 +22,6 @@ class DeepCopiesProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._rows: dict[int, DeepCopyRow] = {}
-        self._copies: dict[int, list[tuple[Any, weakref.ref[Any]]]] = {}
-        """Of each line what tells whether the data are the same, and its largest copy."""
 
     def install(self) -> None:
         original, looked = copy.deepcopy, self.guarded(self._looked)
@@ -57,21 +50,13 @@ class DeepCopiesProbe(Probe):
         row = self._rows.setdefault(at, new)
         row.n += 1
         row.us += us
-        largest = max(data, key=lambda each: each.nbytes)
-        large = [each for each in data if each.nbytes >= SMALL * largest.nbytes]
-        whole = all(isinstance(each, torch.Tensor) for each in large)  # no array counts its writes
-        same = (*map(id, large), *map(changes_of, large)) if whole else object()
-        self._copies.setdefault(at, []).append((same, weakref.ref(memo[id(largest)])))
 
     def stop(self) -> None:
         super().stop()
-        for at, row in self._rows.items():
-            same, copies = zip(*self._copies[at], strict=True)
+        for row in self._rows.values():
             row.all = self.context.global_step + 1
-            row.freed = all(each() is None for each in copies)
-            row.same = row.n > 1 and len({*same}) == 1
             self.context.add(row)
-        self._rows, self._copies = {}, {}
+        self._rows = {}
 
 
 def _bytes(arrays: list[Any]) -> int:

@@ -52,7 +52,7 @@ class _Tensors:
     """
 
     def __init__(self, first: list[torch.Tensor]) -> None:
-        self._first = [(weakref.ref(each), changes_of(each)) for each in first]
+        self._first = [(weakref.ref(each), _version(each)) for each in first]
         self._known = _bits(first, BEGINNING)
         self._whole = False
 
@@ -222,13 +222,13 @@ class EqualCallsProbe(Probe):
         self._rows = []
 
 
-def changes_of(tensor: torch.Tensor) -> int:
+def _version(tensor: torch.Tensor) -> int:
     """-1 of a tensor that is not told when it is written (of inference mode)."""
     return -1 if tensor.is_inference() else version_of(tensor)
 
 
 def _is_same(tensor: torch.Tensor, first: tuple[weakref.ref[torch.Tensor], int]) -> bool:
-    return 0 <= first[1] == changes_of(tensor) and first[0]() is tensor
+    return 0 <= first[1] == _version(tensor) and first[0]() is tensor
 
 
 def _bits(tensors: list[torch.Tensor], most: int) -> list[Any]:

@@ -48,7 +48,7 @@ def _learning(learner, after):
     return trained_then(learner.model, torch.ones(4, 64), lambda n: n % 4 or after(n))
 
 
-def module_taken_out_of_a_copy_of_all():
+def module_taken_out_of_a_copy_of_all__note():
     learner = _Learner([np.zeros((500, 64)) for _ in range(8)])
 
     def refresh(number):
@@ -58,7 +58,7 @@ def module_taken_out_of_a_copy_of_all():
     return _learning(learner, refresh)
 
 
-def kept_with_data_that_nothing_writes():
+def kept_with_data_that_nothing_writes__note():
     learner = _Learner(torch.ones(5000, 64))
     learner.steps = torch.tensor(0)
 

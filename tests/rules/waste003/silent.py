@@ -85,19 +85,19 @@ def _deep_copied(**more):
     return step
 
 
-def deep_copy_of_a_model_and_its_optimizer():
+def deep_copy_of_a_model_and_its_optimizer__no_note():
     return _deep_copied()
 
 
-def deep_copy_of_less_data_than_weights():
+def deep_copy_of_less_data_than_weights__no_note():
     return _deep_copied(data=torch.ones(300, 1000))
 
 
-def deep_copy_of_states_and_averages():
+def deep_copy_of_states_and_averages__no_note():
     return _deep_copied(average=torch.ones(512, 1024))
 
 
-def deep_copies_of_a_batch_and_of_a_state():
+def deep_copies_of_a_batch_and_of_a_state__no_note():
     model, opt = optimized(nn.Linear(64, 8))
     x = torch.ones(8000, 64)
 
