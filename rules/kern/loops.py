@@ -19,7 +19,7 @@ from auditor.rule import Rule, knob
 
 from .rows import ModuleLoopRow, PiecewiseRow
 
-OPERATOR_US = 2.0
+OPERATOR_NS = 2000
 """Of an operator, in recordings that do not say it: 1.7 to 6 us on machines that we measured."""
 
 LISTED = 0.5
@@ -234,6 +234,10 @@ class LoopOverIndex(Rule):
             if few or loop.steps < piecewise.steps:
                 continue
             kind, turns = KINDS[loop.kind], amounts.digits(loop.turns)
+            saved, ns = (
+                LISTED if loop.kind == "parameters" else 1.0,
+                machine.operator_ns or OPERATOR_NS,
+            )
             head = loop.head
             at = (
                 ""
@@ -245,13 +249,8 @@ class LoopOverIndex(Rule):
                 f"{amounts.digits(loop.operators)} operators per step, "
                 f"{amounts.percent(loop.share)} of all outside the backward{at}",
                 kind.advice,
-                None if machine.gpu_path else _saved_us(machine, loop),
+                None if machine.gpu_path else saved * ns * loop.operators / 1e3,
             )
-
-
-def _saved_us(machine: Machine, loop: IndexingLoop) -> float:
-    share = LISTED if loop.kind == "parameters" else 1.0
-    return share * (machine.operator_us or OPERATOR_US) * loop.operators
 
 
 @dataclass(frozen=True)

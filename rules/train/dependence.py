@@ -371,20 +371,10 @@ class SoftmaxOverAnotherAxis(DependenceSays):
 
     code = "TRAIN025"
     SAID: ClassVar = {
-        "axis": "{row.function} goes over dimension {row.n}, but the {meant} sum to 1 over "
-        "dimension {row.of}: {so}",
+        "axis": "{row.function} goes over dimension {row.n}, but the targets sum to 1 over "
+        "dimension {row.of}: the classes do not compete",
     }
     INSTEAD: ClassVar = {"axis": "Use dim={row.of}."}
-
-    def said(self, row: DependenceRow, **words: str) -> str:
-        if row.function == "logsumexp":
-            words = {
-                "meant": "log-weights in it",
-                "so": "it adds up samples, not the parts of the mixture",
-            }
-        else:
-            words = {"meant": "targets", "so": "the classes do not compete"}
-        return super().said(row, **words)
 
 
 class ShiftTakenAway(DependenceSays):

@@ -37,6 +37,6 @@ class DeepCopyRow(PassRow, kw_only=True):
     name: Annotated[str, doc("class of the object")]
     n: Annotated[int, doc("such calls")] = 0
     us: Annotated[float, doc("time of these calls")] = 0.0
-    state: Annotated[int, doc("bytes of the modules' parameters and buffers")]
+    state: Annotated[int, doc("bytes of the modules' parameters and buffers")] = 0
     bytes: Annotated[int, doc("bytes of tensors and arrays of other shapes than these")]
     all: Annotated[int, doc("steps until then")] = 0

@@ -373,7 +373,19 @@ class CopiedUnread(WasteRule):
         copies = [each for each in deep if each.bytes >= max(self.size, each.state)]
         if machine.device == "cpu" and not copies:
             raise NotLooked("on a CPU nothing is moved to a device")
-        yield from (_deep(each) for each in copies)
+        for row in copies:  # the program may want all of the copy
+            yield Finding(
+                row.site,
+                f"this deep copy of {row.name} takes {amounts.duration(row.us / row.n)}: beside "
+                f"{amounts.size(row.state)} of modules it copies {amounts.size(row.bytes)} of other "
+                "data",
+                severity=Severity.NOTE,
+                steps=row.all,
+                per_step=row.n / row.all,
+                lost_us_per_step=row.us / row.all,
+                basis="estimated",
+                remedy=Remedy("Copy only what is needed: the module, or its state_dict()."),
+            )
         for each in thrown.of("copy"):
             share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
@@ -391,22 +403,6 @@ class CopiedUnread(WasteRule):
                 steps=each.steps,
                 per_step=each.operators,
             )
-
-
-def _deep(each: DeepCopyRow) -> Finding:
-    """A note: the program may want all of the copy."""
-    return Finding(
-        each.site,
-        f"this deep copy of {each.name} takes {amounts.duration(each.us / each.n)}: beside "
-        f"{amounts.size(each.state)} of modules it copies {amounts.size(each.bytes)} of other "
-        "data",
-        severity=Severity.NOTE,
-        steps=each.all,
-        per_step=each.n / each.all,
-        lost_us_per_step=each.us / each.all,
-        basis="estimated",
-        remedy=Remedy("Copy only what is needed: the module, or its state_dict()."),
-    )
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def describe(device: DeviceInfo) -> dict[str, str]:
         "host_memory": str(host_memory()),
     }
     if not device.accelerator:
-        facts["operator_us"] = f"{_operator_us():.2f}"
+        facts["operator_ns"] = str(_operator_ns())
     # else the shadow did not start, and its probe says why
     if device.shadow and torch.cuda.is_available():
         facts["device"] = f"{torch.cuda.get_device_name()} (rehearsed on the CPU)"
@@ -112,17 +112,15 @@ def describe(device: DeviceInfo) -> dict[str, str]:
     return facts
 
 
-def _operator_us() -> float:
-    """What a call of an operator takes on a few numbers, in us: the fastest of some rounds."""
-    numbers, calls = torch.ones(64, device="cpu"), 100
-
-    def took() -> float:
-        began = time.perf_counter()
+def _operator_ns() -> int:
+    """What a call of an operator takes on a few numbers: the fastest of some rounds."""
+    numbers, calls, rounds = torch.ones(64, device="cpu"), 100, []
+    for _ in range(8):
+        began = time.perf_counter_ns()
         for _ in range(calls):
             numbers.mul_(1.0)
-        return (time.perf_counter() - began) / calls * 1e6
-
-    return min(took() for _ in range(8))
+        rounds.append(time.perf_counter_ns() - began)
+    return min(rounds) // calls
 
 
 def _capability() -> str:

@@ -29,21 +29,24 @@ class Machine(Table):
     cpus: int = 0
     capability: int = 0
     ranks: int = 0
-    operator_us: float = 0.0
+    operator_ns: int = 0
     """What a call of an operator takes on the host besides its arithmetic; 0: not recorded."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Machine:
         """From the manifest alone."""
         environment = evidence.recording.manifest.get("environment") or {}
-        cpus = str(environment.get("cpu_count", ""))
-        major = str(environment.get("capability", "")).partition(".")[0]
+
+        def number(name: str) -> int:
+            text = str(environment.get(name, "")).partition(".")[0]
+            return int(text) if text.isdecimal() else 0
+
         return cls(
             device_of(evidence),
-            int(cpus) if cpus.isdecimal() else 0,
-            int(major) if major.isdecimal() else 0,
+            number("cpu_count"),
+            number("capability"),
             int(evidence.recording.manifest.get("world_size") or 0),
-            _number(environment.get("operator_us")),
+            number("operator_ns"),
         )
 
     @property
@@ -75,14 +78,6 @@ class Machine(Table):
         """Raises :class:`NotLooked` without a CUDA device, if silence is not *clean*."""
         if not self.gpu_path:
             raise NotLooked(f"no CUDA device in this run: {why}")
-
-
-def _number(text: object) -> float:
-    """0 of what is no number."""
-    try:
-        return max(float(str(text)), 0.0)
-    except ValueError:
-        return 0.0
 
 
 def device_of(evidence: Evidence) -> Device:

@@ -14,7 +14,7 @@ from itertools import permutations
 
 import torch
 
-from .dependence import COMPARED, OVER_DIMENSIONS, Dependence, leading_to
+from .dependence import COMPARED, OVER_DIMENSIONS, Dependence, leading_to, on_purpose
 from .function_tape import FunctionTape, TapedCall, version
 from .second_gradient import Tail
 
@@ -79,7 +79,7 @@ def scaled_by_targets(tape: FunctionTape, tail: Tail) -> Dependence | None:
                 for each in given:
                     of = each.parents[0][0] if each.parents else None
                     over = each.name in OVER_DIMENSIONS and any(of is one for one in scaled)
-                    if over and axis in _dimensions(each):
+                    if over and on_purpose(each, axis):
                         return Dependence("horizon", each, part.shape[axis], whole.shape[axis])
     return None
 
@@ -107,12 +107,6 @@ def _cut_axis(whole: torch.Tensor, part: torch.Tensor) -> int | None:
 
 def _cuts(call: TapedCall, whole: torch.Tensor, axis: int) -> bool:
     return call.name in CUTS and _cut_axis(whole, call.result) == axis
-
-
-def _dimensions(statistic: TapedCall) -> set[int]:
-    dims, given = statistic.argument(1, "dim"), statistic.parents[0][0].dim()
-    chosen = dims if isinstance(dims, (tuple, list)) else range(given) if dims is None else (dims,)
-    return {each % given for each in chosen}
 
 
 def _windows(tape: FunctionTape, batch: int) -> Iterator[torch.Tensor]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from .dependence import COMPARED, Dependence, loaded_sizes
+from .dependence import COMPARED, Dependence
 from .function_tape import FunctionTape, TapedCall
 
 MEANS = COMPARED | frozenset(
@@ -31,7 +31,7 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
     """``weights``: a mean over samples is multiplied by weights of single samples, which then act by
     their sum alone. ``single``: a softmax over one value, which is 1 whatever the value is.
     ``itself``: a tensor is divided by its own mean over a dimension of size 1.
-    ``axis``: a softmax or logsumexp over another dimension than what it meets. ``shift``: a norm of
+    ``axis``: a softmax over another dimension than its targets. ``shift``: a norm of
     a sum with something that the norm subtracts.
     """
     for call in tape.calls.values():
@@ -51,9 +51,9 @@ def without_effect(tape: FunctionTape) -> Iterator[Dependence]:
         elif _is_over_one_value(call):
             yield Dependence("single", call, 0, 1)
             continue
-        if call.name in AXES:
-            axis, find = call.argument(1, "dim"), AXES[call.name]
-            other = find(tape, call) if isinstance(axis, int) else None
+        if call.name in ("softmax", "log_softmax"):
+            axis = call.argument(1, "dim")
+            other = _axis_of_targets(tape, call) if isinstance(axis, int) else None
             if other is not None and other != axis % call.parents[0][0].dim():
                 yield Dependence("axis", call, axis % call.parents[0][0].dim(), other)
         shift = _shift_taken_away(tape, call) if call.name in NORMS else None
@@ -91,21 +91,6 @@ def _own_statistic(tape: FunctionTape, call: TapedCall) -> TapedCall | None:
     made = tape.maker_before(call, other)
     of_one = made is not None and made.name in ("mean", "sum") and made.parents[0][0] is one
     return made if of_one and one.shape == other.shape and one.numel() > 1 else None
-
-
-def _axis_of_weights(tape: FunctionTape, call: TapedCall) -> int | None:
-    """The dimension of the log_softmax whose result, with something added, a logsumexp over a
-    loader's batch is given. Over topics or states such a sum is meant.
-    """
-    given, axis = call.parents[0][0], call.argument(1, "dim")
-    if given.shape[axis] not in loaded_sizes() or given.shape.count(given.shape[axis]) > 1:
-        return None
-    made = tape.maker_before(call, given)
-    while made is not None and made.name in ("add", "sub"):
-        terms = [(tape.maker_before(made, each), each) for each, _ in made.parents]
-        made = next((maker for maker, each in terms if maker and each.shape == given.shape), None)
-    axis = None if made is None or made.name != "log_softmax" else made.argument(1, "dim")
-    return axis % given.dim() if isinstance(axis, int) else None
 
 
 SOFTMAX = frozenset({"softmax", "log_softmax", "cross_entropy"})
@@ -173,11 +158,3 @@ def _axis_of_targets(tape: FunctionTape, call: TapedCall) -> int | None:
             if len(of_one) == 1 and of_one[0] != axis:
                 return of_one[0]
     return None
-
-
-AXES = {
-    "softmax": _axis_of_targets,
-    "log_softmax": _axis_of_targets,
-    "logsumexp": _axis_of_weights,
-}
-"""What says which dimension is meant, by the function."""

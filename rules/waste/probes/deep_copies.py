@@ -5,10 +5,8 @@ import functools
 import time
 from typing import Any
 
-import torch
 from torch import nn
 
-from auditor.capture.instruments.storages import storage_bytes, storage_key
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import DeepCopyRow
@@ -46,7 +44,8 @@ class DeepCopiesProbe(Probe):
         data = [each for each in sized if each.shape not in shapes]
         if at is None or not held or not data:
             return
-        new = DeepCopyRow(at=at, name=name, bytes=_bytes(data), state=_bytes(held))
+        new = DeepCopyRow(at=at, name=name, bytes=sum(each.nbytes for each in data))
+        new.state = sum(each.nbytes for each in held)
         row = self._rows.setdefault(at, new)
         row.n += 1
         row.us += us
@@ -57,11 +56,3 @@ class DeepCopiesProbe(Probe):
             row.all = self.context.global_step + 1
             self.context.add(row)
         self._rows = {}
-
-
-def _bytes(arrays: list[Any]) -> int:
-    """Of what they lie in: views share it."""
-    tensors = [each for each in arrays if isinstance(each, torch.Tensor)]
-    stored = {storage_key(each): storage_bytes(each) or 0 for each in tensors}
-    others: list[int] = [each.nbytes for each in arrays if not isinstance(each, torch.Tensor)]
-    return sum(stored.values()) + sum(others)

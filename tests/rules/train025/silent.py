@@ -20,22 +20,3 @@ def weights_that_sum_to_nothing():
 
 def attention_of_what_is_learned():
     return _trained(lambda out: (out * out.softmax(0)).sum(0).square().mean())
-
-
-def mixture_summed_over_its_parts():
-    distance = torch.rand(6, 5)
-    return _trained(lambda out: -torch.logsumexp(out.log_softmax(1) - distance, dim=1).mean())
-
-
-def largest_of_scores_over_the_batch():
-    return _trained(lambda out: torch.logsumexp(out, dim=0).mean())
-
-
-def words_of_any_topic():
-    topics, words = nn.Parameter(torch.randn(3)), nn.Parameter(torch.randn(3, 9))
-
-    def step():
-        joint = topics.log_softmax(0)[:, None] + words.log_softmax(1)
-        torch.logsumexp(joint, dim=0).square().mean().backward()
-
-    return step
