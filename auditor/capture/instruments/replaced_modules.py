@@ -5,6 +5,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn.modules.module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from torch.utils.hooks import RemovableHandle
 
 from auditor.capture.instruments.live_objects import alive
 from auditor.capture.instruments.torch_private.training import own_children, own_parameters
@@ -51,29 +53,26 @@ class ReplacedModules:
         self._of: dict[int, Replaced] = {}
         self._times = Counter[tuple[int, str]]()
 
-    def watch(self, guarded: Callable[..., Any]) -> Callable[[], None]:
+    def watch(self, guarded: Callable[..., Any]) -> Callable[[], Any]:
         """From now on; the result ends it."""
-        modules = register_module_module_registration_hook(guarded(self._module_comes))
-        parameters = register_module_parameter_registration_hook(guarded(self._comes))
-
-        def end() -> None:
-            modules.remove()
-            parameters.remove()
-
-        return end
+        modules, parameters = (
+            guarded(partial(self._comes, held)) for held in (own_children, own_parameters)
+        )
+        handles = (
+            register_module_module_registration_hook(modules),
+            register_module_parameter_registration_hook(parameters),
+        )
+        return lambda: list(map(RemovableHandle.remove, handles))
 
     def of(self, parameter: torch.Tensor) -> Replaced | None:
         """The last time that its module, or what holds it, came or went."""
         found = self._of.get(id(parameter))
         return found if found is not None and alive(found.parameter) is parameter else None
 
-    def _module_comes(self, owner: nn.Module, name: str, made: Any) -> None:
-        self._comes(owner, name, made, own_children(owner))
-
     def _comes(
-        self, owner: nn.Module, name: str, made: Any, held: dict[str, Any] | None = None
+        self, held: Callable[[nn.Module], dict[str, Any]], owner: nn.Module, name: str, made: Any
     ) -> None:
-        old = (own_parameters(owner) if held is None else held).get(name)
+        old = held(owner).get(name)
         if old is None or made is None or old is made or len(self._of) > MOST:
             return
         self._times[id(owner), name] += 1

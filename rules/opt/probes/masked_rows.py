@@ -1,7 +1,5 @@
 """Rows of parameters that a hook leaves without a gradient, and that weight decay changes."""
 
-from dataclasses import dataclass
-
 import torch
 from torch.optim.optimizer import Optimizer
 
@@ -14,15 +12,6 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_
 from ..rows import MaskedRow
 
 
-@dataclass
-class _Followed:
-    row: MaskedRow
-    parameter: torch.Tensor
-    zero: torch.Tensor
-    """Rows without a gradient on all steps so far."""
-    sizes: torch.Tensor
-
-
 class MaskedRowsProbe(OptimizerProbe):
     """Writes ``masked_rows`` at the pass's end; nothing is read from a device before it."""
 
@@ -30,7 +19,8 @@ class MaskedRowsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._followed: dict[int, _Followed] = {}
+        self._followed: dict[int, tuple[MaskedRow, torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+        """The parameter, its rows without a gradient on all steps so far, and their first sizes."""
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         if not self.watching:
@@ -45,23 +35,22 @@ class MaskedRowsProbe(OptimizerProbe):
                         self._follow(type(optimizer).__name__, each, grad)
 
     def _follow(self, optimizer: str, parameter: torch.Tensor, grad: torch.Tensor) -> None:
-        zero = ~grad.flatten(1).any(1)
-        followed = self._followed.get(id(parameter))
-        if followed is None:
+        zero, sizes = ~grad.flatten(1).any(1), parameter.flatten(1).square().sum(1)
+        if id(parameter) not in self._followed:
             at = self.context.frames.here()
             row = MaskedRow(at=at, optimizer=optimizer, of=len(parameter))
-            followed = _Followed(row, parameter, zero, parameter.flatten(1).square().sum(1))
-            self._followed[id(parameter)] = followed
-        followed.zero &= zero
-        followed.row.steps += 1
+            self._followed[id(parameter)] = row, parameter, zero, sizes
+        row, _, without, _ = self._followed[id(parameter)]
+        without &= zero
+        row.steps += 1
 
     def stop(self) -> None:
         super().stop()
-        names = names_of([each.parameter for each in self._followed.values()] or ())
-        for number, each in self._followed.items():
+        followed = [each for _, each, _, _ in self._followed.values()]
+        names = names_of(followed) if followed else {}
+        for number, (row, parameter, without, sizes) in self._followed.items():
             with LOOKING, torch.no_grad():
-                changed = each.parameter.flatten(1).square().sum(1) != each.sizes
-                each.row.n = int((each.zero & changed).sum())
-            each.row.name = names.get(number, "")
-            self.context.add(each.row)
+                row.n = int((without & (parameter.flatten(1).square().sum(1) != sizes)).sum())
+            row.name = names.get(number, "")
+            self.context.add(row)
         self._followed.clear()

@@ -71,16 +71,15 @@ def scaled_by_targets(tape: FunctionTape, tail: Tail) -> Dependence | None:
             axis = _cut_axis(whole, part)
             if axis is None:
                 continue
-            sizes = [each.result.shape[axis] for each in given if _cuts(each, whole, axis)]
-            if (
-                sizes and part.shape[axis] + max(sizes) <= whole.shape[axis]
-            ):  # no position is in both
+            parts = (each.result for each in given if each.name in CUTS)
+            known = [each.shape[axis] for each in parts if _cut_axis(whole, each) == axis]
+            n, of = part.shape[axis], whole.shape[axis]
+            if known and max(known) + n <= of:  # no position is in both
                 scaled = _scaled(tape, cut)
                 for each in given:
-                    of = each.parents[0][0] if each.parents else None
-                    over = each.name in OVER_DIMENSIONS and any(of is one for one in scaled)
-                    if over and on_purpose(each, axis):
-                        return Dependence("horizon", each, part.shape[axis], whole.shape[axis])
+                    over = each.name in OVER_DIMENSIONS and on_purpose(each, axis)
+                    if over and any(each.parents[0][0] is one for one in scaled):
+                        return Dependence("horizon", each, n, of)
     return None
 
 
@@ -103,10 +102,6 @@ def _cut_axis(whole: torch.Tensor, part: torch.Tensor) -> int | None:
     apart = [axis for axis, (one, other) in pairs if one != other]
     one = len(apart) == 1 and part.shape[apart[0]] > 1 and (apart[0] > 0 or part.dim() == 1)
     return apart[0] if one else None
-
-
-def _cuts(call: TapedCall, whole: torch.Tensor, axis: int) -> bool:
-    return call.name in CUTS and _cut_axis(whole, call.result) == axis
 
 
 def _windows(tape: FunctionTape, batch: int) -> Iterator[torch.Tensor]:
