@@ -185,25 +185,22 @@ class Evidence:
         """What the rules said that were asked so far."""
         self._kept[Others] = others
 
-    def why_broken(self, tables: Iterable[type[Table]]) -> str:
-        """Why *nothing found* in these tables says nothing: a probe failed. Empty if none did."""
-        return why_broken(self, tables)
-
-    def why_unreadable(self, tables: Iterable[type[Table]]) -> str:
-        """A sentence about a row that could not be read and was left out; empty if all could."""
-        parts = dict.fromkeys(part for table in tables for part in table.parts)
-        return next((told for part in parts if (told := self.recording.unreadable(part))), "")
+    def why_unsure(self, tables: Iterable[type[Table]]) -> str:
+        """Why *nothing found* in these tables says nothing: a probe failed, or a row could not be read
+        and was left out. Empty if neither is so.
+        """
+        needed = dict.fromkeys(part for table in tables for part in table.parts)
+        for name, error, parts in self.once(_lapses):
+            if needed.keys() & parts:
+                return f"{BROKEN_PROBE}{name!r} failed and did not see all of it ({error})"
+        return next((told for part in needed if (told := self.recording.unreadable(part))), "")
 
     def _build(self, table: type[Table]) -> Table:
         missing = [part for part in table.parts if not self.has(part)]
         if missing and (known := table.without_parts(self)) is not None:
             return known
         if missing:
-            raise NotLooked(
-                self.why_broken((table,))
-                or self.why_unreadable((table,))
-                or why_missing(self, table, missing)
-            )
+            raise NotLooked(self.why_unsure((table,)) or why_missing(self, table, missing))
         if table.of_values and self.recording.device.null:
             raise NotLooked(ZEROS)
         self.builds[table] += 1
@@ -278,15 +275,6 @@ def why_missing(evidence: Evidence, table: type[Table], parts: Sequence[str]) ->
         return "only a run on the CPU or on a GPU records what this needs"
     known = (table.absent[part] for part in parts if part in table.absent)
     return next(known, f"the recording holds no {' and no '.join(parts)}")
-
-
-def why_broken(evidence: Evidence, tables: Iterable[type[Table]]) -> str:
-    """Why *nothing found* in these tables says nothing: a probe failed. Empty if none did."""
-    needed = {part for table in tables for part in table.parts}
-    for name, error, parts in evidence.once(_lapses):
-        if needed.intersection(parts):
-            return f"{BROKEN_PROBE}{name!r} failed and did not see all of it ({error})"
-    return ""
 
 
 def _lapses(evidence: Evidence) -> list[tuple[str, str, list[str]]]:

@@ -320,9 +320,7 @@ def _ask_one(
         return Verdict(rule.code, name, "skipped", str(reason)), []
     except (Exception, SystemExit):
         return Verdict(rule.code, name, "failed", traceback.format_exc(limit=-6)), []
-    if not found and (why := evidence.why_broken(needed.values())):
-        return Verdict(rule.code, name, "skipped", why), []
-    if not found and (why := evidence.why_unreadable(needed.values())):
+    if not found and (why := evidence.why_unsure(needed.values())):
         return Verdict(rule.code, name, "skipped", why), []
     return Verdict(rule.code, name, "found" if found else "clean"), found
 

@@ -405,8 +405,8 @@ class TrainedInEvalMode(Rule):
                 if severity is not None:
                     yield Finding(
                         left,
-                        f"this return comes before train(): once it is taken, {each.module} trains "
-                        f"on in eval mode, in which {behave(each.parts)} differently",
+                        f"this return comes before train(). The run did not take it; once it is taken, "
+                        f"{each.module} trains on in eval mode, in which {behave(each.parts)} differently",
                         severity=severity,
                         places=places_of(each.site, left, *backs),
                     )
@@ -450,7 +450,8 @@ def _is_taken(
     if not asked or not holders or not all(isinstance(each, ast.Expr) for each in holders):
         return None
     behind = (node for node in nodes_in(function, ast.stmt) if node.lineno > early.lineno)
-    best = {unparsed(to) for node in behind for to in targets_of(node)}  # the best one so far
+    stored = (to for node in behind for to in targets_of(node))  # the best one so far
+    best = {unparsed(each) for to in stored for each in getattr(to, "elts", (to,))}
     return Severity.WARNING if asked & best else Severity.NOTE
 
 

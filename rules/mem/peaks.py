@@ -44,14 +44,14 @@ WHY = {
 
 @dataclass(frozen=True)
 class HooksPileUp(Rule):
-    """Each step registers hooks that nothing removes."""
+    """Steps register hooks that nothing removes."""
 
     code = "MEM020"
     severity = Severity.WARNING
     since = "0.3"
     advice = (
-        "Register them once, before the loop, or call remove() on each handle when the call that "
-        "needed it is over."
+        "Call remove() on each handle when the call that needed it is over, or register them once, "
+        "before the loop."
     )
 
     fewest: int = knob(
@@ -67,7 +67,7 @@ class HooksPileUp(Rule):
                     f"of {row.steps} steps are left, each forward or backward runs all of them, and "
                     "they keep alive what they reference",
                     steps=row.steps,
-                    per_step=row.n / row.steps,
+                    per_step=row.n / (row.all or row.steps),
                 )
 
 

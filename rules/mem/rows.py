@@ -23,6 +23,7 @@ class HooksRow(PassRow, kw_only=True):
     at: At
     n: Annotated[int, doc("hooks that are left")]
     steps: Annotated[int, doc("steps that left one, at most on one module or tensor")]
+    all: Annotated[int, doc("steps until then; 0: unknown")] = older(0)
 
 
 class DifferencesRow(PassRow, kw_only=True):

@@ -283,7 +283,7 @@ MASKED = {
     ),
     "backward": "Pack the sequences: pack_padded_sequence with their lengths.",
     "flipped": "Flip each row within its own length, or pack the sequences of a bidirectional layer.",
-    "sum": "Sum only real positions: (x * mask).sum(1).",
+    "sum": "Sum only real positions: multiply by the mask right before the sum.",
     "tokens": "Average only real positions: x[mask].mean().",
     "embedding": "Count positions from the first real token: (mask.cumsum(1) - 1).clamp(min=0).",
     **dict.fromkeys(

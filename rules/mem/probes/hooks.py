@@ -32,9 +32,10 @@ class HooksProbe(Probe):
     def _on_hook(self, _: None, handle: RemovableHandle, *__: Any, **___: Any) -> None:
         if not self.in_step or len(self._registered) >= (MOST if self.watching else TIMED):
             return
-        at, step = self.context.frames.here(), self.context.global_step + self.context.step
+        at = self.context.frames.here()
         if at is not None:
-            self._registered.append((at, step, handle.hooks_dict_ref, handle.id))
+            noted = at, self.context.global_step, handle.hooks_dict_ref, handle.id
+            self._registered.append(noted)
 
     def stop(self) -> None:
         super().stop()
@@ -46,4 +47,4 @@ class HooksProbe(Probe):
         self._registered.clear()
         for at, owners in left.items():
             n, steps = sum(map(len, owners.values())), max(len({*each}) for each in owners.values())
-            self.context.add(HooksRow(at=at, n=n, steps=steps))
+            self.context.add(HooksRow(at=at, n=n, steps=steps, all=self.context.global_step + 1))
