@@ -189,7 +189,7 @@ def a_small_part_of_a_long_step():
         x, wide, loss = torch.randn(8, 1, 4), torch.randn(400, 800), 0
         for t in range(8):
             loss = loss + net(x[t]).square().mean()
-        for _ in range(8):  # three times the threshold's part, so that a busy machine does not matter
+        for _ in range(16):  # three times the threshold's part, so that a busy machine does not matter
             wide = body(wide)
         stepped(optimizer, loss + wide.square().mean())
 
