@@ -64,8 +64,8 @@ def steps(report: Report) -> tuple[Step, ...]:
     places = {anchor: place for place, anchor in enumerate(replayed)}
     numbered.sort(key=lambda pair: places.get(pair[0], len(places)))
     alike: dict[object, list[tuple[str, Finding]]] = {}
-    for anchor, each in numbered:  # of one remedy without a patch, all together
-        alone = patch_of(each) or each.verified is not None
+    for anchor, each in numbered:  # of one remedy without a price or a patch, all together
+        alone = summary.short_price(each) or patch_of(each) or each.verified is not None
         key = anchor if alone or each.remedy is None else (each.code, each.remedy.text)
         alike.setdefault(key, []).append((anchor, each))
     return tuple(_step(*group) for group in islice(alike.values(), MOST))

@@ -409,6 +409,7 @@ class TrainedInEvalMode(Rule):
                         f"{each.module} trains on in eval mode, in which {behave(each.parts)} differently",
                         severity=severity,
                         places=places_of(each.site, left, *backs),
+                        remedy=Remedy("Call train() before this return, or in a finally block."),
                     )
 
 

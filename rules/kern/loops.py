@@ -234,10 +234,8 @@ class LoopOverIndex(Rule):
             if few or loop.steps < piecewise.steps:
                 continue
             kind, turns = KINDS[loop.kind], amounts.digits(loop.turns)
-            saved, ns = (
-                LISTED if loop.kind == "parameters" else 1.0,
-                machine.operator_ns or OPERATOR_NS,
-            )
+            us = (machine.operator_ns or OPERATOR_NS) / 1e3
+            saved = us * LISTED if loop.kind == "parameters" else us
             head = loop.head
             at = (
                 ""
@@ -249,7 +247,7 @@ class LoopOverIndex(Rule):
                 f"{amounts.digits(loop.operators)} operators per step, "
                 f"{amounts.percent(loop.share)} of all outside the backward{at}",
                 kind.advice,
-                None if machine.gpu_path else saved * ns * loop.operators / 1e3,
+                None if machine.gpu_path else saved * loop.operators,
             )
 
 
