@@ -109,3 +109,16 @@ def test_a_patch_that_broke_the_training_is_not_offered():
     assert isinstance(broken, Verified)
     assert commands(made) == {}
     assert next_steps.steps(made)[0].patch == ""
+
+
+def test_fixes_of_one_text_without_a_price_or_a_patch_are_one_step():
+    alike = [found("A001", number, WORDS) for number in (1, 2, 3, 4)]
+    priced = replace(found("A001", 5, WORDS), lost_us_per_step=2000.0, basis="measured")
+    made = next_steps.steps(report(*alike, priced, found("A002", 6, WORDS)))
+    assert [each.place for each in made] == [
+        "train.py:5",
+        "train.py:1, train.py:2, train.py:3 and 1 more",
+        "train.py:6",
+    ]
+    assert [bool(each.price) for each in made] == [True, False, False]
+    assert {each.said for each in made} == {"says"}

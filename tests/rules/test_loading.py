@@ -10,9 +10,10 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
+from auditor.recordings.schema.sync import WorkerKeptRow
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import batch
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 TEXT = """\
 loader = DataLoader(data, num_workers=2)
@@ -39,6 +40,7 @@ def asked(
     busy=0.0,
     machine=Machine(),
     seen=(),
+    kept=(),
     **knobs,
 ):
     """Findings and remedies of steps that wait so long for ``taken`` batches each. Of a wait the
@@ -61,7 +63,8 @@ def asked(
     table = Batches(loaders=(loader,), quiet_steps=timed, quiet=quiet)
     source, rule = Source({"train.py": TEXT}), StepWaitsForInput(**knobs)
     loading = Loading({0: tuple(seen)} if seen else {})
-    return [(one, rule.remedy(one)) for one in ask(rule, table, machine, source, loading)]
+    told = (table, machine, source, loading, *kept)
+    return [(one, rule.remedy(one)) for one in ask(rule, *told)]
 
 
 def found(loader=LOADER, waits=(8000.0,) * 6, **more):
@@ -149,3 +152,23 @@ def test_a_loader_without_workers_is_beside_the_costliest_line(workers, cpus, le
 def test_iterators_that_begin_are_counted_on_a_busy_machine_too(made, severity):
     ((one, _),) = asked((8000.0,) * 6, made=made, queued=None, busy=0.5)
     assert one.severity == severity
+
+
+def kept(function, **more):
+    row = WorkerKeptRow(root="", function=function, line=34, tensors=[], nbytes=[], **more)
+    return rows(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (kept("Leaves._load", fetched=240, stored=239), True),
+        (kept("Leaves._load"), False),  # it was not seen to miss
+        (kept("Others._load", fetched=240, stored=239), False),
+    ],
+)
+def test_a_cache_that_never_hits_comes_before_the_line_that_creates_samples(row, told):
+    own = replace(LOADER, dataset="Leaves")
+    finding, remedy = found(own, seen=line(0.9), kept=(row,))
+    assert ("line 34 never hits" in finding.message) is told
+    assert remedy.text.startswith("Repair the key of that cache") is told

@@ -2,7 +2,9 @@
 
 import pytest
 
+from auditor.capture.instruments.environment import describe
 from auditor.evidence.recorded.machine import Machine
+from auditor.model.devices import CPU, SHADOW
 
 
 @pytest.mark.parametrize(
@@ -17,3 +19,9 @@ from auditor.evidence.recorded.machine import Machine
 def test_processors_and_capability(seen, environment, cpus, capability):
     table = seen(manifest={"environment": environment}).get(Machine)
     assert (table.device, table.cpus, table.capability) == ("cpu", cpus, capability)
+
+
+def test_what_an_operator_takes_was_measured_on_the_host(seen):
+    environment = describe(CPU)
+    assert seen(manifest={"environment": environment}).get(Machine).operator_ns > 0
+    assert "operator_ns" not in describe(SHADOW)

@@ -4,8 +4,10 @@ import weakref
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader, Subset
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
+from auditor.capture.probes.data.dataloader_facts import describe_loader
 from tests.capture.drive import Drive, framework, line_of, load, watched
 
 HEAD = """
@@ -180,3 +182,19 @@ def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(tmp_path, work
     told = [row["queued_us"] for row in rows if "queued_us" in row]
     assert len(told) == (3 if workers else 0) and all(us >= 0.0 for us in told)
     assert all(row["pass"] == "quiet" for row in rows if "queued_us" in row)
+
+
+@pytest.mark.parametrize(
+    ("held", "draws"),
+    [
+        ("numpy.random.default_rng(0)", True),
+        ("numpy.random.RandomState(0)", True),
+        ("torch.Generator()", True),
+        ("__import__('random').Random(0)", True),
+        ("numpy.zeros(2)", False),
+    ],
+)
+def test_a_generator_that_a_dataset_keeps(tmp_path, held, draws):
+    user = program(tmp_path, f"dataset = TensorDataset(torch.ones(4))\ndataset.held = {held}\n")
+    facts = describe_loader(DataLoader(Subset(user.dataset, [0, 1])), None)
+    assert facts.row(0, None).draws is draws
